@@ -1,0 +1,99 @@
+"""What a sandbox is made of: the values that shape its world, its clock and where it keeps its state.
+
+Belongs here: the settings and the identity that follows from them. Does not belong here: reading the environment
+(the sandbox reads none) or anything that serves or generates. Standard library only, so that every part may import it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+#: Bytes read at either end of a corpus file for its digest: names, sizes and ends tell corpora apart without reading
+#: gigabytes at every start.
+_PROBE_BYTES = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that decides what a sandbox answers. Equal settings make byte-identical worlds.
+
+    Attributes:
+        seed: Seed of the world.
+        projects: Projects (database names) that have articles. Further projects may be listed in the reference data.
+        namespaces: Namespaces that have articles.
+        changes_per_hour: Events per hour and project in namespace 0; the other namespaces have a few per cent of it.
+        state: Folder for keys, accounts, counters, archives and the outbox.
+        now: Start of the sandbox's clock, timezone-aware; the clock then stands still until it is set or advanced.
+            None: the real time.
+        overlap: Hour files run on until their own export starts, as the service's do. False: they end with the hour.
+        source_2025: Behaviour of the service's public source of August 2025 where it differs from the documentation.
+        corpus: Folder of real records (NDJSON, plain or .gz) to take records and bodies from.
+        body_bytes: Mean size of html and wikitext together.
+    """
+
+    state: Path
+    seed: int = 1
+    projects: tuple[str, ...] = ("enwiki", "frwiki", "simplewiki")
+    namespaces: tuple[int, ...] = (0, 10, 14)
+    changes_per_hour: int = 2200
+    now: datetime | None = None
+    overlap: bool = True
+    source_2025: bool = False
+    corpus: Path | None = None
+    body_bytes: int = 6000
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no world can be made from.
+
+        Raises:
+            ValueError: A value is out of range; the message names it.
+        """
+        if self.now is not None:
+            if self.now.tzinfo is None:
+                raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to `now`.")
+            object.__setattr__(self, "now", self.now.astimezone(UTC))
+        if not self.projects or not self.namespaces:
+            raise ValueError("A sandbox needs at least one project and one namespace.")
+        if self.changes_per_hour < 1 or self.body_bytes < 1:
+            raise ValueError("`changes_per_hour` and `body_bytes` must be at least 1.")
+        if self.corpus is not None and not self.corpus.is_dir():
+            raise ValueError(f"The corpus {self.corpus} is not a folder; name a folder of .ndjson or .ndjson.gz files.")
+
+    @cached_property
+    def corpus_digest(self) -> str | None:
+        """Digest (16 hex digits) of the corpus by names, sizes and ends of its files; None without a corpus."""
+        if self.corpus is None:
+            return None
+        digest = hashlib.sha256()
+        for path in sorted(p for p in self.corpus.rglob("*") if p.is_file()):
+            size = path.stat().st_size
+            digest.update(f"{path.relative_to(self.corpus).as_posix()}\0{size}\0".encode())
+            with path.open("rb") as file:
+                digest.update(file.read(_PROBE_BYTES))
+                file.seek(max(0, size - _PROBE_BYTES))
+                digest.update(file.read(_PROBE_BYTES))
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def identity(self) -> str:
+        """What the sandbox's data comes from: `sandbox-<seed>-<digest of everything else that shapes the world>`.
+
+        Neither the address, nor the state folder, nor the clock is part of it.
+        """
+        shape = json.dumps(
+            [
+                self.projects,
+                self.namespaces,
+                self.changes_per_hour,
+                self.overlap,
+                self.source_2025,
+                self.body_bytes,
+                self.corpus_digest,
+            ]
+        )
+        return f"sandbox-{self.seed}-{hashlib.sha256(shape.encode()).hexdigest()[:12]}"

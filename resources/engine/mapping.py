@@ -1,0 +1,69 @@
+"""A function mapped over items, each of which stands and fails alone.
+
+Belongs here: the order, bound and isolation of parallel work. Does not belong here: the work.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from resources.engine.progress import LineReporter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from resources.engine.progress import Reporter
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Item, Result]):
+    """What came of one item: a result, or the error that stopped it."""
+
+    item: Item
+    result: Result | None = None
+    error: Exception | None = None
+
+    def unwrap(self) -> Result:
+        """The result; raises the item's own error if it failed."""
+        if self.error is not None:
+            raise self.error
+        return self.result  # type: ignore[return-value]
+
+
+def _silent(_line: str) -> None:
+    """A reporter nobody listens to."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Runs functions over items on threads of this machine.
+
+    Threads, because the work either waits for the network or releases the interpreter's lock (gunzip, parsing,
+    compression, DuckDB). `workers` bounds how many items are under way at once; `reporter` hears how far they are.
+    """
+
+    workers: int = 4
+    reporter: Reporter = field(default_factory=lambda: LineReporter(_silent))
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Outcome[Item, Result]]:
+        """Apply `function` to every item; outcomes come in the items' order.
+
+        An item that raises does not stop the others: its error is kept in its outcome.
+        """
+
+        def attempt(item: Item) -> Outcome[Item, Result]:
+            try:
+                return Outcome(item, result=function(item))
+            except Exception as error:  # noqa: BLE001 - handed to the caller, who decides
+                return Outcome(item, error=error)
+
+        work = list(items)
+        if self.workers == 1 or len(work) < 2:
+            return [attempt(item) for item in work]
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="engine") as pool:
+            return list(pool.map(attempt, work))

@@ -1,0 +1,93 @@
+"""How far long work is: a reporter starts tasks, a task is advanced, whoever shows it decides how.
+
+Belongs here: the protocol, and the reporter of plain lines that logs and pipes get.
+Does not belong here: drawing on a terminal (the command line does that).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Task(Protocol):
+    """One piece of long work."""
+
+    def advance(self, amount: float) -> None:
+        """Tell that `amount` more of it is done, in the units of its total. Any thread may call."""
+
+    def finish(self) -> None:
+        """Tell that it is over, whole or not."""
+
+
+class Reporter(Protocol):
+    """Whoever shows progress."""
+
+    def start(self, label: str, total: float, unit: str) -> Task:
+        """Begin a task of `total` units (`B` for bytes, else a noun in the plural)."""
+
+
+def amount(value: float, unit: str) -> str:
+    """A quantity for people: bytes in decimal units (as the service counts), everything else as a whole number."""
+    if unit != "B":
+        return f"{value:,.0f} {unit}"
+    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:,.1f} {name}"
+    return f"{value:.0f} B"
+
+
+class LineReporter:
+    """Says a plain line at the beginning, at most every `seconds` in between, and at the end.
+
+    Args:
+        say: where a line goes, for example a logger's `info`.
+        seconds: shortest time between two lines of one task.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say, self._seconds, self._clock = say, seconds, clock
+
+    def start(self, label: str, total: float, unit: str) -> Task:
+        """Begin a task; its first line names the total."""
+        self._say(f"{label}: {amount(total, unit)}")
+        return _LineTask(label, total, unit, self._say, self._seconds, self._clock)
+
+
+class _LineTask:
+    def __init__(
+        self,
+        label: str,
+        total: float,
+        unit: str,
+        say: Callable[[str], None],
+        seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._label, self._total, self._unit, self._say = label, total, unit, say
+        self._seconds, self._clock = seconds, clock
+        self._began = self._told = clock()
+        self._done = 0.0
+        self._lock = threading.Lock()
+
+    def advance(self, amount_done: float) -> None:
+        with self._lock:
+            self._done += amount_done
+            now = self._clock()
+            if now - self._told < self._seconds:
+                return
+            self._told = now
+            share = self._done / self._total if self._total else 1.0
+            line = f"{self._label}: {share:.0%}, {amount(self._done, self._unit)} of {amount(self._total, self._unit)}"
+        self._say(line)
+
+    def finish(self) -> None:
+        elapsed = self._clock() - self._began
+        self._say(f"{self._label}: {amount(self._done, self._unit)} in {elapsed:.1f} s")

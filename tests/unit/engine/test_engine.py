@@ -1,0 +1,76 @@
+"""The engine keeps order, isolates failures, bounds parallel work; the line reporter says what it should."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from resources.engine import Engine, LineReporter
+
+
+def test_outcomes_keep_the_order_and_a_failure_stays_alone():
+    def halve(number: int) -> float:
+        return 10 / number
+
+    outcomes = Engine(workers=3).map(halve, [5, 0, 2])
+    assert [outcome.result for outcome in outcomes] == [2.0, None, 5.0]
+    assert isinstance(outcomes[1].error, ZeroDivisionError)
+    assert outcomes[0].unwrap() == 2.0
+    with pytest.raises(ZeroDivisionError):
+        outcomes[1].unwrap()
+
+
+def test_items_run_side_by_side_up_to_the_bound():
+    barrier = threading.Barrier(2, timeout=10)  # breaks unless two items are under way at once
+    under_way, most, lock = 0, 0, threading.Lock()
+
+    def work(_item: int) -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        barrier.wait()
+        with lock:
+            under_way -= 1
+
+    outcomes = Engine(workers=2).map(work, range(6))
+    assert [outcome.error for outcome in outcomes] == [None] * 6
+    assert most <= 2
+
+
+def test_one_worker_runs_in_the_calling_thread():
+    outcomes = Engine(workers=1).map(lambda _item: threading.current_thread(), [1, 2])
+    assert {outcome.result for outcome in outcomes} == {threading.current_thread()}
+
+
+def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
+    lines: list[str] = []
+    moments = iter([0.0, 1.0, 6.0, 7.0])
+    task = LineReporter(lines.append, seconds=5, clock=lambda: next(moments)).start("download", 4_000_000, "B")
+    task.advance(1_000_000)  # one second after the start: too soon for a line
+    task.advance(1_000_000)
+    task.finish()
+    assert lines == [
+        "download: 4.0 MB",
+        "download: 50%, 2.0 MB of 4.0 MB",
+        "download: 2.0 MB in 7.0 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("total", "unit", "text"),
+    [(12, "B", "12 B"), (1_500, "B", "1.5 kB"), (2.5e9, "B", "2.5 GB"), (1234, "hours", "1,234 hours")],
+)
+def test_quantities_are_written_for_people(total, unit, text):
+    lines: list[str] = []
+    LineReporter(lines.append).start("x", total, unit)
+    assert lines == [f"x: {text}"]
+
+
+def test_an_empty_task_ends_without_dividing_by_zero():
+    lines: list[str] = []
+    task = LineReporter(lines.append, seconds=0).start("nothing", 0, "files")
+    task.advance(0)
+    task.finish()
+    assert lines[1].startswith("nothing: 100%")

@@ -1,0 +1,33 @@
+"""Archives become Parquet: layout, archive reader, converter, rejects, Parquet writer.
+
+Belongs here: everything between the service's bytes on disk and typed files. Does not belong here: fetching archives,
+and DuckDB.
+"""
+
+from resources.lake import errors
+from resources.lake.archive import Archive
+from resources.lake.convert import BODIES, Conversion, convert, digest_of
+from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
+from resources.lake.files import sweep
+from resources.lake.layout import Layout
+from resources.lake.records import Drift
+from resources.lake.reference import ReferenceConversion, convert_reference
+
+__all__ = [
+    "BODIES",
+    "Archive",
+    "ArchiveError",
+    "Conversion",
+    "ConversionError",
+    "DiskFull",
+    "Drift",
+    "LakeError",
+    "Layout",
+    "ReferenceConversion",
+    "ReferenceListError",
+    "convert",
+    "convert_reference",
+    "digest_of",
+    "errors",
+    "sweep",
+]

@@ -1,0 +1,275 @@
+"""Reading an archive: gunzip, tar, and blocks of whole lines, ahead of whoever converts them.
+
+Belongs here: bytes, members, offsets, buffers. Does not belong here: what the lines say.
+
+The archive is a gzip file of a tar with one or more `.ndjson` members. It is read once, as a stream, into a fixed number
+of buffers that are used again and again: that number is the memory bound, and it makes the reader wait when those who
+convert are slower.
+"""
+
+from __future__ import annotations
+
+import codecs
+import queue
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from isal import isal_zlib
+
+from resources.lake.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from datetime import datetime
+    from pathlib import Path
+    from typing import BinaryIO
+
+#: Bytes of NDJSON in a block. Large enough that the cost per block and column disappears, small enough that a block in
+#: work stays near the caches.
+BLOCK_BYTES = 8 << 20
+#: The longest line that is accepted. The longest seen are some megabytes.
+LINE_BYTES_MAX = 256 << 20
+_SECTOR = 512
+_READ_BYTES = 1 << 20
+_PAX_KEYS = ("path", "size")
+_DAMAGED: tuple[type[Exception], ...] = (EOFError, OSError, isal_zlib.error)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One archive on disk, as the service described it.
+
+    `version` is the service's MD5 of the file; `batch_hour`, `project_id` and `namespace_id` say what it must hold.
+    """
+
+    path: Path
+    identifier: str
+    version: str
+    batch_hour: datetime
+    project_id: str
+    namespace_id: int
+
+
+@dataclass
+class Block:
+    """Whole lines of one member: `view` is valid until `release` is called.
+
+    `offset` is the place of the first byte in the member, `first_line` its line number from 1, `line_count` the number
+    of lines (an unfinished last line counts). `byte_count` counts the block's bytes, a byte order mark included, and
+    `archive_bytes` how much of the archive file was read by then.
+    """
+
+    member: str
+    view: memoryview
+    offset: int
+    first_line: int
+    line_count: int
+    byte_count: int
+    archive_bytes: int
+    _buffers: Buffers
+    _buffer: bytearray
+
+    def release(self) -> None:
+        """Give the buffer back; `view` must not be used afterwards."""
+        self.view.release()
+        self._buffers.give(self._buffer)
+
+
+class Closed(Exception):  # noqa: N818  not an error: the signal that nobody wants more blocks
+    """The consumer has gone; the reader stops."""
+
+
+class Buffers:
+    """A fixed number of buffers, lent and given back between threads."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.size = size
+        self._free: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
+        for _ in range(count):
+            self._free.put(bytearray(size))
+
+    def take(self) -> bytearray:
+        """A free buffer; waits until there is one. Raises Closed when the pool was closed."""
+        buffer = self._free.get()
+        if buffer is None:
+            self._free.put(None)
+            raise Closed
+        return buffer
+
+    def give(self, buffer: bytearray) -> None:
+        """Take a buffer back. One that had to grow for a long line is replaced, so that memory falls again."""
+        self._free.put(buffer if len(buffer) == self.size else bytearray(self.size))
+
+    def close(self) -> None:
+        """Wake and stop whoever waits for a buffer."""
+        self._free.put(None)
+
+
+class _TarStream:
+    """The bytes of the tar inside one gzip file, read in order, with the place of every failure."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        self.member: str | None = None
+        self.position = 0
+        self._member_start = 0
+        self._file = file
+        self._gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001  what igzip.IGzipFile reads through; it decompresses straight into our buffers
+
+    def error(self, what: str) -> ArchiveError:
+        """An error that names the present place."""
+        offset = self.position - self._member_start if self.member is not None else self.position
+        return ArchiveError(self.path, what, member=self.member, offset=offset)
+
+    @property
+    def archive_bytes(self) -> int:
+        """Bytes of the gzip file read so far."""
+        return self._file.tell()
+
+    def enter(self, member: str | None) -> None:
+        """What is read from here on belongs to `member`."""
+        self.member = member
+        self._member_start = self.position
+
+    def fill(self, target: memoryview) -> int:
+        """Read until `target` is full or the stream ends; the number of bytes read."""
+        done = 0
+        while done < len(target):
+            try:
+                count = self._gunzip.readinto(target[done:])
+            except _DAMAGED as error:
+                raise self.error(f"the gzip data is damaged or cut off: {error}") from error
+            if not count:
+                break
+            done += count
+            self.position += count
+        return done
+
+    def exactly(self, target: memoryview) -> None:
+        """Fill `target`, or fail."""
+        if self.fill(target) < len(target):
+            raise self.error("the tar ends too early")
+
+    def take(self, count: int) -> bytes:
+        """Exactly `count` bytes."""
+        data = bytearray(count)
+        self.exactly(memoryview(data))
+        return bytes(data)
+
+    def skip(self, count: int) -> None:
+        """Pass over `count` bytes."""
+        scratch = memoryview(bytearray(min(count, _READ_BYTES)))
+        while count:
+            step = min(count, len(scratch))
+            self.exactly(scratch[:step])
+            count -= step
+
+
+def _members(stream: _TarStream) -> Iterator[tuple[str, int]]:
+    """The regular files of the tar: name and size. Each must have been read whole before the next is asked for."""
+    override: dict[str, str] = {}
+    found = 0
+    while True:
+        header = stream.take(_SECTOR)
+        if not any(header):
+            break
+        try:
+            info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            raise stream.error(f"the tar is damaged: {error}") from error
+        if info.type in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
+            payload = stream.take(info.size)
+            if info.type == tarfile.GNUTYPE_LONGNAME:
+                override["path"] = payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
+            elif info.type == tarfile.XHDTYPE:
+                override.update(_pax(stream, payload))
+        else:
+            found += 1
+            info.name = override.get("path", info.name)
+            info.size = int(override.get("size", info.size))
+            override = {}
+            if info.type in tarfile.REGULAR_TYPES:
+                stream.enter(info.name)
+                yield info.name, info.size
+                stream.enter(None)
+            else:
+                stream.skip(info.size)
+        stream.skip(-info.size % _SECTOR)
+    if not found:
+        raise stream.error("it holds no member at all")
+    # The checksum of the gzip file stands at its very end, behind the tar's padding.
+    scratch = memoryview(bytearray(_READ_BYTES))
+    while stream.fill(scratch):
+        pass
+
+
+def _pax(stream: _TarStream, payload: bytes) -> dict[str, str]:
+    """The fields of an extended header that matter: the path, and sizes over 8 GB."""
+    fields: dict[str, str] = {}
+    try:
+        while payload.strip(b"\0"):
+            length = int(payload[: payload.index(b" ")])
+            key, _, value = payload[payload.index(b" ") + 1 : length - 1].partition(b"=")
+            if key.decode() in _PAX_KEYS:
+                fields[key.decode()] = value.decode()
+            payload = payload[length:]
+    except ValueError as error:
+        raise stream.error("the tar is damaged: an extended header cannot be read") from error
+    return fields
+
+
+def _cut(stream: _TarStream, member: str, size: int, buffers: Buffers) -> Iterator[Block]:
+    """One member as blocks of whole lines."""
+    carry = b""
+    offset, line, remaining = 0, 1, size
+    while remaining or carry:
+        buffer = buffers.take()
+        filled = len(carry)
+        if len(buffer) < 2 * filled:  # a long line was carried over: room for it, and for something new
+            buffer = bytearray(2 * filled)
+        buffer[:filled] = carry
+        end = 0
+        while not end:
+            if filled == len(buffer):
+                if filled > LINE_BYTES_MAX:
+                    raise stream.error(f"line {line} is longer than {LINE_BYTES_MAX:,} bytes, which no record is")
+                buffer = buffer + bytearray(filled)
+            step = min(remaining, len(buffer) - filled)
+            with memoryview(buffer) as view:
+                stream.exactly(view[filled : filled + step])
+            filled += step
+            remaining -= step
+            end = filled if not remaining else buffer.rfind(b"\n", 0, filled) + 1
+        carry = bytes(buffer[end:filled])
+        start = len(codecs.BOM_UTF8) if offset == 0 and buffer.startswith(codecs.BOM_UTF8) else 0
+        count = buffer.count(b"\n", 0, end) + (buffer[end - 1] != 0x0A)
+        view = memoryview(buffer)[start:end]
+        yield Block(member, view, offset + start, line, count, end, stream.archive_bytes, buffers, buffer)
+        offset += end
+        line += count
+
+
+def read_blocks(path: Path, buffers: Buffers) -> Generator[Block, None, None]:
+    """All lines of all `.ndjson` members of an archive, as blocks, in order.
+
+    Every block must be released, or the reader will wait for ever.
+
+    Raises:
+        ArchiveError: The archive is empty, damaged, cut off, or holds no `.ndjson` member.
+    """
+    with path.open("rb") as file:
+        stream = _TarStream(path, file)
+        if not path.stat().st_size:
+            raise ArchiveError(path, "the archive is empty (0 bytes)")
+        others = []
+        found = False
+        for member, size in _members(stream):
+            if member.endswith(".ndjson"):
+                found = True
+                yield from _cut(stream, member, size, buffers)
+            else:
+                others.append(member)
+                stream.skip(size)
+        if not found:
+            raise stream.error(f"it holds no .ndjson member, only {', '.join(others[:5])}")

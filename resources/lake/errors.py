@@ -1,0 +1,73 @@
+"""What can go wrong between an archive and the lake.
+
+Belongs here: the error classes, each with a message that says what happened, what was kept and what to do.
+Does not belong here: lines that cannot be converted; those are rejects, not errors.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class LakeError(Exception):
+    """Something stopped a conversion; nothing was landed. `retryable` tells whether trying again may help."""
+
+    retryable = False
+
+
+class ArchiveError(LakeError):
+    """The archive is damaged, empty, or not an archive of records.
+
+    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) say where.
+    """
+
+    def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:
+        self.path = path
+        self.member = member
+        self.offset = offset
+        self._what = what
+        place = f"in member {member} at byte {offset}" if member is not None else f"at byte {offset} of the tar"
+        super().__init__(
+            f"{path.name}: {what} ({place}). Nothing of it was landed. "
+            "Remove the archive and fetch it again, if the service still offers it."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_archive_error, (self.path, self._what, self.member, self.offset))
+
+
+def _archive_error(path: Path, what: str, member: str | None, offset: int) -> ArchiveError:
+    """Rebuild an ArchiveError that came from another process."""
+    return ArchiveError(path, what, member=member, offset=offset)
+
+
+class ConversionError(LakeError):
+    """Rows in do not equal rows out and rejects, or the settings of a conversion cannot be met."""
+
+
+class DiskFull(LakeError):  # noqa: N818  the name says what happened
+    """The disk filled up while a lake file was written; the unfinished file was removed."""
+
+    retryable = True
+
+
+class ReferenceListError(LakeError):
+    """A reference list is not a JSON array of objects of the declared form."""
+
+
+def landing_failed(error: OSError, path: Path) -> LakeError:
+    """The error to raise for a lake file that could not be written."""
+    # pyarrow raises OSError without errno in places, but always with the number in its text
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or "[errno 28]" in str(error):
+        return DiskFull(
+            f"The disk is full: {path.name} could not be written to {path.parent}. The unfinished file was removed, "
+            "everything landed before is kept. Free space, then run again."
+        )
+    return LakeError(
+        f"{path.name} could not be written to {path.parent}: {error}. The unfinished file was removed, everything "
+        "landed before is kept. Mend the cause, then run again."
+    )

@@ -1,0 +1,59 @@
+# The developer's and operator's commands. `make` alone lists them.
+# The environment is made once per lock file and found again by its stamp.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test soak ui check format bench sandbox lock clean
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## make the environment in .venv
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"This is Python {v[0]}.{v[1]} ($(PYTHON)); 3.11, 3.12 or 3.13 is needed. Name one: make setup PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make virtual environments here; install its venv package (on Debian: apt-get install python3-venv) and run the same command again." >&2; exit 1; }
+	@echo "Installing the locked packages (once, about a minute) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock || { echo "The packages could not be installed. Without a network this cannot work; behind a proxy or mirror configure pip for it. Then run the same command again: what was fetched is kept." >&2; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . 
+	@touch $@
+
+run: $(STAMP) ## the main job, end to end (sandbox unless an account is configured)
+	@$(BIN)/wme run
+
+test: $(STAMP) ## the whole suite
+	@$(BIN)/python -m pytest --cov --cov-report= -m "not soak"
+	@$(BIN)/coverage report --include='resources/*,assets/*' --skip-covered --fail-under=90
+
+soak: $(STAMP) ## the long campaigns
+	@$(BIN)/python -m pytest -m soak --timeout=7200
+
+check: $(STAMP) ## format, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+ui: $(STAMP) ## open Dagster on http://localhost:3000
+	@$(BIN)/wme ui
+
+bench: $(STAMP) ## measured work with its peers beside it
+	@$(BIN)/python -m benchmarks convert
+
+sandbox: $(STAMP) ## serve the local content service and say how to call it
+	@$(BIN)/wme sandbox
+
+lock: $(STAMP) ## pin the newest allowed versions, with hashes and without addresses
+	@$(BIN)/uv pip compile pyproject.toml --group test --group bench --group tools --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file requirements.lock
+
+clean: ## remove the environment and caches; never the data
+	@rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -1,0 +1,39 @@
+"""The current articles: what the pages are now, by the changes that were loaded.
+
+Belongs here: when the state is advanced and what is told of it. Does not belong here: the rule that decides it, which is
+SQL in `resources.warehouse`.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.describe import OWNERS, table_metadata
+from assets.hourly import WAREHOUSE as CHANGES
+from resources.adapters import WAREHOUSE_POOL, WarehouseResource
+from resources.tables import ARTICLES
+
+KEY = dg.AssetKey(["warehouse", "articles"])
+
+
+@dg.asset(
+    key=KEY,
+    deps=[CHANGES],
+    group_name="warehouse",
+    kinds={"duckdb", "table"},
+    owners=list(OWNERS),
+    pool=WAREHOUSE_POOL,
+    description=ARTICLES.description + " It learns from the ledger which hours are pending and takes them in at once.",
+    metadata=table_metadata(ARTICLES),
+)
+def articles(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Advance `articles` by every hour that was loaded since the last time, in one transaction."""
+    applied = warehouse.warehouse.apply_changes()
+    context.log.info("Articles: %s", applied)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": applied.article_count,
+            "hours_applied": applied.hour_count,
+            "seconds": round(applied.seconds, 3),
+        }
+    )

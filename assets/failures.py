@@ -1,0 +1,70 @@
+"""Errors of the library as Dagster failures: the one place that decides what may be tried again.
+
+Belongs here: the mapping, and the sentence that people read. Does not belong here: retrying. A request is retried by
+the client, a broken body by the download, a run by whoever launched it; never one cause by two of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from resources.enterprise import errors
+from resources.lake.origin import OriginError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+from assets.partitions import hour_text
+
+#: What stops every hour alike: going on would only repeat it (and repeated wrong passwords lock accounts).
+_END_OF_RUN = (
+    errors.AuthenticationError,
+    errors.NewPasswordRequired,
+    errors.TokenSpent,
+    errors.Forbidden,
+    errors.QuotaExceeded,
+    errors.DiskFull,
+    OriginError,
+)
+
+
+def ends_run(error: Exception) -> bool:
+    """Whether an error would meet every other hour as well."""
+    return isinstance(error, _END_OF_RUN)
+
+
+def retryable(error: Exception) -> bool:
+    """Whether trying again later can help. Errors that do not say are taken as permanent."""
+    return bool(getattr(error, "retryable", False))
+
+
+def sentence(error: Exception) -> str:
+    """What to tell people: the library's own sentence, or the kind and text of an error that has none."""
+    text = str(error).strip()
+    if hasattr(error, "retryable") or isinstance(error, OriginError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def failure(error: Exception) -> dg.Failure:
+    """One error as a Dagster failure."""
+    return dg.Failure(description=sentence(error), allow_retries=retryable(error))
+
+
+def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure:
+    """The failure of a run over several hours, naming each hour that failed and why.
+
+    Hours that are not named have been committed: running again repeats only those that are.
+    """
+    listed = "\n".join(f"- {hour_text(hour)}: {sentence(error)}" for hour, error in sorted(failed.items()))
+    good = total - len(failed)
+    rest = f" The other {good} are loaded and stay." if good else ""
+    noun = "hour" if total == 1 else "hours"
+    return dg.Failure(
+        description=f"{len(failed)} of {total} {noun} failed.{rest}\n{listed}",
+        metadata={"failed_hours": dg.MetadataValue.md(listed), "failed_count": len(failed)},
+        allow_retries=any(retryable(error) for error in failed.values()),
+    )

@@ -1,0 +1,41 @@
+"""The hours: the one partitioning of everything that comes in hourly files.
+
+Belongs here: the partitions definition and the way between a partition key and a moment.
+Does not belong here: projects and namespaces. They are configuration, because hour x project would pass Dagster's limit
+of 100,000 partitions within a year and its range backfills of two dimensions are unreliable.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+HOUR = timedelta(hours=1)
+#: The service keeps an hour's files for two days.
+RETENTION = timedelta(hours=48)
+_FORMAT = "%Y-%m-%d-%H:%M"
+
+#: UTC, so that no hour is doubled or missing when clocks change. The service keeps two days; what is older than the
+#: first partition can have been archived by nobody.
+HOURS = dg.HourlyPartitionsDefinition(start_date="2026-01-01-00:00", timezone="UTC", fmt=_FORMAT)
+
+
+def hour_of(partition_key: str) -> datetime:
+    """The start of the hour that a partition key names (UTC)."""
+    return datetime.strptime(partition_key, _FORMAT).replace(tzinfo=UTC)
+
+
+def key_of(hour: datetime) -> str:
+    """The partition key of the hour that `hour` lies in."""
+    return hour.astimezone(UTC).strftime("%Y-%m-%d-%H:00")
+
+
+def hour_text(hour: datetime) -> str:
+    """The hour as people read it, for example 2026-11-20 05:00."""
+    return hour.astimezone(UTC).strftime("%Y-%m-%d %H:00")
+
+
+def last_complete_hour(now: datetime) -> datetime:
+    """The newest hour that has ended. Its list appears a few minutes later."""
+    return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - HOUR

@@ -1,0 +1,49 @@
+"""The published file: what analysts open, replaced whole by a rename, never locked.
+
+Belongs here: when it is published and what is told of it. Does not belong here: how (see `resources.warehouse`).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets.articles import KEY as ARTICLES
+from assets.describe import OWNERS, markdown
+from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, WarehouseResource
+from resources.tables import REFERENCE_TABLES
+
+KEY = dg.AssetKey(["published", "warehouse"])
+
+
+@dg.asset(
+    key=KEY,
+    deps=[ARTICLES, *(dg.AssetKey(["warehouse", table.name]) for table in REFERENCE_TABLES)],
+    group_name="published",
+    kinds={"duckdb"},
+    owners=list(OWNERS),
+    pool=WAREHOUSE_POOL,
+    description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
+    "renamed over the old one, so that a reader never waits and never sees half a load.",
+)
+def published_warehouse(
+    context: dg.AssetExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
+) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Say what is missing in the coverage, then publish."""
+    store = warehouse.warehouse
+    store.fill_coverage(enterprise.projects, enterprise.namespaces, datetime.now(UTC))
+    published = store.publish()
+    context.log.info("Published: %s", published)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/uri": str(published.path),
+            "bytes": published.size_bytes,
+            "seconds": round(published.seconds, 3),
+            "changed": published.changed,
+            "tables": markdown(
+                [{"table": name, "rows": count} for name, count in sorted(published.row_counts.items())],
+                ("table", "rows"),
+            ),
+        }
+    )

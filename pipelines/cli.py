@@ -1,0 +1,379 @@
+"""`wme`: the mirror from the command line.
+
+Belongs here: commands, their options and help, sentences on failure, exit codes (0 done, 1 failed, 2 wrong call).
+Does not belong here: work. Every command is a few lines over a function that Python can call as well.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from dotenv import load_dotenv
+
+from pipelines import settings as settings_module
+from pipelines import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipelines.settings import Settings
+    from resources.enterprise import EnterpriseClient
+
+# Dagster takes a second to import: only the commands that run it do so, so that `--help` and `sql` answer at once.
+
+_HOUR = click.DateTime(formats=["%Y-%m-%dT%H", "%Y-%m-%d-%H:%M", "%Y-%m-%dT%H:%M"])
+
+#: The questions of the closing table, each with its SQL: what an analyst could ask first.
+EXAMPLES = {
+    "Which pages were edited most?": """\
+SELECT project_id, name, count(*) AS edits
+FROM article_changes WHERE change_type = 'update'
+GROUP BY ALL ORDER BY edits DESC, project_id, name LIMIT 3""",
+    "Who edits: bots, anonymous, registered?": """\
+SELECT project_id, count_if(editor_is_bot) AS bots, count_if(editor_is_anonymous) AS anonymous,
+       count(*) - count_if(editor_is_bot OR editor_is_anonymous) AS registered
+FROM article_changes WHERE change_type = 'update'
+GROUP BY ALL ORDER BY project_id""",
+    "How long are the current articles?": """\
+SELECT a.project_id, count(*) AS articles, median(length(b.wikitext))::INT AS median_characters
+FROM articles a JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)
+GROUP BY ALL ORDER BY a.project_id""",
+}
+
+
+def main() -> None:
+    """Entry point: failures that were foreseen are a sentence on standard error and exit code 1."""
+    load_dotenv()
+    try:
+        wme.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        terminal.ERR.print("Stopped. What was committed stays; run the same command again to go on.")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        if not _foreseen(error):
+            raise
+        terminal.ERR.print(str(error), markup=False)
+        sys.exit(1)
+
+
+def _foreseen(error: Exception) -> bool:
+    """Whether the error's text is a sentence for people: all of the library's own are, and a full disk."""
+    module = type(error).__module__
+    return module.split(".")[0] in {"resources", "assets", "pipelines"} or isinstance(error, OSError)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="enterprise-content-mirror")
+@click.option("-v", "--verbose", is_flag=True, help="Say more about what is done.")
+@click.pass_context
+def wme(context: click.Context, *, verbose: bool) -> None:
+    """A local, verified, always-current mirror of an Enterprise Content Service.
+
+    Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
+    """
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    context.call_on_close(terminal.OUT.file.flush)
+
+
+def _settings() -> Settings:
+    return settings_module.read()
+
+
+@contextmanager
+def _client(settings: Settings) -> Iterator[EnterpriseClient]:
+    from pipelines.definitions import build_resources
+
+    with build_resources(settings)["enterprise"].client() as client:
+        yield client
+
+
+@wme.command()
+@click.option(
+    "--hours", "count", type=click.IntRange(1, 48), default=3, show_default=True, help="Newest hours to bring in."
+)
+@click.option("--from", "first", type=_HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
+@click.option("--to", "last", type=_HOUR, help="Last hour (UTC); default: the same as --from.")
+@click.option("--dry-run", is_flag=True, help="Say what would be fetched (files, GB, quota units) and stop.")
+@click.option("--reference/--no-reference", default=None, help="Pull the reference lists, or not; default: once a day.")
+def run(*, count: int, first: datetime | None, last: datetime | None, dry_run: bool, reference: bool | None) -> None:
+    """Run the main job: reference lists and hours, from the service to the published DuckDB file."""
+    from pipelines import run as runs
+    from pipelines.definitions import build_resources
+
+    settings = _settings()
+    resources = build_resources(settings)
+    _say_where(settings)
+    with terminal.progress(), resources["enterprise"].client() as client:
+        if first is not None:
+            hours = runs.hours_between(first.replace(tzinfo=UTC), (last or first).replace(tzinfo=UTC))
+            if not hours:
+                raise click.BadParameter("--to lies before --from.")
+        else:
+            hours = runs.newest_hours(client, count, datetime.now(UTC))
+        if dry_run:
+            _show_dry_run(runs.dry_run(hours, client, resources["enterprise"], resources["lake"]))
+            return
+    failed = None
+    with terminal.progress():
+        try:
+            runs.run(settings, hours, refresh_reference=reference, engine=_engine())
+        except runs.RunError as error:
+            failed = error
+    _show_run(settings, hours)
+    if failed is not None:
+        raise failed
+
+
+def _engine() -> Any:
+    from pipelines.terminal_engine import TerminalEngine
+
+    return TerminalEngine()
+
+
+def _say_where(settings: Settings) -> None:
+    if settings.sandbox:
+        terminal.ERR.print(
+            "Service: the built-in sandbox (synthetic pages). Set WME_USERNAME, WME_PASSWORD and WME_PROJECTS for a real account."
+        )
+    else:
+        terminal.ERR.print(f"Service: {settings.base_url}")
+
+
+def _show_dry_run(plan: Any) -> None:
+    from assets.partitions import hour_text
+
+    rows = [
+        (hour_text(p.hour), record.project_id, record.namespace_id, record.approximate_bytes)
+        for p in plan.plans
+        for record in p.wanted
+    ]
+    terminal.OUT.print(terminal.table(("hour (UTC)", "project", "namespace", "bytes"), rows))
+    lists = " and the reference lists" if plan.reference_due else ""
+    terminal.OUT.print(
+        f"To fetch: {plan.file_count} of {len(rows)} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "
+        f"In the end about {plan.disk_bytes / 1e9:.3f} GB of disk. Nothing was fetched."
+    )
+
+
+def _show_run(settings: Settings, hours: list[datetime]) -> None:
+    from resources.warehouse import Warehouse
+
+    warehouse = Warehouse(settings.data)
+    rows = [
+        (
+            row.batch_hour,
+            row.project_id,
+            row.namespace_id,
+            row.state,
+            row.file_count,
+            row.row_count,
+            row.update_count,
+            row.delete_count,
+            row.reject_count,
+            row.ndjson_bytes,
+        )
+        for row in warehouse.summary(hours=hours)
+    ]
+    columns = ("hour (UTC)", "project", "ns", "state", "files", "rows", "update", "delete", "rejects", "ndjson bytes")
+    terminal.OUT.print(terminal.table(columns, rows))
+    terminal.OUT.print(
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n"
+    )
+    for question, query in EXAMPLES.items():
+        answer = warehouse.sql(query)
+        terminal.OUT.print(question, style="bold")
+        terminal.OUT.print(query, markup=False, style="dim")
+        terminal.OUT.print(terminal.table(answer.columns, answer.rows))
+        terminal.OUT.print()
+
+
+@wme.command()
+@click.option("--hours", "count", type=click.IntRange(1, 24 * 31), default=48, show_default=True, help="How far back.")
+def status(*, count: int) -> None:
+    """Say how the mirror stands: service, account, coverage of the last hours, size, what is pending."""
+    from pipelines.status import collect
+
+    report = collect(_settings(), count)
+    for name, value in report.facts:
+        terminal.OUT.print(f"{name + ':':<18} {value}", markup=False)
+    if report.coverage:
+        terminal.OUT.print()
+        terminal.OUT.print(terminal.table(("project", "namespace", *report.states), report.coverage))
+    for line in report.troubles:
+        terminal.OUT.print(f"! {line}", markup=False)
+
+
+@wme.command()
+@click.argument("query", required=False)
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Rows shown; for table only.")
+def sql(*, query: str | None, form: str, limit: int) -> None:
+    """Ask the published file, read-only. QUERY is SQL, or comes from standard input."""
+    from resources.warehouse import Warehouse
+
+    text = query if query is not None else sys.stdin.read()
+    answer = Warehouse(_settings().data).sql(text)
+    if form == "json":
+        for row in answer.rows:
+            click.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=str))
+    elif form == "csv":
+        import csv
+
+        writer = csv.writer(sys.stdout)
+        writer.writerow(answer.columns)
+        writer.writerows(answer.rows)
+    else:
+        terminal.OUT.print(terminal.table(answer.columns, answer.rows[:limit]))
+        if len(answer.rows) > limit:
+            terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown; --limit shows more.")
+
+
+@wme.group()
+def auth() -> None:
+    """The account: log in, look at the tokens, revoke them, change the password."""
+
+
+@auth.command()
+def login() -> None:
+    """Log in with WME_USERNAME and WME_PASSWORD and keep the tokens for every process of this data folder."""
+    with _client(_settings()) as client:
+        client.login()
+        _show_tokens(client)
+
+
+@auth.command("status")
+def auth_status() -> None:
+    """Say how long the tokens last and how often they may still be refreshed. No network."""
+    with _client(_settings()) as client:
+        _show_tokens(client)
+
+
+@auth.command()
+def refresh() -> None:
+    """Get a new access token from the refresh token (90 uses, 90 days)."""
+    with _client(_settings()) as client:
+        client.refresh()
+        _show_tokens(client)
+
+
+@auth.command()
+def revoke() -> None:
+    """Revoke the refresh token and forget both tokens; the next request logs in again."""
+    with _client(_settings()) as client:
+        client.revoke()
+    terminal.OUT.print("Revoked. The next request logs in again.")
+
+
+def _show_tokens(client: EnterpriseClient) -> None:
+    terminal.OUT.print(str(client.token_status()), markup=False)
+
+
+@auth.command("forgot-password")
+def forgot_password() -> None:
+    """Have a confirmation code sent to the account's e-mail address (in the sandbox: to its outbox folder)."""
+    with _client(_settings()) as client:
+        client.forgot_password()
+    terminal.OUT.print("A confirmation code is on its way; set the new password with `wme auth confirm-password`.")
+
+
+@auth.command("confirm-password")
+@click.option("--code", prompt=True, help="Confirmation code.")
+@click.option("--password", "new", prompt=True, hide_input=True, confirmation_prompt=True, help="New password.")
+def confirm_password(*, code: str, new: str) -> None:
+    """Set a new password with a confirmation code."""
+    with _client(_settings()) as client:
+        client.confirm_password(code, new)
+    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+
+
+@auth.command("change-password")
+@click.option("--password", "new", prompt=True, hide_input=True, confirmation_prompt=True, help="New password.")
+def change_password(*, new: str) -> None:
+    """Change the password; the old one is WME_PASSWORD."""
+    with _client(_settings()) as client:
+        client.change_password(new)
+    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+
+
+@auth.command("new-password")
+@click.option("--password", "new", prompt=True, hide_input=True, confirmation_prompt=True, help="New password.")
+def new_password(*, new: str) -> None:
+    """Answer the service's demand for a new password (challenge NEW_PASSWORD_REQUIRED)."""
+    with _client(_settings()) as client:
+        client.new_password(new)
+    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+
+
+@wme.command()
+@click.argument("hour", type=_HOUR, required=False)
+@click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
+def batches(*, hour: datetime | None, everything: bool) -> None:
+    """List the service's files of an hour (UTC), for example 2026-11-20T05; default: the newest hour there is."""
+    from pipelines import run as runs
+
+    settings = _settings()
+    with _client(settings) as client:
+        chosen = hour.replace(tzinfo=UTC) if hour else runs.newest_hours(client, 1, datetime.now(UTC))[0]
+        records = [
+            record
+            for record in client.batches(chosen).records
+            if everything or (record.project_id in settings.projects and record.namespace_id in settings.namespaces)
+        ]
+    terminal.OUT.print(
+        terminal.table(
+            ("identifier", "version", "modified", "bytes"),
+            [(r.identifier, r.version, r.date_modified, r.approximate_bytes) for r in records],
+            title=f"{terminal.moment(chosen)} UTC",
+        )
+    )
+
+
+@wme.command()
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Lines shown.")
+def rejects(*, limit: int) -> None:
+    """List the lines that could not be converted: where they stand, and why."""
+    from resources.warehouse import Warehouse
+
+    answer = Warehouse(_settings().data).sql(
+        "SELECT batch_hour, archive, member, line_number, byte_offset, reason, octet_length(raw) AS bytes FROM rejects "
+        "ORDER BY batch_hour DESC, archive, member, line_number"
+    )
+    if not answer.rows:
+        terminal.OUT.print("No line was rejected.")
+        return
+    terminal.OUT.print(terminal.table(answer.columns, answer.rows[:limit]))
+    terminal.OUT.print(f"{len(answer.rows):,} lines rejected; their bytes are in the table `rejects`.")
+
+
+@wme.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def sandbox(*, arguments: tuple[str, ...]) -> None:
+    """Serve the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
+    from resources.sandbox.__main__ import main as serve
+
+    serve(["serve", *arguments])
+
+
+@wme.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+def ui(*, port: int) -> None:
+    """Open Dagster with everything in place: its own folder below the data folder, daemon included."""
+    from pipelines.instance import serve
+
+    serve(_settings().dagster_home, port)

@@ -1,0 +1,34 @@
+"""The jobs: what is run together.
+
+Belongs here: selections of assets under a name. Does not belong here: when they run (see `schedules`, `sensors`).
+Backfill hours from the assets, not from a job: a job's backfill ignores the backfill policy and makes a run per hour.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets import articles, hourly, published, reference
+from resources.tables import REFERENCE_TABLES
+
+_HOURS = dg.AssetSelection.assets(hourly.ARCHIVE, hourly.LAKE, hourly.WAREHOUSE)
+_STATE = dg.AssetSelection.assets(articles.KEY, published.KEY)
+_REFERENCE = dg.AssetSelection.assets(
+    reference.ARCHIVE,
+    *(dg.AssetKey([layer, table.name]) for layer in ("lake", "warehouse") for table in REFERENCE_TABLES),
+)
+
+reference_job = dg.define_asset_job(
+    "reference", selection=_REFERENCE, description="The four reference lists, from the service to DuckDB."
+)
+hours_job = dg.define_asset_job(
+    "hours", selection=_HOURS, description="Hourly files, from the service to DuckDB; a range of hours in one run."
+)
+hourly_job = dg.define_asset_job(
+    "hourly", selection=_HOURS | _STATE, description="One hour, from the service to the published file."
+)
+publish_job = dg.define_asset_job(
+    "publish", selection=_STATE, description="The pending hours into the current articles, then the published file."
+)
+
+JOBS = (reference_job, hours_job, hourly_job, publish_job)

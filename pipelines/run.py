@@ -1,0 +1,170 @@
+"""The main job: reference lists and the newest hours, from the service to the published file.
+
+Belongs here: which hours, in which order the jobs run, what is told at the end. The same jobs run on a schedule and in
+Dagster's pages; this runs them in this process, with the history of the data folder's own instance.
+Does not belong here: drawing (see `terminal`), the command line (see `cli`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+from assets import batches
+from assets.partitions import HOUR, key_of, last_complete_hour
+from pipelines import instance as instances
+from pipelines.definitions import build_defs
+from resources.enterprise.errors import NotPublishedYet
+from resources.tables import REFERENCE_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pipelines.settings import Settings
+    from resources.adapters import EnterpriseResource, LakeResource
+    from resources.enterprise import EnterpriseClient
+
+#: The lists change rarely and the service asks to keep them.
+REFERENCE_AGE = timedelta(days=1)
+
+
+class RunError(RuntimeError):
+    """A run that failed; the message holds a sentence per failure, in the order they happened."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would fetch. Batches cost no quota units; listing costs none either."""
+
+    plans: tuple[batches.Plan, ...]
+    reference_due: bool
+    quota_units: int = 0
+
+    @property
+    def file_count(self) -> int:
+        """Archives to fetch."""
+        return sum(plan.missing_count for plan in self.plans)
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
+        return sum(plan.missing_bytes for plan in self.plans)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of disk that all of it takes in the end, about."""
+        return int(self.byte_count * batches.DISK_FACTOR)
+
+
+@dg.logger(description="Says nothing: what a run on the command line has to tell is told by its tables and sentences.")
+def quiet(_context: dg.InitLoggerContext) -> logging.Logger:
+    """A logger without a listener; the instance keeps every event all the same."""
+    logger = logging.getLogger("pipelines.quiet")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[datetime]:
+    """The `count` newest hours that the service has published, oldest first.
+
+    An hour's list appears some minutes after the hour, so the newest complete hour may not be there yet.
+
+    Raises:
+        NotPublishedYet: Nothing of the last six hours is there; the service seems to lag.
+    """
+    newest = last_complete_hour(now)
+    for back in range(6):
+        try:
+            client.batches(newest - back * HOUR)
+        except NotPublishedYet:
+            if back == 5:
+                raise
+        else:
+            newest -= back * HOUR
+            break
+    return [newest - back * HOUR for back in reversed(range(count))]
+
+
+def hours_between(first: datetime, last: datetime) -> list[datetime]:
+    """Every hour from `first` to `last`, both included."""
+    return [first + number * HOUR for number in range(int((last - first) / HOUR) + 1)]
+
+
+def reference_due(lake: LakeResource, now: datetime) -> bool:
+    """Whether a reference list is absent or a day old."""
+    for table in REFERENCE_TABLES:
+        path = lake.layout.reference_archive(table.name)
+        if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
+            return True
+    return False
+
+
+def dry_run(
+    hours: Iterable[datetime], client: EnterpriseClient, enterprise: EnterpriseResource, lake: LakeResource
+) -> DryRun:
+    """List the hours and say what would be fetched; nothing is."""
+    plans = tuple(batches.plan_hour(hour, client, lake.layout, enterprise.scope) for hour in hours)
+    return DryRun(plans, reference_due(lake, datetime.now(UTC)))
+
+
+def run(
+    settings: Settings, hours: Sequence[datetime], *, refresh_reference: bool | None = None, **overrides: Any
+) -> None:
+    """Run the jobs over `hours` (consecutive): reference lists if they are due, the hours, the current articles, publish.
+
+    What succeeded is published even where an hour failed.
+
+    Raises:
+        RunError: Something failed; the message says what, what was kept, and what to do.
+    """
+    defs = build_defs(settings, loggers={"quiet": quiet}, **overrides)
+    lake = _resource(defs, "lake")
+    due = reference_due(lake, datetime.now(UTC)) if refresh_reference is None else refresh_reference
+    sentences: list[str] = []
+    with instances.opened(settings.dagster_home) as instance:
+        if due:
+            sentences += _execute(defs, "reference", instance)
+        if hours:
+            tags = {
+                ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
+                ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
+            }
+            sentences += _execute(defs, "hours", instance, tags)
+        sentences += _execute(defs, "publish", instance)
+    if sentences:
+        raise RunError("\n".join(dict.fromkeys(sentences)))
+
+
+def _resource(defs: dg.Definitions, key: str) -> Any:
+    return (defs.resources or {})[key]
+
+
+def _execute(
+    defs: dg.Definitions, job: str, instance: dg.DagsterInstance, tags: dict[str, str] | None = None
+) -> list[str]:
+    """Run one job here; what failed comes back as sentences."""
+    result = defs.resolve_job_def(job).execute_in_process(
+        instance=instance, tags=tags, raise_on_error=False, run_config={"loggers": {"quiet": {}}}
+    )
+    sentences = []
+    for event in result.all_events:
+        if not event.is_step_failure:
+            continue
+        data = event.step_failure_data
+        if data.user_failure_data is not None and data.user_failure_data.description:
+            sentences.append(data.user_failure_data.description)
+        elif data.error is not None:
+            cause = data.error.cause or data.error
+            sentences.append(f"{event.step_key}: {cause.message.strip()}")
+    if not result.success and not sentences:
+        sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
+    return sentences

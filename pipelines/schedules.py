@@ -1,0 +1,38 @@
+"""The schedules: each full hour, and the reference lists once a day.
+
+Belongs here: times, and the reason for them. Does not belong here: looking at the service (see `sensors`).
+All schedules are off until they are switched on in Dagster.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.partitions import key_of, last_complete_hour
+from pipelines.jobs import hourly_job, reference_job
+
+
+@dg.schedule(
+    name="each_hour",
+    job=hourly_job,
+    # an hour's list appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
+    # asks again for an hour that was not there yet
+    cron_schedule="20 * * * *",
+    execution_timezone="UTC",
+    description="The hour that has just ended, from the service to the published file.",
+)
+def each_hour(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """Ask for the last complete hour; its key makes a second tick of the same hour a no-op."""
+    key = key_of(last_complete_hour(context.scheduled_execution_time))
+    return dg.RunRequest(run_key=key, partition_key=key)
+
+
+each_day = dg.ScheduleDefinition(
+    name="reference_each_day",
+    job=reference_job,
+    cron_schedule="40 3 * * *",
+    execution_timezone="UTC",
+    description="The reference lists; they change rarely, and the service asks to keep them.",
+)
+
+SCHEDULES = (each_hour, each_day)

@@ -1,0 +1,111 @@
+"""The sensors: what is missing upstream, and what is pending here.
+
+Belongs here: looking, and asking for runs. Does not belong here: doing the work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.failures import sentence
+from assets.partitions import HOUR, RETENTION, key_of, last_complete_hour
+from pipelines.jobs import hours_job, publish_job
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.enterprise.errors import EnterpriseError, NotPublishedYet, RetentionPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from resources.enterprise import EnterpriseClient
+
+#: When a project that an hour's list did not name is looked for again: its export may have been repeated.
+RECHECKS = (timedelta(hours=3), timedelta(hours=47))
+
+
+def missing_hours(
+    now: datetime, client: EnterpriseClient, lake: LakeResource, scope: tuple[tuple[str, int], ...]
+) -> Iterator[tuple[datetime, str]]:
+    """The hours of the service's two days that should be fetched (again), each with the digest of what it lists.
+
+    Asked of the service are only hours that are not archived, and those whose list lacked a mirrored project and whose
+    time to look again has come.
+    """
+    hour = last_complete_hour(now)
+    while hour > now - RETENTION:
+        listing = lake.layout.batch_list(hour)
+        if not listing.exists() or _due_again(listing, hour, now, scope):
+            try:
+                answer = client.batches(hour)
+            except (NotPublishedYet, RetentionPassed):
+                pass
+            else:
+                yield hour, hashlib.md5(answer.raw, usedforsecurity=False).hexdigest()[:12]
+        hour -= HOUR
+
+
+def _due_again(listing: Path, hour: datetime, now: datetime, scope: tuple[tuple[str, int], ...]) -> bool:
+    named = {
+        (record["is_part_of"]["identifier"], record["namespace"]["identifier"])
+        for record in json.loads(listing.read_bytes())
+    }
+    if named.issuperset(scope):
+        return False
+    looked_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
+    return any(looked_at < hour + recheck <= now for recheck in RECHECKS)
+
+
+@dg.sensor(
+    name="discover_hours",
+    job=hours_job,
+    minimum_interval_seconds=600,
+    description="Compares the service's last 48 hours with the archive and asks for what is missing. An outage of 48 hours "
+    "is data loss, so leave it on.",
+)
+def discover_hours(enterprise: EnterpriseResource, lake: LakeResource) -> dg.SensorResult | dg.SkipReason:
+    """Ask for one run per missing hour."""
+    try:
+        with enterprise.client() as client:
+            found = list(missing_hours(datetime.now(UTC), client, lake, enterprise.scope))
+    except EnterpriseError as error:
+        return dg.SkipReason(sentence(error))
+    if not found:
+        return dg.SkipReason("Every hour of the service's two days is archived.")
+    # the oldest first: they are the next to be lost
+    return dg.SensorResult(
+        run_requests=[
+            dg.RunRequest(run_key=f"{key_of(hour)} {digest}", partition_key=key_of(hour))
+            for hour, digest in sorted(found)
+        ]
+    )
+
+
+@dg.sensor(
+    name="publish_pending",
+    job=publish_job,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="When hours were loaded that the current articles do not know yet, takes them in and publishes. Local work "
+    "only, so it is on by default.",
+)
+def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
+    """Ask for one run per set of pending hours, once no run over hours is under way."""
+    active = context.instance.get_runs_count(
+        dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED])
+    )
+    if active:
+        return dg.SkipReason(f"{active} runs are under way; the pending hours are taken in after them.")
+    pending = warehouse.warehouse.pending_hours()
+    if not pending:
+        return dg.SkipReason("Every loaded hour is in the current articles.")
+    digest = hashlib.md5(repr(sorted(pending)).encode(), usedforsecurity=False).hexdigest()[:12]
+    # the hour in the key: a run that failed is asked for again once an hour, never at every tick
+    return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}")
+
+
+SENSORS = (discover_hours, publish_pending)

@@ -1,0 +1,142 @@
+"""The settings: which service, which projects, which folder. Read from the environment once, by `definitions` and `cli`.
+
+Belongs here: the names of the environment variables, their defaults, and what is wrong with a value, in a sentence.
+Does not belong here: secrets in any printable form, and any touch of disk or network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from resources.enterprise import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What the sandbox serves when nobody says otherwise.
+SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
+BODIES = ("html", "wikitext")
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message names the variable and what to write instead."""
+
+
+class Settings(BaseModel):
+    """Everything the environment decides.
+
+    Attributes:
+        sandbox: Use the built-in local content service. By default whenever no account is configured.
+        projects: Projects to mirror, for example enwiki.
+        namespaces: Namespaces to mirror.
+        bodies: Which of html and wikitext to keep.
+        data: Folder of everything that is fetched and made.
+        min_free_gb: Free disk space (GB) that a run leaves untouched.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    username: str | None = None
+    password: SecretStr | None = None
+    auth_url: str = Service.auth_url
+    base_url: str = Service.base_url
+    realtime_url: str = Service.realtime_url
+    projects: tuple[str, ...] = SANDBOX_PROJECTS
+    namespaces: tuple[int, ...] = (0,)
+    bodies: tuple[str, ...] = BODIES
+    data: Path = Field(default=Path("data"))
+    contact: str | None = None
+    anonymous: bool = False
+    sandbox: bool = True
+    min_free_gb: float = 1.0
+
+    @property
+    def dagster_home(self) -> Path:
+        """Folder of the Dagster instance: run history, logs, schedules."""
+        return self.data / "dagster"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool | None:
+    text = environ.get(name, "").strip().lower()
+    if text in {"1", "true", "yes", "on"}:
+        return True
+    if text in {"0", "false", "no", "off"}:
+        return False
+    if text:
+        raise SettingsError(f"{name} is {text!r}; write 1 or 0, or leave it out.")
+    return None
+
+
+def read(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of an environment (default: this process's).
+
+    Raises:
+        SettingsError: A value cannot be used; nothing was touched.
+    """
+    env = os.environ if environ is None else environ
+    values: dict[str, object] = {}
+    for field, name in (
+        ("username", "WME_USERNAME"),
+        ("password", "WME_PASSWORD"),
+        ("auth_url", "WME_AUTH_URL"),
+        ("base_url", "WME_BASE_URL"),
+        ("realtime_url", "WME_REALTIME_URL"),
+        ("contact", "WME_CONTACT"),
+        ("data", "WME_DATA"),
+    ):
+        if env.get(name, "").strip():
+            values[field] = env[name].strip().rstrip("/") if field.endswith("_url") else env[name].strip()
+    if "username" in values:
+        # the service's user pool knows names in lower case only
+        values["username"] = str(values["username"]).lower()
+    anonymous = _flag(env, "WME_ANONYMOUS") or False
+    forced = _flag(env, "WME_SANDBOX")
+    sandbox = forced if forced is not None else ("username" not in values and not anonymous)
+    if not sandbox and not anonymous and "username" not in values:
+        raise SettingsError(
+            "WME_SANDBOX=0 switches the sandbox off and no account is configured; "
+            "set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 where your address is admitted without a token."
+        )
+    values |= {"anonymous": anonymous, "sandbox": sandbox}
+
+    projects = _words(env.get("WME_PROJECTS", ""))
+    if projects:
+        values["projects"] = projects
+    elif not sandbox:
+        raise SettingsError(
+            "WME_PROJECTS is not set. With an account it must name the projects to mirror, for example "
+            "WME_PROJECTS=enwiki,frwiki: unset never means all nine hundred."
+        )
+    wrong = [name for name in projects if not re.fullmatch(r"[a-z0-9_]+", name)]
+    if wrong:
+        raise SettingsError(
+            f"WME_PROJECTS names {wrong[0]!r}; projects are database names such as enwiki or zh_yuewiki."
+        )
+
+    namespaces = _words(env.get("WME_NAMESPACES", "0"))
+    if not all(number.isdecimal() for number in namespaces):
+        raise SettingsError(f"WME_NAMESPACES is {env['WME_NAMESPACES']!r}; write numbers of 0, 6, 10, 14 with commas.")
+    values["namespaces"] = tuple(int(number) for number in namespaces) or (0,)
+
+    bodies = _words(env.get("WME_BODIES", ""))
+    if bodies:
+        if set(bodies) - {*BODIES, "none"} or ("none" in bodies and len(bodies) > 1):
+            raise SettingsError(f"WME_BODIES is {env['WME_BODIES']!r}; write html, wikitext, html,wikitext or none.")
+        values["bodies"] = () if bodies == ("none",) else bodies
+
+    floor = env.get("WME_MIN_FREE_GB", "").strip()
+    if floor:
+        try:
+            values["min_free_gb"] = float(floor)
+        except ValueError:
+            raise SettingsError(f"WME_MIN_FREE_GB is {floor!r}; write a number of gigabytes, for example 5.") from None
+    return Settings.model_validate(values)

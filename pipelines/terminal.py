@@ -1,0 +1,111 @@
+"""What people see on a terminal: progress bars, tables, sentences on failure.
+
+Belongs here: drawing. Does not belong here: deciding anything.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from resources.engine import LineReporter
+from resources.engine.progress import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from rich.progress import TaskID
+
+    from resources.engine import Reporter, Task
+
+#: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
+OUT = Console(highlight=False)
+ERR = Console(stderr=True, highlight=False)
+
+
+class _BarTask:
+    def __init__(self, progress: Progress, task: TaskID, unit: str) -> None:
+        self._progress, self._task, self._unit = progress, task, unit
+
+    def advance(self, done: float) -> None:
+        self._progress.advance(self._task, done)
+
+    def finish(self) -> None:
+        self._progress.update(self._task, visible=False)
+
+
+class BarReporter:
+    """One bar per task under way, gone when it is over."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def start(self, label: str, total: float, unit: str) -> Task:
+        """Draw a bar of `total` units."""
+        task = self._progress.add_task(label, total=max(total, 1), size=amount(total, unit))
+        return _BarTask(self._progress, task, unit)
+
+
+_current: list[Reporter] = []
+
+
+def reporter() -> Reporter:
+    """The reporter of this process: bars inside `progress()` on a terminal, else plain lines on standard error."""
+    return _current[-1] if _current else LineReporter(lambda line: ERR.print(line, markup=False))
+
+
+@contextmanager
+def progress() -> Iterator[Reporter]:
+    """Show progress while the block runs: bars on a terminal, plain lines elsewhere."""
+    if not ERR.is_terminal:
+        yield reporter()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}% of {task.fields[size]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=ERR, transient=True) as bars:
+        _current.append(BarReporter(bars))
+        try:
+            yield _current[-1]
+        finally:
+            _current.pop()
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
+    """Rows as a table; numbers to the right, with thousands separators."""
+    rows = [list(row) for row in rows]
+    drawn = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, title_style="bold")
+    for number, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[number], int | float) or row[number] is None for row in rows)
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(text(value) for value in row))
+    return drawn
+
+
+def text(value: Any) -> str:
+    """One value for people."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if hasattr(value, "isoformat"):
+        return moment(value)
+    return str(value)
+
+
+def moment(value: datetime) -> str:
+    """A moment to the second; hours of UTC without their zeros."""
+    shown = value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "hour") else value.isoformat()
+    return shown.removesuffix(":00")

@@ -1,0 +1,23 @@
+"""The engine of the command line: the same work, told by bars on a terminal.
+
+Belongs here: that one difference. A module of its own, because it needs Dagster and `terminal` must answer without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines import terminal
+from resources.adapters import EngineResource
+from resources.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TerminalEngine(EngineResource):
+    """Tells its progress to whoever watches the terminal, instead of to Dagster's log."""
+
+    def engine(self, say: Callable[[str], None]) -> Engine:  # noqa: ARG002 - the log is not watched here
+        """The engine, with the terminal's reporter."""
+        return Engine(workers=self.workers, reporter=terminal.reporter())

@@ -1,0 +1,121 @@
+"""The plain library as Dagster resources: settings in, library objects out.
+
+Belongs here: the three resources that assets ask for (the service, the lake, the warehouse) and the engine, each a thin
+skin over its package, and the pool that keeps writers of the warehouse apart.
+Does not belong here: anything a notebook without Dagster would want; that is in the packages below.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from resources import sandbox
+from resources.engine import Engine, LineReporter
+from resources.enterprise import EnterpriseClient, Service
+from resources.lake import Layout, origin
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Pool of every step that writes build.duckdb. Its limit (1) is set in dagster.yaml; the warehouse's own file lock
+#: keeps writers apart wherever that file is not in use.
+WAREHOUSE_POOL = "warehouse"
+
+
+class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The Enterprise Content Service, or the sandbox in its place, and what of it is mirrored."""
+
+    data: str = Field(description="Data folder; tokens are shared in its state folder.")
+    projects: list[str] = Field(description="Projects to mirror, for example enwiki.")
+    namespaces: list[int] = Field(default=[0], description="Namespaces to mirror.")
+    auth_url: str = Service.auth_url
+    base_url: str = Service.base_url
+    realtime_url: str = Service.realtime_url
+    username: str | None = None
+    password: str | None = None
+    contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
+    anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
+    use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
+
+    @property
+    def scope(self) -> tuple[tuple[str, int], ...]:
+        """The mirrored (project, namespace) pairs, in the order configured."""
+        return tuple((project, namespace) for project in self.projects for namespace in self.namespaces)
+
+    def service(self) -> Service:
+        """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
+        data = Path(self.data)
+        if not self.use_sandbox:
+            origin.claim(data, self.base_url)
+            return Service(
+                auth_url=self.auth_url,
+                base_url=self.base_url,
+                realtime_url=self.realtime_url,
+                username=self.username,
+                password=self.password,
+                contact=self.contact,
+                anonymous=self.anonymous,
+            )
+        settings = sandbox_settings(data)
+        origin.claim(data, f"sandbox {settings.identity}")
+        endpoint = sandbox.attach(settings)
+        return Service(
+            auth_url=endpoint.url,
+            base_url=endpoint.url,
+            realtime_url=endpoint.url,
+            username=endpoint.username,
+            password=endpoint.password,
+            contact=self.contact,
+        )
+
+    @contextmanager
+    def client(self) -> Iterator[EnterpriseClient]:
+        """A client of the service, closed at the end. Tokens are shared with every process of this data folder."""
+        with EnterpriseClient(self.service(), state=Path(self.data) / "state") as client:
+            yield client
+
+
+def sandbox_settings(data: Path) -> sandbox.Settings:
+    """The settings of a data folder's own sandbox: the default world, kept in `data/sandbox`."""
+    return sandbox.Settings(state=data / "sandbox")
+
+
+class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The archive and the Parquet lake of a data folder."""
+
+    data: str
+    bodies: list[str] = Field(default=["html", "wikitext"], description="Bodies to keep in the lake.")
+    min_free_gb: float = Field(default=1.0, description="Free disk space (GB) that a run leaves untouched.")
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything lies."""
+        return Layout(Path(self.data))
+
+
+class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
+
+    data: str
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """The warehouse; nothing is opened yet."""
+        return Warehouse(Path(self.data))
+
+
+class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Where parallel work runs."""
+
+    workers: int = Field(default=4, description="Downloads under way at once.")
+    threads: int = Field(default=2, description="Threads that convert one archive.")
+
+    def engine(self, say: Callable[[str], None]) -> Engine:
+        """The engine, telling its progress in lines through `say`."""
+        return Engine(workers=self.workers, reporter=LineReporter(say))

@@ -1,0 +1,45 @@
+"""The warehouse: DuckDB holding the hours, the pages as they are now, and what analysts open.
+
+Belongs here: loading lake files hour by hour, the current state, coverage, publishing, reading back.
+Does not belong here: fetching, converting, scheduling. Only the files of the lake come in, only tables go out.
+"""
+
+from __future__ import annotations
+
+from resources.warehouse.errors import (
+    LakeFileError,
+    NotPublishedError,
+    WarehouseBusyError,
+    WarehouseError,
+    WarehouseVersionError,
+)
+from resources.warehouse.records import (
+    Applied,
+    CoverageRow,
+    HourLoad,
+    HourStatus,
+    LakeFile,
+    ProjectState,
+    Published,
+    QueryResult,
+    SummaryRow,
+)
+from resources.warehouse.warehouse import Warehouse
+
+__all__ = [
+    "Applied",
+    "CoverageRow",
+    "HourLoad",
+    "HourStatus",
+    "LakeFile",
+    "LakeFileError",
+    "NotPublishedError",
+    "ProjectState",
+    "Published",
+    "QueryResult",
+    "SummaryRow",
+    "Warehouse",
+    "WarehouseBusyError",
+    "WarehouseError",
+    "WarehouseVersionError",
+]

@@ -1,0 +1,151 @@
+"""Opening DuckDB: the build file under one lock, the published file without any.
+
+Belongs here: configuration of connections, the lock, the wait, closing in every case. Does not belong here: what is
+done with a connection. Writers exclude each other through one lock file before DuckDB's own lock on the file is
+touched, because that one fails at once instead of waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+import filelock
+
+from resources.warehouse.errors import NotPublishedError, WarehouseBusyError
+from resources.warehouse.schema import ensure, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+#: Nothing may try the network unasked: without it, a missing extension is said at once instead of after seconds.
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+@contextlib.contextmanager
+def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
+    """Hold a lock file; waits up to `timeout` seconds and says so.
+
+    Raises:
+        WarehouseBusyError: somebody else held it all the time.
+    """
+    lock_path.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(lock_path)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        _log.info("Another process uses the warehouse; waiting up to %.0f s to %s.", timeout, purpose)
+        try:
+            lock.acquire(timeout=timeout, poll_interval=0.05)
+        except filelock.Timeout:
+            raise WarehouseBusyError(
+                f"Another process has used the warehouse for more than {timeout:.0f} s, so this one could not {purpose}. "
+                "Nothing was changed. Wait for the other run to end, or end it, and try again."
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True)
+class Connector:
+    """Where the files are, and how they are opened."""
+
+    build_path: Path
+    published_path: Path
+    lock_path: Path
+    storage_version: str
+    lock_timeout: float
+
+    @contextlib.contextmanager
+    def build(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The build file, for writing, under the lock; closed in every case. Its tables are made when it is new."""
+        with locked(self.lock_path, self.lock_timeout, purpose), self.build_unlocked(purpose) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The same for a caller that holds the lock already."""
+        self.build_path.parent.mkdir(parents=True, exist_ok=True)
+        connection = self._open_build(purpose)
+        try:
+            ensure(connection, self.build_path)
+            yield connection
+        finally:
+            connection.close()
+
+    def _open_build(self, purpose: str) -> duckdb.DuckDBPyConnection:
+        """Open for writing. Somebody may have opened the file by hand: then DuckDB refuses, and we wait a while."""
+        end = time.monotonic() + self.lock_timeout
+        while True:
+            try:
+                return self.open_file(self.build_path)
+            except duckdb.IOException as error:
+                if "lock" not in str(error).lower():
+                    raise
+                if time.monotonic() >= end:
+                    raise WarehouseBusyError(
+                        f"Another program has {self.build_path.name} open, so this run could not {purpose}. Nothing was "
+                        f"changed. Close it there; to look at the data open {self.published_path.name}, which never locks."
+                    ) from error
+            time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+
+    def open_file(self, path: Path) -> duckdb.DuckDBPyConnection:
+        """A DuckDB file for writing, in the storage version that all supported clients read."""
+        connection = duckdb.connect(path, config=_CONFIG | {"storage_compatibility_version": self.storage_version})
+        return _prepared(connection)
+
+    def published(self) -> duckdb.DuckDBPyConnection:
+        """The published file, read-only; the caller closes the connection.
+
+        It is attached to an instance of its own, so that each call sees the newest file although the process may
+        hold an older one open, and so that nobody's configuration gets into the way.
+
+        Raises:
+            NotPublishedError: nothing was published yet.
+        """
+        if not self.published_path.exists():
+            raise NotPublishedError(
+                f"There is no {self.published_path.name} yet: nothing was published so far. Run the pipeline once (`wme run`)."
+            )
+        connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
+        try:
+            connection.execute(f"ATTACH {quoted(str(self.published_path))} AS warehouse (READ_ONLY)")
+            connection.execute("USE warehouse")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+@contextlib.contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All or nothing: committed at the end, rolled back on any exception."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
+    """Note, inside a transaction, that something published has changed."""
+    connection.execute("UPDATE internal.meta SET revision = revision + 1")

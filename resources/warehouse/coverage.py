@@ -1,0 +1,110 @@
+"""Coverage: for each hour, project and namespace what became of it, so that gaps are never silent.
+
+Belongs here: the table `hours` and the rules by which one state follows another. Does not belong here: rows.
+What was once loaded stays loaded, whatever the service says of the hour later.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from resources.tables import HourState
+from resources.warehouse.records import utc_text
+from resources.warehouse.schema import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import duckdb
+
+    from resources.warehouse.records import HourStatus, LakeFile
+
+#: How long the service keeps hourly files, as its documentation says.
+RETENTION = timedelta(hours=48)
+
+
+def record_load(
+    connection: duckdb.DuckDBPyConnection, file: LakeFile, row_count: int, now: datetime, *, redone: bool
+) -> None:
+    """Note, inside a transaction, that a file was loaded. `redone`: its content differs from what was there."""
+    key = [file.batch_hour, file.project_id, file.namespace_id]
+    before = connection.execute(
+        "SELECT coalesce(max(load_count), 0) FROM hours WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?",
+        key,
+    ).fetchall()[0][0]
+    load_count = before + 1 if redone else max(before, 1)
+    state = HourState.LOADED if file.row_count or file.reject_count else HourState.EMPTY
+    connection.execute("DELETE FROM hours WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?", key)
+    connection.execute(
+        "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+        [*key, state.value, row_count, file.reject_count, load_count, now],
+    )
+
+
+def record(connection: duckdb.DuckDBPyConnection, statuses: Sequence[HourStatus], now: datetime) -> int:
+    """Note, inside a transaction, what is known of hours without a file; returns how many rows said something new.
+
+    Raises:
+        ValueError: an hour is said to be loaded, and no file of it is.
+    """
+    changed = 0
+    for status in statuses:
+        key = [status.batch_hour, status.project_id, status.namespace_id]
+        found = connection.execute(
+            "SELECT h.state, h.reason, EXISTS (FROM loads l WHERE (l.batch_hour, l.project_id, l.namespace_id) "
+            "= (h.batch_hour, h.project_id, h.namespace_id)) "
+            "FROM hours h WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?",
+            key,
+        ).fetchall()
+        state, reason, has_file = found[0] if found else (None, None, False)
+        if status.state is HourState.LOADED and not has_file:
+            raise ValueError(
+                f"Hour {utc_text(status.batch_hour)} of {status.project_id} {status.namespace_id} cannot be noted as loaded: "
+                "no file of it is in the warehouse."
+            )
+        if has_file:
+            continue
+        row_count = 0 if status.state is HourState.EMPTY else None
+        if found:
+            connection.execute(
+                "UPDATE hours SET state = ?, reason = ?, checked_at = ?, row_count = ? "
+                "WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?",
+                [status.state.value, status.reason, now, row_count, *key],
+            )
+        else:
+            connection.execute(
+                "INSERT INTO hours VALUES (?, ?, ?, ?, ?, NULL, NULL, ?, ?)",
+                [*key, status.state.value, row_count, now, status.reason],
+            )
+        changed += (state, reason) != (status.state.value, status.reason)
+    return changed
+
+
+def fill(
+    connection: duckdb.DuckDBPyConnection,
+    projects: Sequence[str],
+    namespaces: Sequence[int],
+    now: datetime,
+    until: datetime | None,
+) -> int:
+    """Give every hour between the first and the last known one a row, inside a transaction; returns rows changed.
+
+    Per project and namespace, from its own first known hour to the last known hour of all (or `until`, an hour, where
+    that is later). Hours that the service no longer keeps become `past_retention`, the others `missing`.
+    """
+    parameters = {
+        "projects": list(projects),
+        "namespaces": list(namespaces),
+        "now": now,
+        "until": until,
+        "kept_from": now - RETENTION,
+        "missing_reason": "The hour was not fetched; the service still keeps it, so a run or a backfill brings it in.",
+        "past_reason": "The hour was not fetched while the service kept it (two days); a snapshot closes the gap.",
+    }
+    expired = connection.execute(
+        statement("coverage_expire"), {name: parameters[name] for name in ("kept_from", "past_reason", "now")}
+    ).fetchall()[0][0]
+    filled = connection.execute(statement("coverage_fill"), parameters).fetchall()[0][0]
+    return int(expired) + int(filled)

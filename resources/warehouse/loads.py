@@ -1,0 +1,228 @@
+"""Loading: files of the lake become rows, hour by hour, each hour in one transaction.
+
+Belongs here: `article_changes`, `rejects`, the reference tables and the ledger. Does not belong here: which page
+lives (`current`), which hours exist (`coverage`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow.parquet as pq
+
+from resources.tables import ARTICLE_CHANGES, LOADS, REFERENCE_TABLES, REJECTS
+from resources.warehouse import coverage
+from resources.warehouse.connect import raise_revision, transaction
+from resources.warehouse.errors import LakeFileError
+from resources.warehouse.records import HourLoad, utc_text
+from resources.warehouse.schema import column_list, identifier, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.tables import Table
+    from resources.warehouse.records import HourStatus, LakeFile
+
+_KEY = "batch_hour = $hour AND project_id = $project AND namespace_id = $namespace"
+
+
+def load_reference(connection: duckdb.DuckDBPyConnection, table_name: str, path: Path) -> int:
+    """Replace a reference table by the rows of a lake file; returns their number.
+
+    Raises:
+        ValueError: no such reference table.
+        LakeFileError: the file is absent or of other columns.
+    """
+    table = next((table for table in REFERENCE_TABLES if table.name == table_name), None)
+    if table is None:
+        names = ", ".join(table.name for table in REFERENCE_TABLES)
+        raise ValueError(f"There is no reference table {table_name}; there are {names}.")
+    row_count = _checked_row_count(path, table)
+    columns = column_list(table)
+    source = f"SELECT {columns} FROM read_parquet($path, hive_partitioning := false)"  # noqa: S608  declared names
+    target = f"SELECT {columns} FROM {identifier(table.name)}"  # noqa: S608
+    with transaction(connection):
+        difference = connection.execute(
+            f"SELECT count(*) FROM ((({source}) EXCEPT ALL ({target})) UNION ALL (({target}) EXCEPT ALL ({source})))",  # noqa: S608
+            {"path": str(path)},
+        ).fetchall()[0][0]
+        if difference:
+            connection.execute(f"DELETE FROM {identifier(table.name)}")  # noqa: S608
+            connection.execute(f"INSERT INTO {identifier(table.name)} BY NAME {source}", {"path": str(path)})
+            raise_revision(connection)
+    return row_count
+
+
+def load_hour(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    hour: datetime,
+    files: Sequence[LakeFile],
+    statuses: Sequence[HourStatus],
+    now: datetime,
+    *,
+    reload: bool,
+) -> HourLoad:
+    """Bring one hour in: rows, rejects, ledger and coverage, all or nothing.
+
+    A file whose digest the ledger holds already is left as it is unless `reload`. Rows of other projects and
+    namespaces of the hour stay.
+
+    Raises:
+        LakeFileError: a file is absent or does not hold what was said about it; nothing was changed.
+        ValueError: the arguments contradict one another.
+    """
+    started = time.perf_counter()
+    _check_arguments(hour, files, statuses)
+    with transaction(connection):
+        known = {
+            (project, namespace): digest
+            for project, namespace, digest in connection.execute(
+                "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?",
+                [ARTICLE_CHANGES.name, hour],
+            ).fetchall()
+        }
+        fresh = [file for file in files if reload or known.get((file.project_id, file.namespace_id)) != file.digest]
+        rows = duplicates = 0
+        for file in fresh:
+            inserted = _replace_rows(connection, lake_root, file, now)
+            rows += inserted
+            duplicates += file.row_count - inserted
+            redone = known.get((file.project_id, file.namespace_id)) not in (None, file.digest)
+            coverage.record_load(connection, file, inserted, now, redone=redone)
+        for project in sorted({file.project_id for file in fresh}):
+            connection.execute(statement("shadow_delete"), {"hour": hour, "project": project})
+            connection.execute(statement("shadow_insert"), {"hour": hour, "project": project})
+        pairs = {(file.project_id, file.namespace_id) for file in files}
+        told = [status for status in statuses if (status.project_id, status.namespace_id) not in pairs]
+        noted = coverage.record(connection, told, now)
+        if fresh or noted:
+            raise_revision(connection)
+    return HourLoad(
+        hour=hour,
+        changed=bool(fresh or noted),
+        loaded_file_count=len(fresh),
+        unchanged_file_count=len(files) - len(fresh),
+        row_count=rows,
+        duplicate_count=duplicates,
+        reject_count=sum(file.reject_count for file in fresh),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _check_arguments(hour: datetime, files: Sequence[LakeFile], statuses: Sequence[HourStatus]) -> None:
+    if hour.tzinfo is None or (hour.minute, hour.second, hour.microsecond) != (0, 0, 0):
+        raise ValueError(f"{hour} is not the start of an hour with a time zone.")
+    items: list[LakeFile | HourStatus] = [*files, *statuses]
+    for item in items:
+        if item.batch_hour != hour:
+            raise ValueError(
+                f"{item.project_id} {item.namespace_id} is of hour {item.batch_hour}, not of {utc_text(hour)}."
+            )
+    pairs = [(file.project_id, file.namespace_id) for file in files]
+    if len(set(pairs)) < len(pairs):
+        raise ValueError(f"Hour {utc_text(hour)} has two files of one project and namespace.")
+
+
+def _checked_row_count(path: Path, table: Table) -> int:
+    """Rows of a Parquet file, after comparing its columns with the declaration."""
+    try:
+        with pq.ParquetFile(path) as parquet:
+            found = {field.name: field.type for field in parquet.schema_arrow}
+            row_count = int(parquet.metadata.num_rows)
+    except FileNotFoundError as error:
+        raise LakeFileError(
+            f"The lake file {path.name} is gone; nothing was loaded from it. Convert its archive again."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise LakeFileError(
+            f"The lake file {path.name} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
+            "convert its archive again."
+        ) from error
+    wrong = [column.name for column in table if found.get(column.name) != column.type]
+    if wrong:
+        raise LakeFileError(
+            f"The lake file {path.name} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
+            "was loaded from it. Convert its archive again."
+        )
+    return row_count
+
+
+def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: LakeFile, now: datetime) -> int:
+    """Rows, rejects and ledger row of one file instead of those that were there; returns the rows inserted."""
+    _check_counts(file, _checked_row_count(file.path, ARTICLE_CHANGES))
+    key = {"hour": file.batch_hour, "project": file.project_id, "namespace": file.namespace_id}
+    for table in ("article_changes", "rejects", "loads"):
+        connection.execute(f"DELETE FROM {table} WHERE {_KEY}", key)  # noqa: S608  constant names
+    try:
+        inserted = int(connection.execute(_insert_changes(), {"path": str(file.path)}).fetchall()[0][0])
+    except (duckdb.ConstraintException, duckdb.IOException, duckdb.InvalidInputException) as error:
+        raise LakeFileError(
+            f"The lake file {file.path.name} could not be read into the warehouse ({error}); nothing was loaded. Remove it "
+            "and convert its archive again."
+        ) from error
+    strangers = connection.execute(
+        "SELECT count(*) FROM read_parquet($path, hive_partitioning := false) WHERE batch_hour IS DISTINCT FROM $hour "
+        "OR project_id IS DISTINCT FROM $project OR namespace_id IS DISTINCT FROM $namespace",
+        {"path": str(file.path), **key},
+    ).fetchall()[0][0]
+    if strangers:
+        raise LakeFileError(
+            f"The lake file {file.path.name} holds {strangers} rows of another hour, project or namespace than "
+            f"{utc_text(file.batch_hour)} {file.project_id} {file.namespace_id}; nothing was loaded. Convert its archive again."
+        )
+    _insert_rejects(connection, file)
+    values = {
+        "table_name": ARTICLE_CHANGES.name,
+        "lake_path": _relative(lake_root, file.path),
+        "duplicate_count": file.row_count - inserted,
+        "loaded_at": now,
+        "applied_at": None,
+    }
+    row = [values[c.name] if c.name in values else getattr(file, c.name) for c in LOADS]
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT INTO loads ({column_list(LOADS)}) VALUES ({marks})", row)  # noqa: S608  declared names
+    return inserted
+
+
+def _check_counts(file: LakeFile, row_count: int) -> None:
+    by_change = file.update_count + file.delete_count + file.visibility_change_count
+    if row_count != file.row_count or by_change != file.row_count:
+        raise LakeFileError(
+            f"The lake file {file.path.name} holds {row_count} rows; {file.row_count} were announced, {by_change} of them by "
+            "change. Nothing was loaded. Convert its archive again."
+        )
+
+
+def _insert_changes() -> str:
+    """One row per event and title of a file; of rows that differ all the same, the newest, then the greatest digest."""
+    narrow = ARTICLE_CHANGES.narrow
+    content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
+    return statement("insert_changes").replace("{columns}", column_list(narrow)).replace("{content}", content)
+
+
+def _insert_rejects(connection: duckdb.DuckDBPyConnection, file: LakeFile) -> None:
+    found = 0
+    if file.rejects_path is not None:
+        found = _checked_row_count(file.rejects_path, REJECTS)
+        columns = column_list(REJECTS)
+        connection.execute(
+            f"INSERT INTO rejects BY NAME SELECT {columns} FROM read_parquet($path, hive_partitioning := false)",  # noqa: S608
+            {"path": str(file.rejects_path)},
+        )
+    if found != file.reject_count:
+        raise LakeFileError(
+            f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "
+            "Convert its archive again."
+        )
+
+
+def _relative(lake_root: Path, path: Path) -> str:
+    try:
+        return path.resolve().relative_to(lake_root.resolve()).as_posix()
+    except ValueError:
+        raise LakeFileError(f"{path.name} does not lie in the lake's folder; nothing was loaded.") from None

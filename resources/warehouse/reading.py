@@ -1,0 +1,68 @@
+"""Reading back: figures of hours, coverage, and any query on the published file.
+
+Belongs here: queries that answer the command line and the assets. Does not belong here: writing, layout of output.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from resources.tables import HOURS, PROJECT_STATE
+from resources.warehouse.records import CoverageRow, ProjectState, QueryResult, SummaryRow
+from resources.warehouse.schema import column_list, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    import duckdb
+
+
+def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence[Any] = ()) -> QueryResult:
+    """Answer of a query; a statement without an answer gives a table without columns."""
+    relation = connection.sql(text, params=list(parameters)) if parameters else connection.sql(text)
+    return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
+
+
+def summary(connection: duckdb.DuckDBPyConnection, hours: Iterable[datetime]) -> list[SummaryRow]:
+    """Figures per hour, project and namespace, of loaded and of unloaded ones, in this order."""
+    found = connection.sql(statement("summary"), params={"hours": list(hours)}).to_arrow_table()
+    return [SummaryRow(**row) for row in found.to_pylist()]
+
+
+def coverage(
+    connection: duckdb.DuckDBPyConnection, since: datetime | None, until: datetime | None
+) -> list[CoverageRow]:
+    """Rows of `hours` with since <= batch_hour < until, by hour, project and namespace."""
+    found = connection.sql(
+        f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
+        "WHERE ($since IS NULL OR batch_hour >= $since) AND ($until IS NULL OR batch_hour < $until) "
+        "ORDER BY batch_hour, project_id, namespace_id",
+        params={"since": since, "until": until},
+    ).to_arrow_table()
+    return [CoverageRow(**row) for row in found.to_pylist()]
+
+
+def project_states(connection: duckdb.DuckDBPyConnection) -> list[ProjectState]:
+    """Rows of `project_state`, by project and namespace."""
+    found = connection.sql(
+        f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
+    ).to_arrow_table()
+    return [ProjectState(**row) for row in found.to_pylist()]
+
+
+def digests(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[tuple[str, int], str]:
+    """Digest of the loaded file of each project and namespace of an hour, from the ledger."""
+    found = connection.execute(
+        "SELECT project_id, namespace_id, digest FROM loads WHERE batch_hour = ?", [hour]
+    ).fetchall()
+    return {(project, namespace): digest for project, namespace, digest in found}
+
+
+def pending_hours(connection: duckdb.DuckDBPyConnection) -> list[datetime]:
+    """Hours of the ledger that `articles` has not taken in, in order."""
+    found = connection.sql("SELECT DISTINCT batch_hour FROM loads WHERE applied_at IS NULL ORDER BY 1").to_arrow_table()
+    hours: list[datetime] = found.column(0).to_pylist()
+    return hours

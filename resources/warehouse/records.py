@@ -1,0 +1,210 @@
+"""What goes into the warehouse's methods and what comes out of them.
+
+Belongs here: frozen records without behaviour beyond telling themselves in a sentence.
+Does not belong here: anything that touches a file or DuckDB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from resources.tables import HourState
+
+
+def utc_text(moment: datetime) -> str:
+    """The moment as `2026-11-20T09:00Z`: short, and without doubt about the zone."""
+    return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """One Parquet file of the lake: the changes of one hour, project and namespace, as a conversion left it.
+
+    `path` and `rejects_path` are absolute; `digest` covers the archive's version and the converter's, so that equal
+    digests mean equal rows.
+    """
+
+    path: Path
+    rejects_path: Path | None
+    identifier: str
+    version: str
+    digest: str
+    batch_hour: datetime
+    project_id: str
+    namespace_id: int
+    row_count: int
+    reject_count: int
+    update_count: int
+    delete_count: int
+    visibility_change_count: int
+    archive_bytes: int
+    ndjson_bytes: int
+    lake_bytes: int
+
+
+@dataclass(frozen=True)
+class HourStatus:
+    """What is known of one hour of one project and namespace; `reason` says in a sentence why it is not loaded."""
+
+    batch_hour: datetime
+    project_id: str
+    namespace_id: int
+    state: HourState
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class HourLoad:
+    """What one load did. `changed` is False when everything was there under the same digests already."""
+
+    hour: datetime
+    changed: bool
+    loaded_file_count: int
+    unchanged_file_count: int
+    row_count: int
+    duplicate_count: int
+    reject_count: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """The load in one sentence."""
+        hour = utc_text(self.hour)
+        if not self.changed:
+            return (
+                f"Hour {hour}: nothing to do, its {self.unchanged_file_count} files are loaded with the same content."
+            )
+        return (
+            f"Hour {hour}: {self.loaded_file_count} files loaded ({self.unchanged_file_count} unchanged), "
+            f"{self.row_count:,} rows, {self.duplicate_count:,} duplicates, {self.reject_count:,} rejects "
+            f"in {self.seconds:.2f} s."
+        )
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What bringing `articles` up to date did. Counts are pages; `article_count` is all pages alive afterwards."""
+
+    hours: tuple[datetime, ...]
+    file_count: int
+    upserted_count: int
+    removed_count: int
+    recomputed_count: int
+    article_count: int
+    rebuilt: bool
+    seconds: float
+
+    @property
+    def changed(self) -> bool:
+        """False when no hour was pending."""
+        return self.rebuilt or self.file_count > 0
+
+    def __str__(self) -> str:
+        """The step in one sentence."""
+        if not self.changed:
+            return f"Articles: nothing pending, {self.article_count:,} pages."
+        how = "rebuilt from" if self.rebuilt else "advanced by"
+        return (
+            f"Articles: {how} {self.file_count} files of {len(self.hours)} hours, {self.upserted_count:,} pages written, "
+            f"{self.removed_count:,} removed, {self.article_count:,} pages now, {self.seconds:.2f} s."
+        )
+
+
+@dataclass(frozen=True)
+class Published:
+    """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
+
+    path: Path
+    changed: bool
+    revision: int
+    size_bytes: int
+    lake_file_count: int
+    missing_lake_file_count: int
+    locked_seconds: float
+    seconds: float
+
+    def __str__(self) -> str:
+        """The publication in one sentence."""
+        if not self.changed:
+            return f"Published file is up to date (revision {self.revision}); nothing was written."
+        missing = (
+            f" {self.missing_lake_file_count} lake files are gone; their bodies are left out."
+            if self.missing_lake_file_count
+            else ""
+        )
+        return (
+            f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and {self.lake_file_count} lake files "
+            f"in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them under the lock.{missing}"
+        )
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One hour, project and namespace in figures. Rows by change count the file's rows, duplicates included."""
+
+    batch_hour: datetime
+    project_id: str
+    namespace_id: int
+    state: str
+    file_count: int
+    row_count: int
+    duplicate_count: int
+    update_count: int
+    delete_count: int
+    visibility_change_count: int
+    reject_count: int
+    archive_bytes: int
+    ndjson_bytes: int
+    lake_bytes: int
+
+
+@dataclass(frozen=True)
+class CoverageRow:
+    """One row of `hours`."""
+
+    batch_hour: datetime
+    project_id: str
+    namespace_id: int
+    state: str
+    row_count: int | None
+    reject_count: int | None
+    load_count: int | None
+    checked_at: datetime
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class ProjectState:
+    """One row of `project_state`: from when until when `articles` is exact."""
+
+    project_id: str
+    namespace_id: int
+    base_snapshot: str | None
+    base_boundary_at: datetime | None
+    first_gap_at: datetime | None
+    exact_from_at: datetime | None
+    exact_until_at: datetime | None
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """Answer of a query: an Arrow table, and the same as plain Python."""
+
+    table: pa.Table
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        return tuple(self.table.column_names)
+
+    @cached_property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Rows as tuples; times are aware and in UTC."""
+        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))

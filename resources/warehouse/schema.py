@@ -1,0 +1,135 @@
+"""The tables of the build file, made from the declarations, with their comments.
+
+Belongs here: DuckDB types, DDL, comments, what the build holds beyond the declared tables. Does not belong here:
+rows. What the declarations do not name stands in the schema `internal`, or in the two columns that
+`article_changes` carries for the pipeline alone and that are dropped when it is published.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from resources import tables
+from resources.warehouse.errors import WarehouseVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import duckdb
+
+#: Raised by one whenever `sql/internal.sql` or the internal columns change their meaning.
+BUILD_VERSION = 1
+
+#: Columns of `article_changes` for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the
+#: whole row where it names no event), the last word in the order of states. `file_row`: the row's place in its file.
+INTERNAL_COLUMNS = {"event_key": "UBIGINT", "file_row": "BIGINT"}
+
+NATIVE_TABLES = (
+    tables.ARTICLES,
+    tables.ARTICLE_CHANGES.narrow,
+    *tables.REFERENCE_TABLES,
+    tables.HOURS,
+    tables.LOADS,
+    tables.REJECTS,
+)
+VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
+
+_SCALARS: dict[pa.DataType, str] = {
+    pa.string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+    pa.float64(): "DOUBLE",
+    pa.binary(): "BLOB",
+    tables.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+}
+
+
+def statement(name: str) -> str:
+    """The text of `sql/<name>.sql`."""
+    return resources.files("resources.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def quoted(text: str) -> str:
+    """A text as an SQL literal, for the places where DuckDB takes no parameter (comments, views)."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_type(arrow: pa.DataType) -> str:
+    """The DuckDB type that holds an Arrow type without loss.
+
+    Raises:
+        TypeError: for a type that no declaration uses so far.
+    """
+    if isinstance(arrow, pa.ListType):
+        return f"{sql_type(arrow.value_type)}[]"
+    if isinstance(arrow, pa.StructType):
+        fields = ", ".join(
+            f"{identifier(arrow.field(i).name)} {sql_type(arrow.field(i).type)}" for i in range(arrow.num_fields)
+        )
+        return f"STRUCT({fields})"
+    if arrow not in _SCALARS:
+        raise TypeError(f"No DuckDB type is declared for the Arrow type {arrow}.")
+    return _SCALARS[arrow]
+
+
+def column_list(table: tables.Table, prefix: str = "") -> str:
+    """The table's columns, comma separated, as SQL."""
+    return ", ".join(prefix + identifier(column.name) for column in table)
+
+
+def create_table(table: tables.Table) -> str:
+    """The `CREATE TABLE` of a declared table."""
+    columns = [
+        f"{identifier(column.name)} {sql_type(column.type)}{' NOT NULL' if column.required else ''}" for column in table
+    ]
+    if table.name == tables.ARTICLE_CHANGES.name:
+        columns += [f"{name} {kind}" for name, kind in INTERNAL_COLUMNS.items()]
+    return f"CREATE TABLE {identifier(table.name)} (\n  " + ",\n  ".join(columns) + "\n)"
+
+
+def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
+    """The statements that give a table or view (`kind`) and its columns their descriptions."""
+    yield f"COMMENT ON {kind} {identifier(table.name)} IS {quoted(table.description)}"
+    for column in table:
+        yield f"COMMENT ON COLUMN {identifier(table.name)}.{identifier(column.name)} IS {quoted(column.description)}"
+
+
+def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Make the tables in a new build file; leave one of the same version alone.
+
+    Raises:
+        WarehouseVersionError: the file was made for other tables.
+    """
+    wanted = f"{tables.SCHEMA_VERSION}.{BUILD_VERSION}"
+    made = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'internal' AND table_name = 'meta'"
+    ).fetchall()[0][0]
+    if made:
+        found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0]
+        if found != wanted:
+            raise WarehouseVersionError(
+                f"{path.name} was made for tables of version {found}, and this program declares version {wanted}. "
+                f"Nothing was changed. Remove {path.name} and load the hours again: archive and lake are enough for that."
+            )
+        return
+    connection.execute("BEGIN")
+    for table in NATIVE_TABLES:
+        connection.execute(create_table(table))
+        for comment in comments(table):
+            connection.execute(comment)
+    connection.execute(statement("internal"))
+    for view in VIEWS:
+        connection.execute(statement(view.name))
+        for comment in comments(view, "VIEW"):
+            connection.execute(comment)
+    connection.execute("INSERT INTO internal.meta VALUES (?, 0)", [wanted])
+    connection.execute("COMMIT")

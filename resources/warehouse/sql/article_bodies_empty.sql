@@ -1,0 +1,9 @@
+CREATE VIEW article_bodies AS
+SELECT
+  CAST(NULL AS VARCHAR) AS project_id,
+  CAST(NULL AS BIGINT) AS article_id,
+  CAST(NULL AS BIGINT) AS version_id,
+  CAST(NULL AS TIMESTAMPTZ) AS batch_hour,
+  CAST(NULL AS VARCHAR) AS html,
+  CAST(NULL AS VARCHAR) AS wikitext
+WHERE false

@@ -1,0 +1,1 @@
+DELETE FROM internal.shadowed WHERE batch_hour = $hour AND project_id = $project

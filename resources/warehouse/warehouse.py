@@ -1,0 +1,194 @@
+"""The warehouse as one object: what assets and the command line call.
+
+Belongs here: which connection, lock and clock each operation gets. Does not belong here: the operations themselves.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from resources.warehouse import coverage, current, loads, reading
+from resources.warehouse.connect import Connector, raise_revision, transaction
+from resources.warehouse.publish import Publisher
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.warehouse.records import (
+        Applied,
+        CoverageRow,
+        HourLoad,
+        HourStatus,
+        LakeFile,
+        ProjectState,
+        Published,
+        QueryResult,
+        SummaryRow,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Warehouse:
+    """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
+
+    Each writing method opens the build file under the lock `state/warehouse.lock`, does its work in one transaction and
+    closes it. `lock_timeout`: seconds to wait for another process. `clock`: aware moments. Nothing is read, written or
+    opened before a method is called.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        storage_version: str = "v1.5.0",
+        lock_timeout: float = 600.0,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self.data = data
+        self._clock = clock
+        self._lake_root = data / "lake"
+        self._connector = Connector(
+            build_path=data / "warehouse" / "build.duckdb",
+            published_path=data / "warehouse.duckdb",
+            lock_path=data / "state" / "warehouse.lock",
+            storage_version=storage_version,
+            lock_timeout=lock_timeout,
+        )
+
+    @property
+    def build_path(self) -> Path:
+        """The pipeline's own file."""
+        return self._connector.build_path
+
+    @property
+    def published_path(self) -> Path:
+        """The file that analysts open."""
+        return self._connector.published_path
+
+    def load_reference(self, table_name: str, path: Path) -> int:
+        """Replace a reference table (`codes`, `languages`, `projects`, `namespaces`) by a lake file's rows.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            LakeFileError: the file is gone or of other columns; the table is as it was.
+        """
+        with self._connector.build(f"load {table_name}") as connection:
+            return loads.load_reference(connection, table_name, path)
+
+    def load_hour(
+        self, hour: datetime, files: Sequence[LakeFile], statuses: Sequence[HourStatus] = (), *, reload: bool = False
+    ) -> HourLoad:
+        """Load the files of one hour in one transaction, and note what is known of its other projects and namespaces.
+
+        Files that are loaded under the same digest are left alone unless `reload`; when nothing is left to do the answer
+        says so (`changed` is False). For a project and namespace with a file, the file decides its state.
+
+        Raises:
+            LakeFileError: a file is gone or does not hold what was announced; the hour is as it was.
+        """
+        with self._connector.build(f"load the hour {hour:%Y-%m-%dT%H}") as connection:
+            return loads.load_hour(connection, self._lake_root, hour, files, statuses, self._clock(), reload=reload)
+
+    def record_statuses(self, statuses: Sequence[HourStatus]) -> int:
+        """Note what is known of hours that were not loaded; what is loaded stays so. Returns rows that say something new."""
+        with self._connector.build("note the coverage") as connection, transaction(connection):
+            return self._raised(connection, coverage.record(connection, statuses, self._clock()))
+
+    def fill_coverage(
+        self,
+        projects: Sequence[str],
+        namespaces: Sequence[int],
+        now: datetime | None = None,
+        *,
+        until: datetime | None = None,
+    ) -> int:
+        """Give each hour between the first and the last known one a row: `missing`, or `past_retention` after 48 hours.
+
+        Per project and namespace from its own first known hour, to the last known hour of all, or to `until` where that
+        hour is later. Returns the rows changed.
+        """
+        with self._connector.build("fill the coverage") as connection, transaction(connection):
+            changed = coverage.fill(connection, projects, namespaces, now or self._clock(), until)
+            return self._raised(connection, changed)
+
+    def apply_changes(self) -> Applied:
+        """Advance `articles` by all pending hours, in one transaction."""
+        with self._connector.build("bring articles up to date") as connection:
+            return current.apply_changes(connection, self._clock())
+
+    def rebuild_articles(self) -> Applied:
+        """Make `articles` anew from all changes, in one transaction: the same table that `apply_changes` leads to."""
+        with self._connector.build("rebuild articles") as connection:
+            return current.rebuild_articles(connection, self._clock())
+
+    def publish(self, about: Mapping[str, str] | None = None) -> Published:
+        """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
+
+        `about` adds rows to the table `about`, for example which service the data came from.
+        """
+        publisher = Publisher(
+            connector=self._connector,
+            lake_root=self._lake_root,
+            receipt_path=self.data / "state" / "published.json",
+            publish_lock_path=self.data / "state" / "publish.lock",
+        )
+        return publisher.publish(about or {}, self._clock())
+
+    def pending_hours(self) -> list[datetime]:
+        """Hours that are loaded and not yet in `articles`, in order."""
+        with self._connector.build("read the ledger") as connection:
+            return reading.pending_hours(connection)
+
+    def loaded_digests(self, hour: datetime) -> dict[tuple[str, int], str]:
+        """Digest of the loaded file of each (project, namespace) of an hour."""
+        with self._connector.build("read the ledger") as connection:
+            return reading.digests(connection, hour)
+
+    def summary(self, hours: Iterable[datetime], *, published: bool = True) -> list[SummaryRow]:
+        """Figures of the hours, per hour, project and namespace; from the published file, or from the build under the lock."""
+        with self._reading(published=published) as connection:
+            return reading.summary(connection, hours)
+
+    def coverage(
+        self, since: datetime | None = None, until: datetime | None = None, *, published: bool = True
+    ) -> list[CoverageRow]:
+        """Rows of `hours` with since <= batch_hour < until, in order."""
+        with self._reading(published=published) as connection:
+            return reading.coverage(connection, since, until)
+
+    def project_states(self, *, published: bool = True) -> list[ProjectState]:
+        """From when until when `articles` is exact, per project and namespace."""
+        with self._reading(published=published) as connection:
+            return reading.project_states(connection)
+
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> QueryResult:
+        """Ask the published file; `parameters` fill the `?` of the query.
+
+        Raises:
+            NotPublishedError: nothing was published yet.
+        """
+        with self.connect_published() as connection:
+            return reading.query(connection, query, parameters)
+
+    def connect_published(self) -> duckdb.DuckDBPyConnection:
+        """A read-only connection to the published file, which never locks anyone out; close it, or use it in a `with`."""
+        return self._connector.published()
+
+    def _reading(self, *, published: bool) -> contextlib.AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return self._connector.published() if published else self._connector.build("read the warehouse")
+
+    @staticmethod
+    def _raised(connection: duckdb.DuckDBPyConnection, changed: int) -> int:
+        if changed:
+            raise_revision(connection)
+        return changed

@@ -1,0 +1,172 @@
+"""A lake made by hand: Parquet files of the declared schema, and what a conversion would say of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources.tables import ARTICLE_CHANGES, REFERENCE_TABLES, REJECTS
+from resources.warehouse import LakeFile, Warehouse
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+class Lake:
+    """Writes lake files below a data folder."""
+
+    def __init__(self, data):
+        self.data = data
+
+    @staticmethod
+    def hour(number):
+        return START + timedelta(hours=number)
+
+    @staticmethod
+    def change(article_id, name, minute, change_type="update", **more):
+        """One row; `minute` counts from the start and orders the changes."""
+        row = {
+            "article_id": article_id,
+            "name": name,
+            "change_type": change_type,
+            "event_at": START + timedelta(minutes=minute),
+            "version_id": more.pop("version_id", 1000 + minute),
+            "event_id": f"event-{article_id}-{minute}-{change_type}",
+        }
+        return row | more
+
+    def file(self, hour, rows, project="enwiki", namespace=0, rejects=(), tag=""):
+        """Writes one file, named by its content; the same rows give the same file."""
+        number = hour
+        hour = self.hour(number)
+        whole = [dict.fromkeys(ARTICLE_CHANGES.schema.names) | row for row in rows]
+        for row in whole:
+            row |= {"batch_hour": hour, "project_id": project, "namespace_id": namespace}
+        table = pa.Table.from_pylist(whole, schema=ARTICLE_CHANGES.schema)
+        content = repr((whole, list(rejects), tag)).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        folder = self.data / "lake" / "article_changes" / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
+        folder.mkdir(parents=True, exist_ok=True)
+        identifier = f"{project}_namespace_{namespace}"
+        path = folder / f"{identifier}.{digest[:8]}.parquet"
+        pq.write_table(table, path)
+        rejects_path = None
+        if rejects:
+            rejects_path = (
+                self.data / "lake" / "rejects" / folder.relative_to(self.data / "lake" / "article_changes") / path.name
+            )
+            rejects_path.parent.mkdir(parents=True, exist_ok=True)
+            lines = [
+                {
+                    "batch_hour": hour,
+                    "project_id": project,
+                    "namespace_id": namespace,
+                    "archive": f"{identifier}.tar.gz",
+                    "member": f"{identifier}_0.ndjson",
+                    "line_number": line,
+                    "byte_offset": 10 * line,
+                    "reason": "not JSON",
+                    "raw": raw,
+                }
+                for line, raw in enumerate(rejects, 1)
+            ]
+            pq.write_table(pa.Table.from_pylist(lines, schema=REJECTS.schema), rejects_path)
+        kinds = Counter(row["change_type"] for row in rows)
+        return LakeFile(
+            path=path,
+            rejects_path=rejects_path,
+            identifier=identifier,
+            version=hashlib.md5(content).hexdigest(),
+            digest=digest,
+            batch_hour=hour,
+            project_id=project,
+            namespace_id=namespace,
+            row_count=len(rows),
+            reject_count=len(rejects),
+            update_count=kinds["update"],
+            delete_count=kinds["delete"],
+            visibility_change_count=kinds["visibility-change"],
+            archive_bytes=111,
+            ndjson_bytes=2222,
+            lake_bytes=path.stat().st_size,
+        )
+
+    def reference(self, name, rows):
+        """Writes a reference table's file."""
+        table = next(table for table in REFERENCE_TABLES if table.name == name)
+        path = self.data / "lake" / name / f"{name}.{hashlib.sha256(repr(rows).encode()).hexdigest()[:8]}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = [dict.fromkeys(table.schema.names) | row for row in rows]
+        pq.write_table(pa.Table.from_pylist(whole, schema=table.schema), path)
+        return path
+
+
+class Clock:
+    """Stands still unless moved."""
+
+    def __init__(self):
+        self.now = START + timedelta(hours=30)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def lake(data):
+    return Lake(data)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def warehouse(data, clock):
+    return Warehouse(data, lock_timeout=5.0, clock=clock)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A new lake and warehouse each time, for tests that need several."""
+    count = iter(range(1_000_000))
+
+    def build():
+        folder = tmp_path / f"data-{next(count)}"
+        return SimpleNamespace(
+            data=folder, lake=Lake(folder), warehouse=Warehouse(folder, lock_timeout=5.0, clock=Clock())
+        )
+
+    return build
+
+
+def build_rows(warehouse, table):
+    """Every row of a table of the build file, in a form that compares: sorted text."""
+    with warehouse._connector.build("compare") as connection:
+        return sorted(repr(row) for row in connection.execute(f"SELECT * FROM {table}").to_arrow_table().to_pylist())
+
+
+@pytest.fixture
+def state():
+    """`state(warehouse)`: the whole current state as comparable text, both maxima included."""
+
+    def read(warehouse):
+        with warehouse._connector.build("compare") as connection:
+            return {
+                table: sorted(
+                    repr(row) for row in connection.sql(f"SELECT * FROM {table}").to_arrow_table().to_pylist()
+                )
+                for table in ("articles", "internal.titles", "internal.pages")
+            }
+
+    return read

@@ -11,5 +11,5 @@ FROM (
 )
 QUALIFY row_number() OVER (
   PARTITION BY event_id, replace(name, '_', ' '), CASE WHEN event_id IS NULL THEN content END
-  ORDER BY event_at DESC, version_id DESC, change_type = 'update' DESC, content DESC, file_row_number
+  ORDER BY event_at DESC, version_id DESC, change_type = 'update' DESC, content DESC, file_row
 ) = 1

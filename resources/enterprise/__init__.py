@@ -1,0 +1,29 @@
+"""The client of the Enterprise Content Service.
+
+Belongs here: everything that talks to the service over HTTP: authentication, lists, downloads, their errors.
+Does not belong here: reading what was downloaded (`lake`), storing it (`warehouse`), deciding when (`pipelines`).
+"""
+
+from resources.enterprise import errors, models
+from resources.enterprise.auth import TokenStatus
+from resources.enterprise.client import EnterpriseClient
+from resources.enterprise.downloads import Download, Ranges
+from resources.enterprise.landing import Sidecar, is_intact, is_landed
+from resources.enterprise.models import Listing
+from resources.enterprise.service import Service
+from resources.enterprise.transport import Patience
+
+__all__ = [
+    "Download",
+    "EnterpriseClient",
+    "Listing",
+    "Patience",
+    "Ranges",
+    "Service",
+    "Sidecar",
+    "TokenStatus",
+    "errors",
+    "is_intact",
+    "is_landed",
+    "models",
+]

@@ -1,0 +1,103 @@
+"""One tree of errors for everything the service, the network, the disk or the account can do to a client.
+
+Belongs here: the classes, and whether an attempt made later can succeed (`retryable`).
+Does not belong here: deciding which one an answer means (`transport` does that in one place, `client` refines it).
+
+Every message is a whole sentence: what happened, what was kept, what to do. None ever holds a password, a token or a
+signed address.
+"""
+
+# ruff: noqa: N818  the names say what happened; the base class says that it is an error
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EnterpriseError(Exception):
+    """Any failure of the client.
+
+    Attributes:
+        message: The sentence to show.
+        status: The HTTP status behind it, where there was one.
+        retryable: Whether the same call can succeed later without anybody changing anything.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class AuthenticationError(EnterpriseError):
+    """The service refused the account: wrong password, refused token, or no account where one is needed."""
+
+
+class NewPasswordRequired(AuthenticationError):
+    """The account must be given a new password before it gets tokens (challenge NEW_PASSWORD_REQUIRED)."""
+
+
+class TokenSpent(AuthenticationError):
+    """The refresh token is used up, expired or revoked, and no password is configured to log in again."""
+
+
+class Forbidden(EnterpriseError):
+    """The account is known, its group may not use this path (403)."""
+
+
+class NotFound(EnterpriseError):
+    """The service does not know what was asked for (404)."""
+
+
+class NotPublishedYet(NotFound):
+    """The list of an hour appears only when all its exports have ended; that has not happened."""
+
+    retryable = True
+
+
+class RetentionPassed(NotFound):
+    """The service keeps an hour for two days; they are over."""
+
+
+class QuotaExceeded(EnterpriseError):
+    """The account has used up its units of this product (429, confirmed by the account's counters)."""
+
+
+class RateLimited(EnterpriseError):
+    """Too many requests in too short a time (429, with units left)."""
+
+    retryable = True
+
+
+class ServiceUnavailable(EnterpriseError):
+    """No usable answer: no connection, 5xx, a page of HTML, a body that broke off."""
+
+    retryable = True
+
+
+class UnexpectedAnswer(EnterpriseError):
+    """An answer that does not have the documented form."""
+
+
+class IntegrityError(EnterpriseError):
+    """What was fetched twice is not what the service's record says (MD5)."""
+
+
+class DiskFull(EnterpriseError):
+    """The disk, the quota of the user or the allowed file size leaves no room."""
+
+
+class InvalidRequest(EnterpriseError):
+    """The request cannot be right: a setting or an argument is malformed, or the service says so (400, 422)."""
+
+
+class StateError(EnterpriseError):
+    """The folder of the client's own state cannot be read or written."""
+
+
+class StateBusy(StateError):
+    """Another process holds a lock of the client's state for longer than anyone should."""
+
+    retryable = True

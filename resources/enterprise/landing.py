@@ -1,0 +1,135 @@
+"""Puts a finished file in its place: whole or not at all, with a sidecar that says what it is.
+
+Belongs here: atomic writes, and the sidecar `NAME.json` beside an archived file.
+Does not belong here: fetching.
+
+The sidecar is written before the file takes its name, so a file that is there always has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from resources.enterprise.locks import held
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What an archived file is.
+
+    Attributes:
+        identifier: The service's identifier of it.
+        version: MD5 of the bytes, lower-case hex.
+        size_bytes: How many bytes it has.
+        url_path: Path of the service it came from (never a signed address).
+        fetched_at: When it was complete, in UTC.
+    """
+
+    identifier: str
+    version: str
+    size_bytes: int
+    url_path: str
+    fetched_at: datetime
+
+    @staticmethod
+    def path(target: Path) -> Path:
+        """Where the sidecar of a file lies."""
+        return target.with_name(target.name + ".json")
+
+    @classmethod
+    def read(cls, target: Path) -> Sidecar | None:
+        """The sidecar of a file, or None where there is none that can be read."""
+        try:
+            fields = json.loads(cls.path(target).read_bytes())
+            return cls(
+                identifier=str(fields["identifier"]),
+                version=str(fields["version"]),
+                size_bytes=int(fields["size_bytes"]),
+                url_path=str(fields["url_path"]),
+                fetched_at=datetime.fromisoformat(fields["fetched_at"]),
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, target: Path) -> None:
+        """Write the sidecar of a file."""
+        text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
+        write_atomically(self.path(target), text.encode() + b"\n")
+
+
+def is_landed(target: Path, version: str) -> bool:
+    """Whether the file is there, complete, in this version: by its sidecar and its size, without reading it."""
+    sidecar = Sidecar.read(target)
+    if sidecar is None or sidecar.version != version:
+        return False
+    try:
+        return target.stat().st_size == sidecar.size_bytes
+    except FileNotFoundError:
+        return False
+
+
+def is_intact(target: Path) -> bool:
+    """Whether the file's bytes are those its sidecar names (reads all of it)."""
+    sidecar = Sidecar.read(target)
+    try:
+        return sidecar is not None and md5_of(target) == sidecar.version
+    except FileNotFoundError:
+        return False
+
+
+def md5_of(path: Path) -> str:
+    """MD5 of a file, lower-case hex: what the service calls its version."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, _md5).hexdigest()
+
+
+def md5_of_bytes(content: bytes) -> str:
+    """MD5 of some bytes, lower-case hex."""
+    return _md5(content).hexdigest()
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Write a file so that it is there as a whole or not at all; also after a loss of power where it is `durable`.
+
+    `mode` holds from the first moment on. The file beside has a fixed name and a lock: what a killed process left is
+    taken over, and two writers do not mix.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.tmp")
+    with held(beside, wait_seconds=_WAIT_SECONDS, mode=mode) as descriptor:
+        try:
+            os.fchmod(descriptor, mode)
+            os.ftruncate(descriptor, 0)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(content)
+            if durable:
+                os.fsync(descriptor)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _md5(content: bytes = b"") -> hashlib._Hash:
+    return hashlib.md5(content, usedforsecurity=False)

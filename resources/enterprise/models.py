@@ -1,0 +1,218 @@
+"""Records of the service, as typed values.
+
+Belongs here: the form of reference records, of batches, snapshots and chunks, and of the account's own record.
+Does not belong here: article records (the lake reads those without building objects) and requests.
+
+Fields that a model does not know are allowed and kept (`model_extra`): the service adds fields without notice, and a
+record that was read must not lose any. The service leaves out whatever is empty, so all but the identifier may be
+absent. Numbers may arrive with an exponent (`126211.488e0`), dates with nanoseconds (kept to the microsecond here; the
+exact text stands in the archived list).
+
+Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches; `get-user`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator  # noqa: TC003  beside the ones pydantic resolves at run time
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003  pydantic resolves it at run time
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+
+#: Identifiers become file names, so nothing in them may leave a folder.
+Identifier = Annotated[str, Field(pattern=r"\A\w[\w.-]*\Z", max_length=200)]
+
+
+class Record(BaseModel):
+    """What all records share: immutable, unknown fields kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+@dataclass(frozen=True)
+class Listing(Generic[RecordT]):
+    """A list as the service sent it.
+
+    Attributes:
+        raw: The bytes of the answer, to be archived as they are.
+        records: The same as typed records, in the service's order.
+        url_path: Path it came from.
+        fetched_at: When, in UTC.
+        request_count: Requests it took.
+    """
+
+    raw: bytes = field(repr=False)
+    records: tuple[RecordT, ...] = field(repr=False)
+    url_path: str
+    fetched_at: datetime
+    request_count: int = 1
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[RecordT]:
+        return iter(self.records)
+
+
+class Code(Record):
+    """A kind of project, for example `wiki`."""
+
+    identifier: str
+    name: str | None = None
+    description: str | None = None
+
+
+class Language(Record):
+    """A language by its MediaWiki code."""
+
+    identifier: str
+    name: str | None = None
+    alternate_name: str | None = None
+    direction: str | None = None
+
+
+class LanguageReference(Record):
+    """The language inside another record."""
+
+    identifier: str | None = None
+
+
+class ProjectReference(Record):
+    """The project inside another record."""
+
+    identifier: str
+
+
+class NamespaceReference(Record):
+    """The namespace inside another record; the service never leaves this number out."""
+
+    identifier: int
+
+
+class Project(Record):
+    """A wiki by its database name, for example `enwiki`."""
+
+    identifier: str
+    name: str | None = None
+    url: str | None = None
+    code: str | None = None
+    in_language: LanguageReference | None = None
+
+
+class Namespace(Record):
+    """A kind of page: 0 article, 6 file, 10 template, 14 category."""
+
+    identifier: int
+    name: str | None = None
+    description: str | None = None
+
+
+class Size(Record):
+    """Size of an archive: decimal megabytes rounded to three places, in `unit_text`'s unit."""
+
+    value: float = 0.0
+    unit_text: str = "MB"
+
+    @property
+    def approximate_bytes(self) -> int:
+        """About how many bytes that is (exact to 500 where the unit is MB); an unknown unit counts as bytes."""
+        return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
+
+
+class ArchiveRecord(Record):
+    """A file of one project and namespace that can be downloaded.
+
+    `version` is the MD5 of the archive, in lower-case hex: it changes with every export and has no order.
+    """
+
+    identifier: Identifier
+    version: str
+    date_modified: datetime | None = None
+    is_part_of: ProjectReference
+    in_language: LanguageReference | None = None
+    namespace: NamespaceReference
+    size: Size = Size()
+
+    @property
+    def project_id(self) -> str:
+        """Database name of the project."""
+        return self.is_part_of.identifier
+
+    @property
+    def namespace_id(self) -> int:
+        """Number of the namespace."""
+        return self.namespace.identifier
+
+    @property
+    def approximate_bytes(self) -> int:
+        """About how large the archive is, compressed."""
+        return self.size.approximate_bytes
+
+
+class Batch(ArchiveRecord):
+    """The changes of one hour in one project and namespace."""
+
+
+class Snapshot(ArchiveRecord):
+    """All pages of one project and namespace; `chunks` names its pieces, in no order, where it has any."""
+
+    chunks: tuple[Identifier, ...] = ()
+
+
+class Chunk(ArchiveRecord):
+    """A piece of a snapshot that can be downloaded by itself."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Units of one product: used so far, and allowed (None: no limit is stated)."""
+
+    used: int
+    limit: int | None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left."""
+        return self.limit is not None and self.used >= self.limit
+
+
+class Permission(Record):
+    """A path and method that the account may use."""
+
+    path: str | None = None
+    method: str | None = None
+
+
+class User(Record):
+    """The account as the service sees it (`POST /v1/get-user`)."""
+
+    username: str | None = None
+    groups: tuple[str, ...] | None = None
+    apis: tuple[Permission, ...] | None = None
+    ondemand_requests_count: int | None = None
+    ondemand_limit: int | None = None
+    snapshot_requests_count: int | None = None
+    snapshot_limit: int | None = None
+    chunk_requests_count: int | None = None
+    chunk_limit: int | None = None
+
+    @property
+    def quotas(self) -> dict[str, Quota]:
+        """Counters by product: `ondemand`, `snapshot`, `chunk`, and any other the service reports in that form."""
+        fields = self.model_dump()
+        found: dict[str, Quota] = {}
+        for name, used in fields.items():
+            product = name.removesuffix("_requests_count")
+            if product == name:
+                continue
+            limit = fields.get(f"{product}_limit")
+            if used is None and limit is None:
+                continue
+            found[product] = Quota(int(used or 0), None if limit is None else int(limit))
+        return found

@@ -1,0 +1,78 @@
+"""Which service to talk to, and as whom.
+
+Belongs here: the addresses of the three hosts, the account and the operator's contact as one value.
+Does not belong here: reading them from the environment (the application does) or using them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from resources.enterprise.errors import InvalidRequest
+
+AUTH_URL = "https://auth.enterprise.wikimedia.com"
+BASE_URL = "https://api.enterprise.wikimedia.com"
+REALTIME_URL = "https://realtime.enterprise.wikimedia.com"
+
+
+@dataclass(frozen=True)
+class Service:
+    """The hosts of one service and the account to use there.
+
+    Attributes:
+        auth_url: Root of the authentication paths (`/v1/...`).
+        base_url: Root of the data paths (`/v2/...`).
+        realtime_url: Root of the streams.
+        username: Account name; kept in lower case, because the service's user pool is.
+        password: Password, or None where stored tokens shall do; never shown in a repr.
+        contact: Who runs this client (mail address or page); sent in the User-Agent.
+        anonymous: Send no token at all: for address ranges that the service admits without an account.
+
+    Raises:
+        InvalidRequest: An address is not an http(s) address.
+    """
+
+    auth_url: str = AUTH_URL
+    base_url: str = BASE_URL
+    realtime_url: str = REALTIME_URL
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    contact: str | None = None
+    anonymous: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("auth_url", "base_url", "realtime_url"):
+            object.__setattr__(self, name, _root(name, getattr(self, name)))
+        username = (self.username or "").strip().lower()
+        object.__setattr__(self, "username", username or None)
+        object.__setattr__(self, "password", self.password or None)
+        contact = " ".join((self.contact or "").split())  # a line break would end the header it is sent in
+        object.__setattr__(self, "contact", contact or None)
+
+    @property
+    def origins(self) -> frozenset[tuple[str, str]]:
+        """(scheme, host and port) of the hosts that may see the bearer token."""
+        return frozenset(origin(url) for url in (self.auth_url, self.base_url, self.realtime_url))
+
+
+def origin(url: str) -> tuple[str, str]:
+    """(scheme, host and port) of an address."""
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.lower()
+
+
+def _root(name: str, url: str) -> str:
+    url = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # brackets or a port that are none
+        valid = False
+    if not valid or parts.query or parts.fragment or parts.username or parts.password:
+        # the address itself is not repeated: people put passwords into addresses
+        raise InvalidRequest(
+            f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "
+            f"Correct WME_{name.upper()} or leave it out for the real service."
+        )
+    return url

@@ -1,0 +1,380 @@
+"""Requests and answers: one session, one User-Agent, one set of timeouts and retries, one place that maps failures.
+
+Belongs here: sending to the service, opening a signed address at the object store, turning statuses into errors.
+Does not belong here: what a path means, tokens, or what to do about an error.
+
+Retries here are for one cause only: a connection that fails and a 5xx answer, by urllib3. A body that breaks off, a
+rate limit and a refused token are answered where they are understood.
+
+Source: the service's error body `{"status", "message"}` and its status codes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from pydantic import TypeAdapter, ValidationError
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from urllib3.util.retry import Retry
+
+from resources.enterprise import errors
+from resources.enterprise.redaction import Redactor, hide_queries_in_http_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from urllib3.response import BaseHTTPResponse
+
+    from resources.enterprise.service import Service
+
+_T = TypeVar("_T")
+
+_DISTRIBUTION = "enterprise-content-mirror"
+_RETRIED: Final = frozenset({500, 502, 503, 504})
+_LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for what.
+
+    Attributes:
+        retries: Further attempts after the first, for each cause.
+        first_wait: Seconds before the second of them; doubled each time.
+        longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
+        connect_timeout: Seconds to get a connection.
+        read_timeout: Seconds without a byte.
+    """
+
+    retries: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+
+    def wait(self, attempt: int, asked: float | None = None) -> float:
+        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service asked or with jitter."""
+        if asked is not None:
+            return max(0.0, min(asked, self.longest_wait))
+        longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
+        return random.uniform(longest / 2, longest)
+
+    @property
+    def timeouts(self) -> tuple[float, float]:
+        """As requests wants them."""
+        return self.connect_timeout, self.read_timeout
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answered.
+
+    Attributes:
+        status: HTTP status.
+        body: The body, with any transfer compression removed.
+        headers: Headers, names case-insensitive.
+        request_count: Requests it took, retries included.
+    """
+
+    status: int
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    request_count: int
+
+    @property
+    def message(self) -> str | None:
+        """The message of the service's error body, None where the body is not one."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return None
+        message = found.get("message") if isinstance(found, dict) else None
+        return message if isinstance(message, str) else None
+
+    @property
+    def is_html(self) -> bool:
+        """Whether a page was sent where data should be: a load balancer's or a captive network's."""
+        return "html" in self.headers.get("Content-Type", "").lower() or self.body.lstrip()[:1] == b"<"
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds the service asks to wait, where it says so as a number."""
+        try:
+            return float(self.headers["Retry-After"])
+        except (KeyError, ValueError):
+            return None
+
+
+class BrokenAnswer(errors.ServiceUnavailable):
+    """An answer that was cut, empty or a page of HTML: worth another attempt at once."""
+
+
+class NoAuth(AuthBase):
+    """Sends no credentials, also none that requests would take from a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+class _BoundedRetry(Retry):
+    """urllib3's retries; a `Retry-After` of hours is cut to the longest wait (older versions know no bound)."""
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        asked = super().get_retry_after(response)
+        return None if asked is None else min(asked, float(self.backoff_max))
+
+
+class Transport:
+    """Sends requests. Safe to use from several threads: connections are pooled, cookies are never kept."""
+
+    def __init__(self, service: Service, patience: Patience, redactor: Redactor) -> None:
+        self.patience = patience
+        self.redactor = redactor
+        self._contact = service.contact
+        self._anonymous = service.anonymous
+        self._service: requests.Session | None = None
+        self._store: requests.Session | None = None
+        hide_queries_in_http_log()
+
+    def close(self) -> None:
+        """Close all connections; they are opened again when needed."""
+        for session in (self._service, self._store):
+            if session is not None:
+                session.close()
+        self._service = self._store = None
+
+    def send(self, method: str, url: str, *, doing: str, auth: AuthBase | None = None, body: Any = None) -> Answer:
+        """Send one request to the service and read the whole answer, whatever its status. Redirects are not followed.
+
+        Args:
+            method: HTTP method.
+            url: Address at the service.
+            doing: What for, to stand behind "Could not" in a message.
+            auth: Adds the token; none is sent without it.
+            body: Sent as JSON where given.
+
+        Raises:
+            ServiceUnavailable: No connection or no answer after all retries.
+            BrokenAnswer: The answer broke off.
+        """
+        if self._service is None:
+            p = self.patience
+            self._service = self._session(
+                _BoundedRetry(
+                    total=p.retries,
+                    status_forcelist=_RETRIED,
+                    allowed_methods=None,  # all: the service's POSTs may be repeated
+                    backoff_factor=p.first_wait,
+                    backoff_max=p.longest_wait,
+                    backoff_jitter=p.first_wait / 2,
+                    raise_on_status=False,
+                )
+            )
+        try:
+            response = self._service.request(
+                method,
+                url,
+                json=body,
+                auth=auth or NoAuth(),
+                headers={"Accept": "application/json"},
+                allow_redirects=False,
+                timeout=self.patience.timeouts,
+            )
+        except requests.RequestException as error:
+            failure = self._failure(error, url, doing)
+        else:
+            return Answer(response.status_code, response.content, response.headers, _requests_of(response))
+        # Outside the handler, so that the library's exception, whose text has the whole address, is not attached.
+        raise failure
+
+    def open(self, url: str, headers: Mapping[str, str], *, doing: str) -> requests.Response:
+        """Open a signed address at the object store; the body is not read yet, nothing is retried, no token is sent.
+
+        Raises:
+            BrokenAnswer: No connection or no answer.
+        """
+        if self._store is None:
+            self._store = self._session(Retry(total=0, redirect=False, raise_on_status=False))
+        try:
+            return self._store.get(
+                url,
+                headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
+                auth=NoAuth(),
+                allow_redirects=False,
+                stream=True,
+                timeout=self.patience.timeouts,
+            )
+        except requests.RequestException as error:
+            failure = BrokenAnswer(self._failure(error, url, doing).message)
+        raise failure
+
+    def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
+        """The error that an answer other than success means."""
+        status, message = answer.status, answer.message
+        if message is None and answer.is_html and status not in {401, 429}:
+            return self.html_error(status, doing)
+        said = f" ({self._short(message)})" if message else ""
+        what = f"Could not {doing}: the service answered {status}{said}."
+        if status >= 500:
+            return errors.ServiceUnavailable(
+                f"{what} It still did after {self.patience.retries} retries. What was fetched before is kept. "
+                "Run this again later.",
+                status=status,
+            )
+        if self._anonymous and status in {401, 403}:
+            return errors.AuthenticationError(
+                f"{what} Nothing was changed. This client sends no token, and the service does not admit this machine by "
+                "its address: unset WME_ANONYMOUS and set WME_USERNAME and WME_PASSWORD.",
+                status=status,
+            )
+        kind, advice = _MEANING.get(
+            status,
+            (errors.UnexpectedAnswer, "The documentation has no such answer here. Check the addresses of the service."),
+        )
+        return kind(f"{what} Nothing was changed. {advice}", status=status)
+
+    def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
+        """The JSON body of a successful answer in its documented form.
+
+        Raises:
+            BrokenAnswer: The body is empty or a page of HTML.
+            UnexpectedAnswer: It is not JSON, or not of that form.
+        """
+        if not answer.body.strip():
+            raise BrokenAnswer(
+                f"Could not {doing}: the service answered {answer.status} with an empty body. What was fetched before "
+                "is kept. Run this again later.",
+                status=answer.status,
+            )
+        if answer.is_html:
+            raise self.html_error(answer.status, doing)
+        try:
+            return form.validate_json(answer.body)
+        except ValidationError as error:
+            problem = shape_problem(error)
+        raise errors.UnexpectedAnswer(
+            f"Could not {doing}: the answer does not have the documented form ({problem}). Nothing was changed. If the "
+            "address of the service is right, its interface has changed and this client needs an update.",
+            status=answer.status,
+        )
+
+    def html_error(self, status: int, doing: str) -> errors.EnterpriseError:
+        """The error that a page of HTML means."""
+        what = f"Could not {doing}: a page of HTML came with status {status} where JSON should be."
+        if 400 <= status < 500:
+            return errors.UnexpectedAnswer(
+                f"{what} Nothing was changed. The service itself does not send pages: check its addresses in the "
+                "settings, and a proxy on the way.",
+                status=status,
+            )
+        return BrokenAnswer(
+            f"{what} It comes from a load balancer or a network on the way. What was fetched before is kept. Run this "
+            "again later.",
+            status=status,
+        )
+
+    def _failure(self, error: requests.RequestException, url: str, doing: str) -> errors.EnterpriseError:
+        what = f"Could not {doing}: {_reason(error)} ({urlsplit(url).hostname})."
+        if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+            return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")
+        if isinstance(error, requests.exceptions.SSLError):
+            return errors.ServiceUnavailable(
+                f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
+                "way."
+            )
+        if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema):
+            return errors.InvalidRequest(f"{what} Nothing was sent. Check the addresses of the service.")
+        return errors.ServiceUnavailable(
+            f"{what} What was fetched before is kept. Check the network of this machine and run this again."
+        )
+
+    def _short(self, message: str) -> str:
+        text = " ".join(self.redactor.clean(message).split())
+        return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
+
+    def _session(self, retry: Retry) -> requests.Session:
+        session = requests.Session()
+        # Refusing cookies leaves the session without state that threads could spoil.
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        session.headers["User-Agent"] = user_agent(self._contact)
+        adapter = HTTPAdapter(max_retries=retry, pool_maxsize=32)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        return session
+
+
+def user_agent(contact: str | None) -> str:
+    """What the client calls itself; the service asks for a way to reach the operator."""
+    about = (contact or "operator unknown").encode("ascii", "replace").decode()
+    return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
+
+
+def shape_problem(error: ValidationError) -> str:
+    """Where and how a record differs from its form, without the values: those may be secrets."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the body"
+    more = error.error_count() - 1
+    return f"{place}: {first['msg']}" + (f", and {more} more" if more else "")
+
+
+def _requests_of(response: requests.Response) -> int:
+    """Requests behind an answer: urllib3's retries, and a first one that was refused for its token."""
+    retries = getattr(response.raw, "retries", None)
+    repeated = len(retries.history) if isinstance(retries, Retry) else 0
+    return 1 + repeated + sum(_requests_of(before) for before in response.history)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong on the wire, in words that hold no address."""
+    seen: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in seen:
+        seen.append(current)
+        inner = getattr(current, "reason", None) or next(
+            (a for a in current.args if isinstance(a, BaseException)), None
+        )
+        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
+    names = {type(e).__name__ for e in seen}
+    for name, words in _REASONS.items():
+        if name in names:
+            return words
+    system = next((e for e in reversed(seen) if isinstance(e, OSError) and e.strerror), None)
+    return f"the connection failed: {system.strerror}" if system else "the connection failed"
+
+
+_REASONS = {
+    "NameResolutionError": "the name of the host cannot be resolved",
+    "ConnectTimeoutError": "no connection in time",
+    "ReadTimeoutError": "no answer in time",
+    "SSLError": "the host could not prove who it is (TLS)",
+    "ProxyError": "the proxy refused the connection",
+    "ConnectionRefusedError": "the connection was refused",
+    "RemoteDisconnected": "the connection was closed without an answer",
+    "IncompleteRead": "the answer broke off",
+    "DecodeError": "the answer's compression is damaged",
+    "InvalidURL": "the address is malformed",
+    "MissingSchema": "the address is malformed",
+}
+
+_MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {
+    400: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
+    401: (
+        errors.AuthenticationError,
+        "Check the account with `wme auth status`, and log in again with `wme auth login`.",
+    ),
+    403: (
+        errors.Forbidden,
+        "The account's group may not use this: `wme auth status` shows its groups, the vendor grants others.",
+    ),
+    404: (errors.NotFound, "Check the spelling of what was asked for."),
+    422: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
+    429: (errors.RateLimited, "Run this again later, or with fewer downloads at once."),
+}

@@ -11,7 +11,10 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Bytes read at either end of a corpus file for its digest: names, sizes and ends tell corpora apart without reading
 #: gigabytes at every start.

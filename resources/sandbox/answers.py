@@ -1,0 +1,98 @@
+"""How the service writes its answers: JSON or NDJSON by what is accepted, and one form of error.
+
+Belongs here: formats, content types and the error body. Does not belong here: what is answered.
+
+Source: the service's documentation of its formats; the number form (`1.5e0`) and the empty content type are those of
+recorded answers and of its public source.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox
+    """An answer with an error status; `message` None: the status text."""
+
+    def __init__(self, status: int, message: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message if message is not None else HTTPStatus(status).phrase
+
+
+class Format(enum.Enum):
+    """The form of an answer, its value being the content type."""
+
+    JSON = "application/json; charset=utf-8"
+    NDJSON = "application/x-ndjson; charset=utf-8"
+    UNKNOWN = ""
+
+
+def negotiate(accept: str | None) -> Format:
+    """The form that an `Accept` header asks for: the first entry that fits one of the two offered."""
+    if not accept:
+        return Format.JSON
+    for entry in accept.split(","):
+        match entry.split(";")[0].strip():
+            case "*/*" | "application/*" | "application/json":
+                return Format.JSON
+            case "application/x-ndjson":
+                return Format.NDJSON
+    return Format.UNKNOWN
+
+
+def encode(value: Any) -> str:
+    """Compact JSON as the service's store prints it: fractions carry an exponent (`126211.488e0`)."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{encode(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(encode, value)) + "]"
+    if isinstance(value, float):
+        text = repr(value)
+        return text if "e" in text else f"{text}e0"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def records(accept: str | None, found: Sequence[Mapping[str, Any]]) -> Response:
+    """A list: a JSON array, NDJSON lines, or the records one after the other."""
+    form = negotiate(accept)
+    texts = [encode(record) for record in found]
+    content = f"[{','.join(texts)}]" if form is Format.JSON else "".join(f"{text}\n" for text in texts)
+    return _response(200, content, form)
+
+
+def record(accept: str | None, found: Mapping[str, Any]) -> Response:
+    """A single record."""
+    form = negotiate(accept)
+    return _response(200, encode(found) + ("\n" if form is Format.NDJSON else ""), form)
+
+
+def document(content: Any, status: int = 200) -> Response:
+    """A JSON object that is no record: tokens, the account, the interface description."""
+    return _response(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")), Format.JSON)
+
+
+def no_content() -> Response:
+    """204, no body."""
+    return Response(status_code=204)
+
+
+def error(accept: str | None, status: int, message: str) -> Response:
+    """The error body: one JSON object and a newline, whatever is accepted; only the content type follows `Accept`."""
+    form = Format.NDJSON if negotiate(accept) is Format.NDJSON else Format.JSON
+    content = json.dumps({"status": status, "message": message}, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&":
+        content = content.replace(character, f"\\u{ord(character):04x}")
+    return _response(status, content + "\n", form)
+
+
+def _response(status: int, content: str, form: Format) -> Response:
+    return Response(content.encode(), status_code=status, headers={"Content-Type": form.value})

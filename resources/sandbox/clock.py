@@ -1,0 +1,55 @@
+"""The sandbox's clock. Every age and expiry (tokens, codes, signatures, retention, publication) is read from it.
+
+Belongs here: the time as the sandbox tells it. Does not belong here: rate limits and idleness, which are matters of
+real time.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+
+class Clock:
+    """A clock that runs with real time, or stands still at a moment that the caller moves. Safe for threads."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        """Start at `start` and stand still there; without it, run with real time."""
+        self._lock = threading.Lock()
+        self._frozen = start
+        self._offset = timedelta()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the clock stands still until it is moved."""
+        return self._frozen is not None
+
+    def now(self) -> datetime:
+        """The present moment, UTC."""
+        with self._lock:
+            return self._frozen if self._frozen is not None else datetime.now(UTC) + self._offset
+
+    def set(self, moment: datetime) -> None:
+        """Stand still at `moment`.
+
+        Raises:
+            ValueError: The moment has no timezone.
+        """
+        if moment.tzinfo is None:
+            raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to it.")
+        with self._lock:
+            self._frozen = moment.astimezone(UTC)
+
+    def advance(self, by: timedelta) -> None:
+        """Move the clock by `by`; a running clock goes on running from there."""
+        with self._lock:
+            if self._frozen is not None:
+                self._frozen += by
+            else:
+                self._offset += by
+
+    def release(self) -> None:
+        """Run with real time again."""
+        with self._lock:
+            self._frozen = None
+            self._offset = timedelta()

@@ -1,0 +1,108 @@
+"""The controls of a running sandbox under `/sandbox/`, for tests and people in other processes.
+
+| request | what it does |
+|---|---|
+| `GET /sandbox/identity` | who answers: identity, pid, addresses, clock |
+| `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
+| `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
+| `GET`, `DELETE /sandbox/requests` | what was asked, oldest first; forget it |
+| `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
+| `POST /sandbox/stop` | end the sandbox |
+
+They need no token: the sandbox listens on loopback only.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from resources.sandbox import answers
+from resources.sandbox.answers import Refusal
+from resources.sandbox.parameters import decode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from resources.sandbox.faults import Faults
+    from resources.sandbox.journal import Journal
+    from resources.sandbox.operations import Service
+
+
+@dataclass
+class Control:
+    """The controls of one sandbox. `stop` ends it."""
+
+    service: Service
+    faults: Faults
+    journal: Journal
+    stop: Callable[[], None]
+    #: Set once the sandbox is ending: it then no longer says who it is, so that nobody joins it.
+    ending: bool = field(default=False)
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request below `/sandbox/`.
+
+        Raises:
+            Refusal: 404 for what there is not, 422 for what cannot be read, 503 when the sandbox is ending.
+        """
+        content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
+        try:
+            match request.method, request.url.path.removeprefix("/sandbox/"):
+                case "GET", "identity":
+                    return self._identity()
+                case method, "faults" if method in ("GET", "POST", "DELETE"):
+                    return self._set_faults(method, content)
+                case method, "clock" if method in ("GET", "POST"):
+                    return self._set_clock(content)
+                case "GET", "requests":
+                    return answers.document([list(seen) for seen in self.journal.requests])
+                case "DELETE", "requests":
+                    self.journal.requests.clear()
+                    return answers.no_content()
+                case "POST", "limits":
+                    self.service.rate.set(content["per_second"], int(content.get("burst", 1)))
+                    return answers.no_content()
+                case "POST", "stop":
+                    self.ending = True
+                    self.stop()
+                    return answers.no_content()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise Refusal(422, f"The sandbox cannot read this: {error}") from None
+        raise Refusal(404)
+
+    def _identity(self) -> Response:
+        if self.ending:
+            raise Refusal(503)
+        return answers.document(
+            {
+                "identity": self.service.settings.identity,
+                "pid": os.getpid(),
+                "url": self.service.url,
+                "object_url": self.service.object_url,
+                "now": self.service.clock.now().isoformat(),
+            }
+        )
+
+    def _set_faults(self, method: str, content: Any) -> Response:
+        if method == "DELETE":
+            self.faults.clear()
+        elif method == "POST":
+            for description in content if isinstance(content, list) else [content]:
+                self.faults.add_from(description)
+        return answers.document([fault.as_dict() for fault in self.faults.active()])
+
+    def _set_clock(self, content: dict[str, Any]) -> Response:
+        clock = self.service.clock
+        if "set" in content:
+            clock.set(datetime.fromisoformat(content["set"]))
+        if "advance_seconds" in content:
+            clock.advance(timedelta(seconds=float(content["advance_seconds"])))
+        if content.get("release"):
+            clock.release()
+        return answers.document({"now": clock.now().isoformat(), "frozen": clock.frozen})

@@ -1,0 +1,183 @@
+"""A sandbox in this process: both ports, in a thread of their own.
+
+Belongs here: putting the parts together, starting and ending them. Does not belong here: sandboxes in processes of
+their own (`process`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from resources.sandbox import objects
+from resources.sandbox.accounts import Accounts
+from resources.sandbox.api import OPERATIONS, service_app
+from resources.sandbox.clock import Clock
+from resources.sandbox.control import Control
+from resources.sandbox.faults import Faults
+from resources.sandbox.journal import Journal
+from resources.sandbox.limits import RateLimit
+from resources.sandbox.misbehaviour import misbehaving
+from resources.sandbox.operations import Service
+from resources.sandbox.record import claimed, publish
+from resources.sandbox.shelf import Shelf, Signer
+from resources.sandbox.tokens import TokenMint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import ASGIApp
+
+    from resources.sandbox.journal import Requests
+    from resources.sandbox.settings import Settings
+    from resources.sandbox.world import World
+
+HOST = "127.0.0.1"
+_START_SECONDS = 20
+#: Answers still under way when a sandbox ends get this long.
+_GRACE_SECONDS = 1
+_POLL_SECONDS = 0.002
+
+
+class Sandbox:
+    """A running sandbox, and what a test turns on it."""
+
+    def __init__(self, settings: Settings, world: World, sockets: tuple[socket.socket, socket.socket]) -> None:
+        self.settings = settings
+        self.world = world
+        self.clock = Clock(settings.now)
+        self.faults = Faults()
+        self.rate = RateLimit()
+        self.journal = Journal()
+        self.url, self.object_url = (f"http://{HOST}:{s.getsockname()[1]}" for s in sockets)
+        self.stopped = threading.Event()
+        mint = TokenMint(settings.state, self.clock, self.url)
+        self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
+        shelf = Shelf(world, self.clock, self.faults, settings.state / "damaged")
+        signer = Signer(secrets.token_bytes(32), self.clock)
+        service = Service(
+            settings=settings,
+            clock=self.clock,
+            accounts=self.accounts,
+            mint=mint,
+            rate=self.rate,
+            contents=world,
+            shelf=shelf,
+            signer=signer,
+            url=self.url,
+            object_url=self.object_url,
+            operations=OPERATIONS,
+        )
+        self.control = Control(service, self.faults, self.journal, self.stopped.set)
+        api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path)
+        store = misbehaving(objects.object_store(shelf, signer), self.faults, "objects", objects.api_path)
+        self._servers = [_server(self.journal.watch(app)) for app in (api, store)]
+        self._sockets = sockets
+        self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
+
+    @property
+    def username(self) -> str:
+        """Name of the default account."""
+        return self.accounts.username
+
+    @property
+    def password(self) -> str:
+        """Password of the default account."""
+        return self.accounts.password
+
+    @property
+    def requests(self) -> Requests:
+        """The requests seen on both ports, oldest first, each with method, path and status."""
+        return self.journal.requests
+
+    def start(self) -> None:
+        """Serve; returns when both ports answer.
+
+        Raises:
+            RuntimeError: They do not within 20 seconds.
+        """
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not all(server.started for server in self._servers):
+            if time.monotonic() > deadline or not self._thread.is_alive():
+                self.close()
+                raise RuntimeError(f"The sandbox did not start within {_START_SECONDS} seconds; start it again.")
+            time.sleep(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """End both ports, connections that clients keep alive included, and close the accounts."""
+        self.control.ending = True
+        for server in self._servers:
+            server.should_exit = True
+        self._thread.join()
+        self.accounts.close()
+
+    def _serve(self) -> None:
+        asyncio.run(self._both())
+
+    async def _both(self) -> None:
+        serving = (server.serve(sockets=[s]) for server, s in zip(self._servers, self._sockets, strict=True))
+        await asyncio.gather(*serving)
+
+
+@contextmanager
+def running(
+    settings: Settings, *, port: int = 0, object_port: int = 0, world: World | None = None
+) -> Iterator[Sandbox]:
+    """A sandbox in this process, until the block ends. Ports left at 0 are chosen free.
+
+    Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
+
+    Raises:
+        SandboxConflictError: The state folder is in use by another sandbox.
+        OSError: A port is taken.
+    """
+    if world is None:
+        # Only here: a process that merely attaches never loads what makes the world.
+        from resources.sandbox.world import World  # noqa: PLC0415
+
+        world = World(settings)
+    settings.state.mkdir(parents=True, exist_ok=True)
+    with claimed(settings.state), contextlib.ExitStack() as stack:
+        bound = tuple(stack.enter_context(_bind(number)) for number in (port, object_port))
+        sandbox = Sandbox(settings, world, (bound[0], bound[1]))
+        sandbox.start()
+        try:
+            publish(settings, sandbox.url, sandbox.object_url)
+            yield sandbox
+        finally:
+            sandbox.close()
+
+
+def _bind(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((HOST, port))
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"Port {port} of {HOST} is taken; choose another, or 0 for any free one") from None
+    return bound
+
+
+def _server(app: ASGIApp) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        # Cut connections are faults on purpose; uvicorn would report each of them as an error.
+        log_level=100,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,168 @@
+"""A sandbox with a tiny, hand-made world: the service's behaviour is tested without the real one's weight."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from resources.sandbox import Sandbox
+
+NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class TinyBatch:
+    record: dict[str, Any]
+    path: Path
+    version: str
+    size: int
+
+
+class TinyWorld:
+    """Two files in every hour; the list of an hour appears five minutes after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.built: list[datetime] = []
+
+    def codes(self):
+        return [{"identifier": "wiki", "name": "Wikipedia", "description": "The free encyclopedia."}]
+
+    def languages(self):
+        return [
+            {"identifier": "fr", "name": "French", "alternate_name": "français", "direction": "ltr"},
+            {"identifier": "ar", "name": "Arabic", "alternate_name": "العربية", "direction": "rtl"},
+        ]
+
+    def projects(self):
+        return [
+            {
+                "name": "Wikipédia",
+                "identifier": "frwiki",
+                "url": "https://fr.wikipedia.org",
+                "code": "wiki",
+                "in_language": {"identifier": "fr"},
+            },
+            {
+                "name": "Wikipedia",
+                "identifier": "enwiki",
+                "url": "https://en.wikipedia.org",
+                "code": "wiki",
+                "in_language": {"identifier": "en"},
+            },
+        ]
+
+    def namespaces(self):
+        return [{"name": name, "identifier": number} for name, number in (("Article", 0), ("File", 6), ("Category", 14))]
+
+    def hour_ready_at(self, hour: datetime) -> datetime:
+        return hour + timedelta(hours=1, minutes=5)
+
+    def batches(self, hour: datetime) -> list[TinyBatch]:
+        self.built.append(hour)
+        return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]
+
+    def _batch(self, hour: datetime, project: str, language: str, namespace: int) -> TinyBatch:
+        identifier = f"{project}_namespace_{namespace}"
+        path = self.folder / f"{hour:%Y%m%d%H}-{identifier}.tar.gz"
+        plain = io.BytesIO()
+        with tarfile.open(fileobj=plain, mode="w") as tar:
+            for member in range(2):
+                lines = [
+                    {"name": f"Page {member}-{i}", "identifier": 1 + i, "article_body": {"wikitext": "é" * 40}}
+                    for i in range(200)
+                ]
+                text = b"".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines)
+                info = tarfile.TarInfo(f"{identifier}_{member}.ndjson")
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text))
+        content = gzip.compress(plain.getvalue(), mtime=0)
+        path.write_bytes(content)
+        version = hashlib.md5(content).hexdigest()
+        record = {
+            "identifier": identifier,
+            "version": version,
+            "date_modified": f"{hour + timedelta(hours=1, minutes=4, seconds=7):%Y-%m-%dT%H:%M:%S}.123456789Z",
+            "is_part_of": {"identifier": project},
+            "in_language": {"identifier": language},
+            "namespace": {"identifier": namespace},
+            "size": {"value": round(len(content) / 1e6, 3), "unit_text": "MB"},
+        }
+        return TinyBatch(record, path, version, len(content))
+
+
+@dataclass
+class Client:
+    """Calls as a curl user would make them."""
+
+    sandbox: Sandbox
+    session: requests.Session
+    token: str = ""
+
+    def login(self, username: str | None = None, password: str | None = None) -> dict[str, Any]:
+        body = {"username": username or self.sandbox.username, "password": password or self.sandbox.password}
+        answer = self.auth("login", body)
+        assert answer.status_code == 200, answer.text
+        self.token = answer.json().get("access_token", "")
+        return answer.json()
+
+    def auth(self, operation: str, body: dict[str, Any], **options: Any) -> requests.Response:
+        return self.session.post(f"{self.sandbox.url}/v1/{operation}", json=body, timeout=10, **options)
+
+    def call(self, path: str, method: str = "GET", **options: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers |= options.pop("headers", {})
+        options.setdefault("allow_redirects", False)
+        return self.session.request(method, self.sandbox.url + path, headers=headers, timeout=10, **options)
+
+    def signed(self, path: str) -> str:
+        answer = self.call(path)
+        assert answer.status_code == 307, answer.text
+        return answer.headers["Location"]
+
+    def fetch(self, url: str, method: str = "GET", **headers: str) -> requests.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.session.request(method, url, headers=named, timeout=10)
+
+
+HOUR = "/v2/batches/2025-03-09/05"
+DOWNLOAD = f"{HOUR}/enwiki_namespace_0/download"
+
+
+@pytest.fixture
+def make_client(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Starts a sandbox with the given settings and returns a client that is logged in."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> Client:
+            state = tmp_path / "state"
+            state.mkdir(exist_ok=True)
+            settings = Settings(**{"state": state, "now": NOW, **options})
+            sandbox = stack.enter_context(running(settings, world=TinyWorld(tmp_path)))
+            client = Client(sandbox, stack.enter_context(requests.Session()))
+            client.login()
+            return client
+
+        yield make
+
+
+@pytest.fixture
+def client(make_client: Callable[..., Client]) -> Client:
+    return make_client()

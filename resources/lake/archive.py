@@ -13,7 +13,7 @@ import codecs
 import queue
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from isal import isal_zlib
 
@@ -33,7 +33,8 @@ LINE_BYTES_MAX = 256 << 20
 _SECTOR = 512
 _READ_BYTES = 1 << 20
 _PAX_KEYS = ("path", "size")
-_DAMAGED: tuple[type[Exception], ...] = (EOFError, OSError, isal_zlib.error)
+# the type of IsalError is declared as an instance
+_DAMAGED = (EOFError, OSError, cast("type[Exception]", isal_zlib.IsalError))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from resources.lake.shape import EXACT_DOUBLE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 #: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
 NOTHING: Any = object()
 _INT64 = range(-(2**63), 2**63)
-_EXACT_DOUBLE = 2**53
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(Z|[+-]\d\d(:?\d\d)?)?",
     re.ASCII,
@@ -160,7 +161,7 @@ def _number_fault(value: float, node: Node) -> str | None:
         return _text_fault({}, node)
     if not math.isfinite(value):
         return "a finite number"
-    if node.whole and (value != int(value) or abs(value) > _EXACT_DOUBLE):
+    if node.whole and (value != int(value) or abs(value) > EXACT_DOUBLE):
         return "a whole number below 2 to the power of 53"
     return None
 

@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from resources.tables import Table
 
+#: Up to here a double holds every whole number.
+EXACT_DOUBLE = 2**53
+
 
 @dataclass
 class Node:
@@ -67,8 +70,16 @@ class Shape:
         found = {}
         for name, path in self.paths.items():
             array, column = inside(path[:-1])[path[-1]], self.table[name]
-            found[name] = array if column.wire is None else pc.cast(array, column.type)
+            found[name] = array if column.wire is None else _whole(array, column.type)
         return found
+
+
+def _whole(array: pa.Array, declared: pa.DataType) -> pa.Array:
+    """Doubles as whole numbers; raises pa.ArrowInvalid for a fraction and for numbers that a double cannot tell apart."""
+    greatest = pc.max(pc.abs(array)).as_py()
+    if greatest is not None and greatest > EXACT_DOUBLE:
+        raise pa.ArrowInvalid(f"{greatest} is beyond the whole numbers that a double holds exactly")
+    return pc.cast(array, declared)
 
 
 def _node(declared: pa.DataType, *, whole: bool = False) -> Node:

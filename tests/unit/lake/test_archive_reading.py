@@ -1,0 +1,177 @@
+"""Damaged, empty and odd archives: what is read, and what is said."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from resources.lake import ArchiveError, convert
+from resources.lake.archive import Buffers, read_blocks
+
+
+def refusal(lake, data: bytes) -> ArchiveError:
+    """Convert these bytes; nothing may be landed."""
+    with pytest.raises(ArchiveError) as caught:
+        convert(lake.from_bytes(data), lake.layout)
+    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
+    assert str(caught.value).endswith("fetch it again, if the service still offers it.")
+    assert not caught.value.retryable
+    return caught.value
+
+
+def test_all_members_are_read(lake, rows):
+    archive = lake.archive(lake.lines(lake.record(1)), lake.lines(lake.record(2), lake.record(3)))
+    made = convert(archive, lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [101, 102, 103]
+
+
+def test_other_members_are_passed_over(lake, make_tar, rows):
+    members = [("about.txt", b"x" * 5000), ("a.ndjson", lake.lines(lake.record(1))), ("z.json", b"{}")]
+    made = convert(lake.from_bytes(gzip.compress(make_tar(members))), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [101]
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_all_forms_of_tar(lake, make_tar, rows, form):
+    name = "x" * 60 + ("/" + "y" * 60 if form == tarfile.USTAR_FORMAT else "é" * 80) + ".ndjson"
+    data = make_tar([(name, lake.lines(lake.record(1), b"{}"))], format=form, encoding="utf-8")
+    made = convert(lake.from_bytes(gzip.compress(data)), lake.layout)
+    assert made.row_count == 1
+    assert [row["member"] for row in rows(made.rejects_path)] == [name]
+
+
+def test_folders_and_links_in_the_tar(lake, tmp_path, rows):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.ndjson").write_bytes(lake.lines(lake.record(1)))
+    (tmp_path / "d" / "link.ndjson").symlink_to("a.ndjson")
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(tmp_path / "d", arcname="d")
+    made = convert(lake.from_bytes(gzip.compress((tmp_path / "x.tar").read_bytes())), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [101]
+
+
+def test_gzip_in_several_members(lake, make_tar, rows):
+    data = make_tar([("a.ndjson", lake.lines(lake.record(1), lake.record(2)))])
+    made = convert(lake.from_bytes(gzip.compress(data[:700]) + gzip.compress(data[700:])), lake.layout)
+    assert len(rows(made.path)) == 2
+
+
+def test_a_member_without_lines_is_an_empty_hour(lake, rows):
+    made = convert(lake.archive(b""), lake.layout)
+    assert (made.row_count, made.reject_count, made.ndjson_bytes) == (0, 0, 0)
+    assert rows(made.path) == []
+    assert made.rejects_path is None
+
+
+def test_empty_archive(lake):
+    assert "the archive is empty (0 bytes)" in str(refusal(lake, b""))
+
+
+def test_missing_archive(lake):
+    archive = lake.archive(b"")
+    archive.path.unlink()
+    with pytest.raises(ArchiveError, match="the archive is not there"):
+        convert(archive, lake.layout)
+
+
+def test_archive_without_any_member(lake, make_tar):
+    assert "holds no member at all" in str(refusal(lake, gzip.compress(make_tar([]))))
+
+
+def test_archive_without_ndjson(lake, make_tar):
+    error = refusal(lake, gzip.compress(make_tar([("readme.txt", b"hello"), ("x.json", b"{}")])))
+    assert "holds no .ndjson member, only readme.txt, x.json" in str(error)
+
+
+def test_something_else_than_gzip(lake):
+    assert "the gzip data is damaged or cut off" in str(refusal(lake, b"<html>busy</html>" * 100))
+
+
+def test_something_else_than_tar(lake):
+    assert "the tar is damaged" in str(refusal(lake, gzip.compress(b"{}\n" * 1000)))
+
+
+def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):
+    rng = random.Random(1)
+    body = {"html": "", "wikitext": rng.randbytes(2000).hex()}
+    archive = lake.archive(lake.lines(*(lake.record(n, article_body=body) for n in range(200))))
+    whole = archive.path.read_bytes()
+    error = refusal(lake, whole[: len(whole) // 2])
+    assert error.member == "enwiki_namespace_0_0.ndjson"
+    assert 2048 < error.offset < 1_000_000
+    assert f"in member {error.member} at byte {error.offset}" in str(error)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8])
+def test_gzip_cut_in_its_last_bytes(lake, cut):
+    whole = lake.archive(lake.lines(lake.record(1))).path.read_bytes()
+    assert "cut off" in str(refusal(lake, whole[:-cut]))
+
+
+def test_flipped_checksum(lake):
+    whole = bytearray(lake.archive(lake.lines(lake.record(1))).path.read_bytes())
+    whole[-6] ^= 1
+    assert "damaged" in str(refusal(lake, bytes(whole)))
+
+
+def test_tar_cut_inside_a_member(lake, make_tar):
+    data = make_tar([("a.ndjson", lake.lines(*(lake.record(n) for n in range(50))))])
+    error = refusal(lake, gzip.compress(data[:4000]))
+    assert "the tar ends too early" in str(error)
+    assert (error.member, error.offset) == ("a.ndjson", 4000 - 512)
+
+
+def test_tar_without_its_end(lake, make_tar):
+    content = lake.lines(lake.record(1))
+    whole = 512 + -(-len(content) // 512) * 512
+    error = refusal(lake, gzip.compress(make_tar([("a.ndjson", content)])[:whole]))
+    assert "the tar ends too early" in str(error)
+    assert (error.member, error.offset) == (None, whole)
+
+
+def test_damaged_tar_header(lake, make_tar):
+    data = bytearray(make_tar([("a.ndjson", b"{}\n"), ("b.ndjson", b"{}\n")]))
+    data[1024 + 3] ^= 0x40
+    error = refusal(lake, gzip.compress(bytes(data)))
+    assert "the tar is damaged: bad checksum" in str(error)
+    assert "at byte 1536 of the tar" in str(error)
+
+
+def test_damaged_extended_header(lake, make_tar):
+    data = bytearray(make_tar([("é" * 80 + ".ndjson", b"{}\n")], format=tarfile.PAX_FORMAT))
+    data[512:516] = b"oops"
+    assert "extended header cannot be read" in str(refusal(lake, gzip.compress(bytes(data))))
+
+
+def test_a_line_beyond_all_bounds(lake, monkeypatch, small_blocks):
+    monkeypatch.setattr("resources.lake.archive.LINE_BYTES_MAX", 10_000)
+    archive = lake.archive(lake.lines(lake.record(1), b"x" * 50_000))
+    with pytest.raises(ArchiveError, match="line 2 is longer than 10,000 bytes"):
+        convert(archive, lake.layout)
+
+
+def test_blocks_are_whole_lines_with_their_places(lake):
+    lines = [b"%d:%s" % (n, b"x" * (n * 37 % 900)) for n in range(400)]
+    data = b"\n".join(lines)
+    buffers = Buffers(1, 1000)
+    found, place, number = [], 0, 1
+    for block in read_blocks(lake.archive(data).path, buffers):
+        content = bytes(block.view)
+        assert (block.offset, block.first_line, block.byte_count) == (place, number, len(content))
+        assert block.line_count == len(content.splitlines())
+        found += content.splitlines()
+        place, number = place + len(content), number + block.line_count
+        block.release()
+    assert found == lines
+    assert place == len(data)
+
+
+def test_error_travels_between_processes():
+    error = ArchiveError(Path("a.tar.gz"), "it is damaged", member="m", offset=7)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.path, copy.member, copy.offset) == (str(error), Path("a.tar.gz"), "m", 7)

@@ -1,0 +1,224 @@
+"""Good lines are kept, bad ones are rejects with their place, reason and bytes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from resources.lake import convert
+
+
+def without(record: dict, path: str) -> dict:
+    copy = json.loads(json.dumps(record))
+    *parents, last = path.split(".")
+    place = copy
+    for part in parents:
+        place = place[part]
+    del place[last]
+    return copy
+
+
+def put(record: dict, path: str, value) -> dict:
+    copy = json.loads(json.dumps(record))
+    *parents, last = path.split(".")
+    place = copy
+    for part in parents:
+        place = place.setdefault(part, {})
+    place[last] = value
+    return copy
+
+
+TEXT = b'{"name":"x","identifier":1}'
+BAD_LINES = {
+    "malformed": (b'{"name": "x"', "Not valid JSON: Expecting ',' delimiter"),
+    "list": (b"[1]", "A JSON object was expected, not a list."),
+    "number": (b"17", "A JSON object was expected, not the number 17."),
+    "text": (b'"x"', 'A JSON object was expected, not the text "x".'),
+    "null": (b"null", "A JSON object was expected, not null."),
+    "two objects": (TEXT + TEXT, "Not valid JSON: Extra data"),
+    "comma": (TEXT + b",", "Not valid JSON: Extra data"),
+    "invalid utf-8": (b'{"name":"\xff"}', "Not valid UTF-8: invalid start byte at byte 9"),
+    "surrogate bytes": (b'{"name":"\xed\xa0\x80"}', "Not valid UTF-8"),
+    "nul": (b'{"name":"a\x00b"}', "Not valid JSON: Invalid control character"),
+    "nul line": (b"\x00", "Not valid JSON: Expecting value"),
+    "half a surrogate pair": (b'{"name":"\\ud800"}', "It cannot be parsed: The surrogate pair in string is invalid"),
+    "half a surrogate pair, unknown": (b'{"new":"\\ud800"}', "half of a surrogate pair stands in an unknown field"),
+    "key twice": (b'{"name":"a","name":"b"}', "The key name stands twice in one object."),
+    "key twice, inside": (b'{"version":{"tags":[],"tags":[]}}', "The key tags stands twice in one object."),
+    "key twice, unknown": (b'{"new":{"a":1,"a":2}}', "The key a stands twice in one object."),
+    "nan": (b'{"version":{"scores":{"referenceneed":{"reference_need_score":NaN}}}}', "NaN is not a JSON number"),
+    "nan, unknown": (b'{"new":-Infinity}', "-Infinity is not a JSON number"),
+    "deep": (b'{"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Nested too deeply"),
+    "deep, known": (b'{"name":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Nested too deeply"),
+    "endless digits": (b'{"new":' + b"1" * 5000 + b"}", "Not valid JSON: Exceeds the limit"),
+}
+MISTYPED = [
+    ("identifier", "7", 'identifier is the text "7", where a number is declared.'),
+    ("identifier", 7.5, "identifier is the number 7.5, where a whole number of at most 64 bits is declared."),
+    ("identifier", 2**63, "where a whole number of at most 64 bits is declared."),
+    ("identifier", True, "identifier is the truth value true, where a number is declared."),
+    ("name", 7, "name is the number 7, where text is declared."),
+    ("name", ["x"], "name is a list, where text is declared."),
+    ("version", "x", 'version is the text "x", where an object is declared.'),
+    ("version.tags", "x", 'version.tags is the text "x", where a list is declared.'),
+    ("version.tags", [1], "version.tags[] is the number 1, where text is declared."),
+    ("version.is_minor_edit", 1, "version.is_minor_edit is the number 1, where true or false is declared."),
+    ("version.is_minor_edit", "true", 'version.is_minor_edit is the text "true", where true or false is declared.'),
+    ("version.size.value", 1.5, "where a whole number below 2 to the power of 53 is declared."),
+    ("version.size.value", 2**60, "where a whole number below 2 to the power of 53 is declared."),
+    ("version.size.value", "12", 'version.size.value is the text "12", where a number is declared.'),
+    ("date_modified", "yesterday", 'date_modified is the text "yesterday", where a time'),
+    ("date_modified", "2026-13-01T00:00:00Z", "where a time with at most six digits of a second is declared."),
+    ("date_modified", "2026-01-01T00:00:00.1234567Z", "where a time with at most six digits of a second is declared."),
+    ("date_modified", 1_700_000_000, "date_modified is the number 1700000000, where a time"),
+    ("categories", [{"name": 5}], "categories[].name is the number 5, where text is declared."),
+    ("categories", {"name": "x"}, "categories is an object, where a list is declared."),
+    ("version.scores.revertrisk.probability.true", "much", "where a number is declared."),
+    ("name", "x" * 500 + "y", None),
+    ("url", {"x": 1}, "url is an object, where text is declared."),
+]
+BROKEN_RULES = [
+    ("is_part_of.identifier", "is_part_of.identifier is missing, and no row can be without it."),
+    ("namespace.identifier", "namespace.identifier is missing, and no row can be without it."),
+    ("identifier", "identifier is missing, and no row can be without it."),
+    ("version.identifier", "version.identifier is missing, and no row can be without it."),
+    ("name", "name is missing, and no row can be without it."),
+]
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_bad_line_among_good_ones(lake, rows, name):
+    bad, reason = BAD_LINES[name]
+    made = lake.convert(lake.record(1), bad, lake.record(2))
+    assert [row["article_id"] for row in rows(made.path)] == [101, 102]
+    (reject,) = rows(made.rejects_path)
+    assert reason in reject.pop("reason")
+    first = len(lake.lines(lake.record(1)))
+    assert reject == {
+        "batch_hour": lake.hour,
+        "project_id": "enwiki",
+        "namespace_id": 0,
+        "archive": lake.layout.relative(
+            lake.archive(lake.lines(lake.record(1), bad, lake.record(2))).path
+        ).removeprefix("archive/"),
+        "member": "enwiki_namespace_0_0.ndjson",
+        "line_number": 2,
+        "byte_offset": first,
+        "raw": bad,
+    }
+    assert (made.row_count, made.reject_count) == (2, 1)
+
+
+@pytest.mark.parametrize(("path", "value", "reason"), MISTYPED)
+def test_value_of_another_type(lake, rows, path, value, reason):
+    made = lake.convert(lake.record(1), put(lake.record(2), path, value))
+    reasons = [row["reason"] for row in rows(made.rejects_path)]
+    if reason is None:
+        assert (reasons, made.row_count) == ([], 2)
+    else:
+        assert len(reasons) == made.row_count == 1
+        assert reason in reasons[0]
+
+
+@pytest.mark.parametrize(("path", "reason"), BROKEN_RULES)
+def test_missing_key(lake, rows, path, reason):
+    made = lake.convert(lake.record(1), without(lake.record(2), path))
+    assert [row["reason"] for row in rows(made.rejects_path)] == [reason]
+    assert made.row_count == 1
+
+
+def test_other_broken_rules(lake, rows):
+    record = lake.record(2)
+    timeless = {key: value for key, value in record.items() if key not in {"event", "date_modified"}}
+    made = lake.convert(
+        lake.record(1),
+        record | {"name": ""},
+        timeless,
+        put(record, "is_part_of.identifier", "frwiki"),
+        put(record, "namespace.identifier", 14),
+        put(record, "event.type", "explosion"),
+    )
+    assert [(row["line_number"], row["reason"]) for row in rows(made.rejects_path)] == [
+        (2, "name is empty."),
+        (
+            3,
+            "every time (event.date_published, event.date_created, date_modified) is missing, and no row can be without it.",
+        ),
+        (4, "is_part_of.identifier is not enwiki, which the archive is of."),
+        (5, "namespace.identifier is not 0, which the archive is of."),
+        (6, "event.type is none of update, delete, visibility-change."),
+    ]
+    assert made.row_count == 1
+
+
+def test_infinite_double_is_refused_even_where_the_parser_takes_it(lake, rows):
+    line = json.dumps(put(lake.record(2), "version.scores.revertrisk.probability.true", 1)).replace(
+        '"true": 1', '"true": Infinity'
+    )
+    made = lake.convert(lake.record(1), line.encode())
+    assert (made.row_count, made.reject_count) == (1, 1)
+    assert "Infinity is not a JSON number" in rows(made.rejects_path)[0]["reason"]
+
+
+def test_one_object_on_two_lines(lake, rows):
+    half, rest = b'{"name":', b'"x"}'
+    made = lake.convert(lake.record(1), half, rest, lake.record(2))
+    assert [row["raw"] for row in rows(made.rejects_path)] == [half, rest]
+    assert made.row_count == 2
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("last", [True, False])
+def test_line_endings_blank_lines_and_byte_order_mark(lake, rows, ending, mark, last):
+    lines = [json.dumps(lake.record(n)).encode() for n in (1, 2)]
+    data = mark + ending.join([lines[0], b"", b"  \t", b"oops", lines[1], b""])
+    data = data if last else data.removesuffix(ending)
+    made = convert(lake.archive(data), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [101, 102]
+    (reject,) = rows(made.rejects_path)
+    assert (reject["line_number"], reject["byte_offset"]) == (4, data.index(b"oops"))
+    assert reject["raw"] == b"oops" + ending.removesuffix(b"\n")
+    assert made.ndjson_bytes == len(data)
+
+
+def test_byte_order_mark_in_the_middle(lake, rows):
+    made = lake.convert(lake.record(1), b"\xef\xbb\xbf" + json.dumps(lake.record(2)).encode(), lake.record(3))
+    assert [row["article_id"] for row in rows(made.path)] == [101, 102, 103]
+    assert made.rejects_path is None
+
+
+def test_only_bad_lines(lake, rows):
+    made = lake.convert(b"x", b"y")
+    assert (made.row_count, made.reject_count, rows(made.path)) == (0, 2, [])
+
+
+def test_line_of_twenty_megabytes(lake, rows):
+    html = "<p>é\\u003c\n</p>" * 1_300_000
+    made = lake.convert(lake.record(1), lake.record(2, article_body={"html": html}), b"x" * 20_000_000, lake.record(3))
+    found = rows(made.path)
+    assert [row["article_id"] for row in found] == [101, 102, 103]
+    assert found[1]["html"] == html
+    (reject,) = rows(made.rejects_path)
+    assert (reject["line_number"], len(reject["raw"])) == (3, 20_000_000)
+
+
+def test_rejects_across_blocks_keep_their_places(lake, rows, small_blocks):
+    items = [lake.record(n) if n % 7 else b"bad %d" % n for n in range(300)]
+    first, second = lake.lines(*items), lake.lines(b"worse", *items)
+    made = convert(lake.archive(first, second), lake.layout)
+    found = rows(made.rejects_path)
+    assert len(found) == 2 * 43 + 1
+    for reject in found:
+        data = first if reject["member"].endswith("_0.ndjson") else second
+        assert data[reject["byte_offset"] :].startswith(reject["raw"] + b"\n")
+        assert data[: reject["byte_offset"]].count(b"\n") == reject["line_number"] - 1
+    expected = [100 + n for n in range(300) if n % 7]
+    assert [row["article_id"] for row in rows(made.path)] == expected * 2
+
+
+def test_years_beyond_the_ordinary(lake, rows):
+    made = lake.convert(put(lake.record(1), "version.editor.date_started", "0001-01-01T00:00:00Z"), b"x")
+    assert rows(made.path)[0]["editor_started_at"] == datetime(1, 1, 1, tzinfo=UTC)

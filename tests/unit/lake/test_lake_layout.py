@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from resources.lake import Layout
+
+LAYOUT = Layout(Path("data"))
+HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
+DIGEST = "0123456789abcdef"
+
+
+def test_paths_of_an_hour():
+    assert LAYOUT.archive_hour(HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05")
+    assert LAYOUT.batch_list(HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05/batches.json")
+    assert LAYOUT.batch_archive(HOUR, "enwiki_namespace_0", DIGEST) == Path(
+        "data/archive/batches/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.tar.gz"
+    )
+    assert LAYOUT.lake_file("article_changes", HOUR, "enwiki_namespace_0", DIGEST) == Path(
+        "data/lake/article_changes/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.parquet"
+    )
+
+
+def test_paths_of_reference_lists():
+    assert LAYOUT.reference_archive("codes") == Path("data/archive/reference/codes.json")
+    assert LAYOUT.reference_file("codes", DIGEST) == Path("data/lake/codes/codes.01234567.parquet")
+
+
+def test_hours_of_other_time_zones_lie_in_utc():
+    tokyo = datetime(2026, 11, 19, 14, tzinfo=timezone(timedelta(hours=9)))
+    assert LAYOUT.archive_hour(tokyo) == LAYOUT.archive_hour(HOUR)
+
+
+def test_relative_and_absolute_are_each_other():
+    path = LAYOUT.batch_list(HOUR)
+    assert LAYOUT.relative(path) == "archive/batches/date=2026-11-19/hour=05/batches.json"
+    assert LAYOUT.absolute(LAYOUT.relative(path)) == path
+    with pytest.raises(ValueError, match="not in the subpath"):
+        LAYOUT.relative(Path("elsewhere/file"))
+
+
+@pytest.mark.parametrize(
+    ("hour", "words"),
+    [
+        (datetime(2026, 11, 19, 5), "no time zone"),  # noqa: DTZ001
+        (datetime(2026, 11, 19, 5, 1, tzinfo=UTC), "not the start of an hour"),
+    ],
+)
+def test_only_starts_of_hours(hour, words):
+    with pytest.raises(ValueError, match=words):
+        LAYOUT.archive_hour(hour)
+
+
+@pytest.mark.parametrize("identifier", ["", "..", "../etc", "a/b", "a\\b", ".hidden", "a b", "a\n"])
+def test_names_from_outside_stay_inside(identifier):
+    with pytest.raises(ValueError, match="cannot be part of a file name"):
+        LAYOUT.batch_archive(HOUR, identifier, DIGEST)
+
+
+@pytest.mark.parametrize("version", ["", "abc", "../../../x"])
+def test_versions_from_outside_stay_inside(version):
+    with pytest.raises(ValueError, match=r"too short|cannot be part"):
+        LAYOUT.batch_archive(HOUR, "enwiki_namespace_0", version)

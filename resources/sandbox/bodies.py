@@ -1,0 +1,392 @@
+"""Texts of pages: Parsoid-like HTML and wikitext, made for every revision of every page from a stock of blocks.
+
+Belongs here: markup. Does not belong here: words (`language`) and everything around the text (`records`).
+
+A stock of blocks (paragraphs, lists, tables, infoboxes) is made once per language, each in both markups. The text of
+a revision is a run of blocks that belongs to the page, with one block replaced and one reference added that belong to
+the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The length of a
+wikitext is known without making it, because a record also tells the length of the revision before.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from resources.sandbox.chance import Chance, mix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from resources.sandbox.language import Lexicon
+
+_BLOCKS = 900
+_LEADS = 160
+_INFOBOXES = 40
+#: Spread of the log-normal distribution of sizes.
+_SIGMA = 0.75
+#: Namespaces other than articles hold shorter texts.
+_SHORTER = {6: 0.25, 10: 0.5, 14: 0.15}
+#: From this size on a page has an infobox.
+_BOXED_BYTES = 4_000
+
+
+class Block(NamedTuple):
+    """A piece of a page in both markups.
+
+    Attributes:
+        html: Parsoid HTML.
+        wikitext: Wikitext.
+        characters: Length of the wikitext.
+        needs_citation: How many sentences are marked as lacking a citation.
+    """
+
+    html: str
+    wikitext: str
+    characters: int
+    needs_citation: int = 0
+
+
+class Lead(NamedTuple):
+    """The opening of a page: markup after the bold title, and the same as plain text."""
+
+    html: str
+    wikitext: str
+    characters: int
+    plain: str
+
+
+class Text(NamedTuple):
+    """The text of a revision."""
+
+    html: str
+    wikitext: str
+    abstract: str
+    needs_citation: int
+
+
+class Setting(NamedTuple):
+    """What a text tells of the page and the revision that it belongs to.
+
+    Attributes:
+        page: Page id.
+        home: Title the page was born under: the text does not follow a move.
+        title: Full title now, with prefix.
+        namespace: Namespace it stands in.
+        native: Namespace it was born in: it shapes the text, which does not follow a move.
+        language: Language code.
+        direction: `ltr` or `rtl`.
+        host: Host of the wiki.
+        revision: Revision id.
+        previous: Id of the revision before; 0: none.
+        modified: When the revision was made, as the head of the document tells it.
+        categories: Full titles of the categories.
+    """
+
+    page: int
+    home: str
+    title: str
+    namespace: int
+    native: int
+    language: str
+    direction: str
+    host: str
+    revision: int
+    previous: int
+    modified: str
+    categories: Sequence[str]
+
+
+_HEAD = (
+    "<!DOCTYPE html>\n"
+    '<html prefix="dc: http://purl.org/dc/terms/ mw: http://mediawiki.org/rdf/" '
+    'about="https://{host}/wiki/Special:Redirect/revision/{revision}">'
+    '<head prefix="mwr: https://{host}/wiki/Special:Redirect/"><meta charset="utf-8"/>'
+    '<meta property="mw:pageId" content="{page}"/><meta property="mw:pageNamespace" content="{namespace}"/>'
+    '<link rel="dc:replaces" resource="mwr:revision/{previous}"/>'
+    '<meta property="dc:modified" content="{modified}"/><meta property="mw:htmlVersion" content="2.8.0"/>'
+    '<link rel="dc:isVersionOf" href="//{host}/wiki/{address}"/><base href="//{host}/wiki/"/>'
+    '<title>{title}</title><meta http-equiv="content-language" content="{language}"/>'
+    '<meta http-equiv="vary" content="Accept"/></head>'
+    '<body id="mwAA" lang="{language}" class="mw-content-{direction} sitedir-{direction} {direction} '
+    'mw-body-content parsoid-body mediawiki mw-parser-output" dir="{direction}" '
+    'data-mw-parsoid-version="0.20.0.0-alpha23" data-mw-html-version="2.8.0">'
+    '<section data-mw-section-id="0" id="mwAQ">'
+)
+_TAIL = "</section></body></html>"
+_ARCHIVED = "https://archive.example.org/web/"
+
+
+class Library:
+    """All texts of one language."""
+
+    def __init__(self, lexicon: Lexicon, seed: int, body_bytes: int) -> None:
+        """Make the stock. `body_bytes` is the mean size of HTML and wikitext together."""
+        self._lexicon = lexicon
+        self._seed = seed
+        self._body_bytes = body_bytes
+        self._leads = [self._lead() for _ in range(_LEADS)]
+        self._boxes = [self._infobox(number) for number in range(_INFOBOXES)]
+        self._blocks = [self._block(number) for number in range(_BLOCKS)]
+        self._block_bytes = sum(_bytes(block) for block in self._blocks) / _BLOCKS
+        self._box_bytes = sum(_bytes(block) for block in self._boxes) / _INFOBOXES
+        self._frame_bytes = (
+            len(_HEAD)
+            + sum(len(lead.html.encode()) + len(lead.wikitext.encode()) for lead in self._leads) / _LEADS
+            + 700
+        )
+        # twice over, so that a run may go past the end
+        self._run = self._blocks + self._blocks
+        self._characters = [0, *accumulate(block.characters for block in self._run)]
+
+    # --- a revision ----------------------------------------------------------------------------------------------
+
+    def characters(self, setting: Setting) -> int:
+        """Length of the wikitext of a revision, in characters, without making it."""
+        plan = _Plan(self, setting)
+        start, count = plan.start, plan.count
+        length = self._characters[start + count] - self._characters[start]
+        length += self._blocks[plan.replacement].characters - self._blocks[plan.replaced].characters
+        length += self._leads[plan.lead].characters + len(setting.home) + 6
+        if plan.box is not None:
+            length += self._boxes[plan.box].characters
+        return length + len(_reference(setting)) + len(_footer(setting))
+
+    def text(self, setting: Setting) -> Text:
+        """The text of a revision, whole."""
+        plan = _Plan(self, setting)
+        lead = self._leads[plan.lead]
+        blocks = self._run[plan.start : plan.start + plan.count]
+        blocks[plan.at] = self._blocks[plan.replacement]
+        box = [] if plan.box is None else [self._boxes[plan.box]]
+        reference = _reference(setting)
+        wikitext = "".join(
+            [
+                *(block.wikitext for block in box),
+                f"'''{setting.home}'''",
+                lead.wikitext,
+                reference,
+                *(block.wikitext for block in blocks),
+                _footer(setting),
+            ]
+        )
+        head = _HEAD.format(
+            host=setting.host,
+            revision=setting.revision,
+            page=setting.page,
+            namespace=setting.namespace,
+            previous=setting.previous,
+            modified=setting.modified,
+            address=html.escape(setting.title.replace(" ", "_")),
+            title=html.escape(setting.title, quote=False),
+            language=setting.language,
+            direction=setting.direction,
+        )
+        document = "".join(
+            [
+                head,
+                *(block.html for block in box),
+                f'<p id="mwAg"><b id="mwAw">{html.escape(setting.home, quote=False)}</b>',
+                lead.html,
+                _reference_html(setting),
+                "</p>",
+                *(block.html for block in blocks),
+                *(
+                    f'\n<link rel="mw:PageProp/Category" href="./{html.escape(name.replace(" ", "_"))}" id="mwC{n}"/>'
+                    for n, name in enumerate(setting.categories)
+                ),
+                _TAIL,
+            ]
+        )
+        abstract = f"{setting.home}{lead.plain}" if setting.namespace == 0 else ""
+        return Text(document, wikitext, abstract, sum(block.needs_citation for block in blocks))
+
+    def _size(self, chance: Chance, namespace: int) -> float:
+        """Bytes of HTML and wikitext together that a page shall have, log-normally distributed."""
+        radius = math.sqrt(-2 * math.log(1 - chance.unit()))
+        normal = radius * math.cos(2 * math.pi * chance.unit())
+        mean = self._body_bytes * _SHORTER.get(namespace, 1.0)
+        return mean * math.exp(_SIGMA * normal - _SIGMA**2 / 2)
+
+    def lent(self, _: Setting) -> dict[str, Any]:
+        """What a page borrows from a real record: nothing, all its text is made up."""
+        return {}
+
+    # --- the stock -----------------------------------------------------------------------------------------------
+
+    def _plain(self, least: int, most: int) -> str:
+        draw = self._lexicon
+        return draw.sentence(draw.some(least + draw.below(most - least)))
+
+    def _sentence(self, number: int) -> tuple[str, str, int]:
+        """A sentence as HTML and wikitext, with a link or two, and whether it lacks a citation."""
+        draw = self._lexicon
+        words = draw.some(7 + draw.below(14))
+        text = list(words)
+        markup = list(words)
+        for _ in range(draw.below(3)):
+            at = draw.below(len(words))
+            if text[at] != words[at]:
+                continue
+            target = f"{_first_up(draw.title_words[draw.below(300)])}_{draw.title_words[draw.below(40)]}"
+            label = words[at]
+            title = target.replace("_", " ")
+            text[at] = (
+                f'<a rel="mw:WikiLink" href="./{target}" title="{title}" id="mw{_identifier(number, at)}">{label}</a>'
+            )
+            markup[at] = f"[[{title}|{label}]]"
+        document, wikitext = draw.space.join(text) + ". ", draw.space.join(markup) + ". "
+        lot = draw.below(40)
+        if lot < 10:
+            site, page = draw.title_words[draw.below(60)], draw.below(90_000)
+            note = f"cite_ref-{number}_{lot}"
+            wikitext += f"<ref>{{{{cite web |url=https://www.example.org/{page} |title={words[0]} {words[1]} |publisher={site}}}}}</ref> "
+            document += (
+                f'<sup about="#mwt{number % 90}" class="mw-ref reference" id="{note}" rel="dc:references" '
+                f'typeof="mw:Extension/ref" data-mw=\'{{"name":"ref","attrs":{{}},"body":{{"id":"mw-reference-text-{note}"}}}}\'>'
+                f'<a href="./#cite_note-{number}" id="mw{_identifier(number, 90)}"><span class="mw-reflink-text">[{number % 30 + 1}]</span></a></sup> '
+            )
+        elif lot == 11:
+            wikitext += "{{Citation needed|date=March 2024}} "
+            document += '<sup class="noprint Inline-Template" about="#mwt9" typeof="mw:Transclusion">[<i>?</i>]</sup> '
+            return document, wikitext, 1
+        elif lot == 12:
+            document += f"<i>{words[0]} &amp; {words[1]}</i> "
+            wikitext += f"''{words[0]} & {words[1]}'' "
+        return document, wikitext, 0
+
+    def _lead(self) -> Lead:
+        draw = self._lexicon
+        opening = draw.space.join(draw.some(8 + draw.below(10)))
+        rest = " ".join(self._plain(8, 20) for _ in range(draw.below(3)))
+        plain = f"{draw.space or ' '}{opening}. {rest}".rstrip()
+        markup = plain + "\n"
+        return Lead(html.escape(plain, quote=False), markup, len(markup), plain)
+
+    def _block(self, number: int) -> Block:
+        draw = self._lexicon
+        document, wikitext, lacking = [], [], 0
+        for _ in range(1 + draw.below(4)):
+            one, other, lacks = self._sentence(number)
+            document.append(one)
+            wikitext.append(other)
+            lacking += lacks
+        form = draw.below(12)
+        if form < 3:
+            heading = self._plain(2, 4)[:-1]
+            anchor = heading.replace(" ", "_")
+            head = (
+                f'</section><section data-mw-section-id="{number % 9 + 1}" id="mw{_identifier(number, 91)}">'
+                f'<h2 id="{anchor}">{heading}</h2>\n<p id="mw{_identifier(number, 92)}">'
+            )
+            return _made(head + "".join(document) + "</p>\n", f"\n== {heading} ==\n{''.join(wikitext)}\n", lacking)
+        if form == 3:
+            items = "".join(
+                f'<li id="mw{_identifier(number, 93 + n)}">{item}</li>\n' for n, item in enumerate(document)
+            )
+            return _made(
+                f'<ul id="mw{_identifier(number, 92)}">{items}</ul>\n',
+                "".join(f"* {item}\n" for item in wikitext),
+                lacking,
+            )
+        if form == 4:
+            return self._table(number)
+        return _made(
+            f'<p id="mw{_identifier(number, 92)}">{"".join(document)}</p>\n', "".join(wikitext) + "\n\n", lacking
+        )
+
+    def _table(self, number: int) -> Block:
+        draw = self._lexicon
+        names = draw.some(3)
+        rows = [(draw.some(1)[0], 1800 + draw.below(225), draw.below(100_000)) for _ in range(3 + draw.below(5))]
+        document = "".join(
+            f'<tr id="mw{_identifier(number, 10 + n)}"><td>{a}</td><td>{b}</td><td style="text-align:right">{c}</td></tr>\n'
+            for n, (a, b, c) in enumerate(rows)
+        )
+        wikitext = "".join(f"|-\n| {a} || {b} || {c}\n" for a, b, c in rows)
+        return _made(
+            f'<table class="wikitable sortable" id="mw{_identifier(number, 9)}">\n<tbody><tr>'
+            + "".join(f"<th>{name}</th>" for name in names)
+            + f"</tr>\n{document}</tbody></table>\n",
+            f'{{| class="wikitable sortable"\n! {" !! ".join(names)}\n{wikitext}|}}\n',
+        )
+
+    def _infobox(self, number: int) -> Block:
+        draw = self._lexicon
+        name = _first_up(draw.title_words[number])
+        rows = [(draw.title_words[draw.below(80)], self._plain(1, 5)[:-1]) for _ in range(4 + draw.below(6))]
+        wikitext = "".join(f" | {key:<18} = {value}\n" for key, value in rows)
+        params = ",".join(f'"{key}":{{"wt":"{value}"}}' for key, value in rows)
+        document = "".join(
+            f'<tr><th scope="row" class="infobox-label">{key}</th><td class="infobox-data">{value}</td></tr>\n'
+            for key, value in rows
+        )
+        return _made(
+            f'<table class="infobox vcard" about="#mwt1" typeof="mw:Transclusion" id="mw{_identifier(number, 1)}" '
+            f'data-mw=\'{{"parts":[{{"template":{{"target":{{"wt":"Infobox {name}\\n","href":"./Template:Infobox_{name}"}},'
+            f'"params":{{{params}}},"i":0}}}}]}}\'><tbody>\n{document}</tbody></table>\n',
+            f"{{{{Infobox {name}\n{wikitext}}}}}\n",
+        )
+
+    # --- what a plan reads ---------------------------------------------------------------------------------------
+
+    def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
+        """Lead, first block, number of blocks and infobox of a page."""
+        namespace = page.native
+        chance = Chance("text", self._seed, page.host, page.page)
+        size = self._size(chance, namespace)
+        lead, start = chance.below(_LEADS), chance.below(_BLOCKS)
+        box = chance.below(_INFOBOXES) if namespace == 0 and size >= _BOXED_BYTES else None
+        rest = size - self._frame_bytes - (0 if box is None else self._box_bytes)
+        return lead, start, min(_BLOCKS, max(1, round(rest / self._block_bytes))), box
+
+
+class _Plan:
+    """Which blocks the text of a revision is made of."""
+
+    __slots__ = ("at", "box", "count", "lead", "replaced", "replacement", "start")
+
+    def __init__(self, library: Library, setting: Setting) -> None:
+        self.lead, self.start, self.count, self.box = library.shape(setting)
+        lot = mix(setting.revision * 7 + setting.page)
+        self.at = lot % self.count
+        self.replaced = (self.start + self.at) % _BLOCKS
+        self.replacement = (lot >> 20) % _BLOCKS
+
+
+def _bytes(block: Block) -> int:
+    return len(block.html.encode()) + len(block.wikitext.encode())
+
+
+def _made(document: str, wikitext: str, lacking: int = 0) -> Block:
+    return Block(document, wikitext, len(wikitext), lacking)
+
+
+def _reference(setting: Setting) -> str:
+    return f"<ref>{{{{cite web |url={_ARCHIVED}{setting.revision} |title={setting.home}}}}}</ref>\n"
+
+
+def _reference_html(setting: Setting) -> str:
+    return (
+        f'<sup about="#mwt2" class="mw-ref reference" id="cite_ref-0" rel="dc:references" typeof="mw:Extension/ref">'
+        f'<a href="{_ARCHIVED}{setting.revision}"><span class="mw-reflink-text">[0]</span></a></sup>'
+    )
+
+
+def _footer(setting: Setting) -> str:
+    return "\n" + "".join(f"[[{name}]]\n" for name in setting.categories)
+
+
+def _first_up(word: str) -> str:
+    return word[0].upper() + word[1:]
+
+
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def _identifier(number: int, place: int) -> str:
+    """An element id as Parsoid numbers them."""
+    value = number * 128 + place
+    return "".join(_DIGITS[(value >> shift) & 63] for shift in (12, 6, 0))

@@ -1,0 +1,278 @@
+"""The page table of a small wiki: what operations do to pages, and which events the service publishes of them.
+
+Belongs here: pages, revisions, and the rules by which an operation changes them. Does not belong here: which
+operations happen when (`scripts`, `schedule`) and how a page looks on the wire (`records`).
+
+The table is the world's truth. Events are told from the table after each operation; the table is never told from
+events. Source of the events: the service's documentation of its realtime stream and batches (a move is an `update`
+under the new title and a `delete` under the old one, a page turned into a redirect is a `delete` with the new
+revision, a restore is an `update`, pages of namespaces it does not serve are not told of).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Verb(enum.Enum):
+    """What can be done to a page."""
+
+    CREATE = enum.auto()
+    EDIT = enum.auto()
+    MOVE = enum.auto()
+    DELETE = enum.auto()
+    RESTORE = enum.auto()
+    REDIRECT = enum.auto()
+    REVIVE = enum.auto()
+    HIDE = enum.auto()
+
+
+class Kind(enum.StrEnum):
+    """Why an event happened, finer than the service's event type."""
+
+    EDIT = "edit"
+    CREATION = "creation"
+    MOVE = "move"
+    MOVE_BACK = "move back"
+    SWAP = "title swap"
+    NAMESPACE_OUT = "namespace move out"
+    NAMESPACE_IN = "namespace move in"
+    DELETION = "delete"
+    RECREATION = "recreation under a new id"
+    RESTORE = "full restore"
+    PARTIAL_RESTORE = "partial restore"
+    INTO_REDIRECT = "edit into a redirect"
+    OUT_OF_REDIRECT = "edit out of a redirect"
+    VISIBILITY = "visibility change"
+
+
+class Operation(NamedTuple):
+    """One thing done to one page of a family.
+
+    Attributes:
+        verb: What is done.
+        kind: Why.
+        page: Which page of the family, by its number.
+        to: For MOVE and CREATE: (page, variant), the title meant. Variant 0 is that page's home title.
+        namespace: For MOVE: the target; None is the family's own.
+        leaves: For MOVE: the number under which the redirect left behind becomes a page of the family.
+        back: For RESTORE: how many of the newest revisions stay deleted.
+        fresh: For CREATE: under a title never used before.
+        quiet: For MOVE: no redirect is left behind.
+    """
+
+    verb: Verb
+    kind: Kind
+    page: int = 0
+    to: tuple[int, int] = (0, 0)
+    namespace: int | None = None
+    leaves: int | None = None
+    back: int = 0
+    fresh: bool = False
+    quiet: bool = False
+
+
+class Revision(NamedTuple):
+    """A revision: its number, when it was made (microseconds since 1970) and the one before it."""
+
+    identifier: int
+    moment: int
+    parent: Revision | None
+
+
+class Title(NamedTuple):
+    """A title without prefix, and the namespace it stands in."""
+
+    namespace: int
+    text: str
+
+
+class State(NamedTuple):
+    """A page as it stands after an operation.
+
+    `home` is the title it was born under, `created` its first revision's moment (microseconds since 1970).
+    """
+
+    identifier: int
+    home: Title
+    title: Title
+    created: int
+    revision: Revision
+    redirects: tuple[Title, ...]
+
+
+class Event(NamedTuple):
+    """One message, as put on the service's topics.
+
+    Attributes:
+        project: Database name.
+        type: `update`, `delete` or `visibility-change`.
+        kind: Why.
+        title: The title that the message is about: for the delete half of a move the old one.
+        state: The page after the operation.
+        ordinal: Number of the operation, rising with time, unique in its project; both halves of a move share it.
+        happened: When the page became so: of a deletion its own moment, else that of the revision, like all moments
+            here in microseconds since 1970.
+        created: When the change reached the service.
+        published: When the message was put on the topic.
+    """
+
+    project: str
+    type: str
+    kind: Kind
+    title: Title
+    state: State
+    ordinal: int
+    happened: int
+    created: int
+    published: int
+
+
+@dataclass(slots=True)
+class Page:
+    """A row of the page table. `event` is the last `update` that was published of it."""
+
+    identifier: int
+    home: Title
+    title: Title
+    created: int
+    revision: Revision
+    present: bool = True
+    redirect: bool = False
+    redirects: tuple[Title, ...] = ()
+    event: Event | None = None
+
+    @property
+    def state(self) -> State:
+        """The page as it stands now."""
+        return State(self.identifier, self.home, self.title, self.created, self.revision, self.redirects)
+
+
+class Moment(NamedTuple):
+    """When and under which numbers an operation happens.
+
+    Attributes:
+        at: Publication, microseconds since 1970.
+        gap: Microseconds between the two halves of a move.
+        created: When the change reached the service, microseconds since 1970.
+        edited: When it was made in the wiki, microseconds since 1970.
+        ordinal: Number of the operation.
+        revision: Number a revision made by it gets.
+        page: Number a page made by it gets.
+        fresh: Title a page made by it gets when its script asks for a fresh one.
+    """
+
+    at: int
+    gap: int
+    created: int
+    edited: int
+    ordinal: int
+    revision: int
+    page: int
+    fresh: str
+
+
+class Family:
+    """The pages that a script plays with, and the titles they go by."""
+
+    __slots__ = ("_homes", "_namespace", "_project", "_served", "_variants", "pages")
+
+    def __init__(
+        self, project: str, namespace: int, served: frozenset[int], variants: tuple[str, ...], pages: dict[int, Page]
+    ) -> None:
+        """Begin with `pages` by their number; `variants` are the forms of a title, `{}` standing for its home form."""
+        self._project = project
+        self._namespace = namespace
+        self._served = served
+        self._variants = variants
+        self._homes = {number: page.home for number, page in pages.items()}
+        self.pages = pages
+
+    def live(self, namespace: int) -> Iterator[Page]:
+        """The articles of the namespace: pages that are there, are no redirects, and stand in it."""
+        for page in self.pages.values():
+            if page.present and not page.redirect and page.title.namespace == namespace:
+                yield page
+
+    def apply(self, operation: Operation, moment: Moment) -> list[Event]:
+        """Change the table, and tell what the service publishes of it (nothing, one message, or two halves)."""
+        verb = operation.verb
+        if verb is Verb.CREATE:
+            return self._create(operation, moment)
+        page = self.pages[operation.page]
+        if verb is Verb.MOVE:
+            return self._move(page, operation, moment)
+        if verb is Verb.RESTORE:
+            page.present = True
+            for _ in range(operation.back):
+                assert page.revision.parent is not None
+                page.revision = page.revision.parent
+        elif verb is Verb.DELETE:
+            page.present = False
+        elif verb is not Verb.HIDE:
+            page.revision = Revision(moment.revision, moment.edited, page.revision)
+            page.redirect = verb is Verb.REDIRECT
+        if verb is Verb.HIDE:
+            return self._tell(page, "visibility-change", operation, moment)
+        return self._tell(page, "delete" if page.redirect or not page.present else "update", operation, moment)
+
+    def _create(self, operation: Operation, moment: Moment) -> list[Event]:
+        if operation.fresh:
+            self._homes[operation.page] = Title(self._namespace, moment.fresh)
+        home = self._homes[operation.page]
+        revision = Revision(moment.revision, moment.edited, None)
+        page = Page(moment.page, home, home, moment.edited, revision)
+        self.pages[operation.page] = page
+        return self._tell(page, "update", operation, moment)
+
+    def _move(self, page: Page, operation: Operation, moment: Moment) -> list[Event]:
+        old = page.title
+        owner, variant = operation.to
+        text = self._variants[variant].format(self._homes[owner].text)
+        page.title = Title(self._namespace if operation.namespace is None else operation.namespace, text)
+        page.revision = Revision(moment.revision, moment.edited, page.revision)
+        # a redirect that stands at the target is overwritten: it is an article of its own no more
+        for number, other in list(self.pages.items()):
+            if other is not page and other.redirect and other.title == page.title:
+                del self.pages[number]
+        if not operation.quiet:
+            page.redirects = (*(title for title in page.redirects if title != page.title), old)
+        if operation.leaves is not None:
+            left = Revision(moment.revision + 1, moment.edited, None)
+            self.pages[operation.leaves] = Page(moment.page, old, old, moment.edited, left, redirect=True)
+            self._homes[operation.leaves] = old
+        told = self._tell(page, "update", operation, moment)
+        if old.namespace in self._served:
+            told.append(
+                self._event(page, "delete", operation, moment, old, moment.at + moment.gap if told else moment.at)
+            )
+        return told
+
+    def _tell(self, page: Page, kind: str, operation: Operation, moment: Moment) -> list[Event]:
+        if page.title.namespace not in self._served:
+            return []
+        event = self._event(page, kind, operation, moment, page.title, moment.at)
+        if kind == "update":
+            page.event = event
+        return [event]
+
+    def _event(
+        self, page: Page, kind: str, operation: Operation, moment: Moment, title: Title, published: int
+    ) -> Event:
+        happened = moment.edited if operation.verb is Verb.DELETE else page.revision.moment
+        return Event(
+            self._project,
+            kind,
+            operation.kind,
+            title,
+            page.state,
+            moment.ordinal,
+            happened,
+            moment.created,
+            published,
+        )

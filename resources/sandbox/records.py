@@ -1,0 +1,348 @@
+"""Article records as the service sends them: every field, in its order, absent where it has nothing to say.
+
+Belongs here: the wire form of pages and events. Does not belong here: texts (`bodies`, `corpus`), and what happened
+(`pages`, `schedule`).
+
+Source: the service's data dictionary (articles, versions, editors, scores, events). Keys stand in the order of the
+service's structures; a key is left out when its value is empty, zero or false; `<`, `>`, `&` and the line separators
+are escaped, as Go's encoder does.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from resources.sandbox.bodies import Setting
+from resources.sandbox.chance import Chance, mix, salt
+from resources.sandbox.pages import Title
+
+if TYPE_CHECKING:
+    from resources.sandbox.bodies import Library
+    from resources.sandbox.corpus import Corpus
+    from resources.sandbox.language import Lexicon
+    from resources.sandbox.pages import Event, State
+    from resources.sandbox.reference import Project
+
+_SECOND = 1_000_000
+_LICENSE = {
+    "name": "Creative Commons Attribution-ShareAlike License 4.0",
+    "identifier": "CC-BY-SA-4.0",
+    "url": "https://creativecommons.org/licenses/by-sa/4.0/",
+}
+_ENTITY = "https://www.wikidata.org/entity/"
+_ASPECTS = ("S", "T", "O", "C", "C.P31", "C.P279", "C.P625", "D.en", "L.en")
+_TAGS = (
+    "wikieditor",
+    "visualeditor",
+    "mobile edit",
+    "mobile web edit",
+    "mw-reverted",
+    "mw-manual-revert",
+    "advanced mobile edit",
+)
+_COMMENTS = (
+    "/* {0} */",
+    "/* {0} */ <copyedit> & links",
+    "{0}: typo",
+    "Rescued 1 archive link. Wayback > dead link",
+    'Undid revision by [[Special:Contributions/{0}|{0}]] ("{1}")',
+    "+[[{0} {1}]]",
+    "{1}",
+)
+_EDITORS = 6_000
+_GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
+
+
+def day(microseconds: int) -> str:
+    """A moment as records tell dates: RFC 3339 with seconds."""
+    return datetime.fromtimestamp(microseconds // _SECOND, UTC).isoformat()[:19] + "Z"
+
+
+def instant(microseconds: int) -> str:
+    """A moment as events tell it: RFC 3339 with microseconds, trailing zeros dropped."""
+    seconds, rest = divmod(microseconds, _SECOND)
+    fraction = f".{rest:06d}".rstrip("0") if rest else ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """The record as one line, without the line end."""
+    line = orjson.dumps(record)
+    line = line.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    if b"\xe2\x80\xa8" in line or b"\xe2\x80\xa9" in line:
+        line = line.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return line
+
+
+class Writer:
+    """Writes the records of one project."""
+
+    def __init__(self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus) -> None:
+        """Write for `project`, with texts from `texts`."""
+        self._project = project
+        self._direction = direction
+        self._words = lexicon.title_words
+        self._texts = texts
+        self._salt = salt("records", seed, project.identifier)
+        self._host = project.url.removeprefix("https://")
+        self._editor_base = lru_cache(maxsize=None)(self._editor_of)
+        self._subject = lru_cache(maxsize=None)(self._subject_of)
+
+    # --- records -------------------------------------------------------------------------------------------------
+
+    def record(self, event: Event) -> dict[str, Any]:
+        """The record that the event's message holds."""
+        return self._article(event) if event.type == "update" else self._slim(event)
+
+    def line(self, event: Event) -> bytes:
+        """The record as a line of an archive, without the line end."""
+        return encode(self.record(event))
+
+    def name(self, title: Title) -> str:
+        """A title with the local prefix of its namespace."""
+        prefix = self._project.prefixes.get(title.namespace)
+        return title.text if prefix is None else f"{prefix}:{title.text}"
+
+    def _article(self, event: Event) -> dict[str, Any]:
+        state = event.state
+        revision, parent = state.revision, state.revision.parent
+        home = Chance("page", self._salt, state.identifier)
+        around = self._around(state, home)
+        setting = self._setting(state, around)
+        text = self._texts.text(setting)
+        record: dict[str, Any] = {"name": setting.title, "identifier": state.identifier}
+        if text.abstract:
+            record["abstract"] = text.abstract
+        record["date_created"] = day(state.created)
+        record["date_modified"] = day(revision.moment)
+        if parent is not None:
+            record["date_previously_modified"] = day(parent.moment)
+        if "protection" in around:
+            record["protection"] = around["protection"]
+        record["version"] = self._version(event, text.wikitext, text.needs_citation)
+        if parent is not None:
+            record["previous_version"] = {
+                "identifier": parent.identifier,
+                "number_of_characters": self._texts.characters(setting._replace(revision=parent.identifier)),
+            }
+        record["url"] = self._address(setting.title)
+        if "watchers_count" in around:
+            record["watchers_count"] = around["watchers_count"]
+        record["namespace"] = {"identifier": state.title.namespace}
+        record["in_language"] = {"identifier": self._project.language}
+        for key in ("main_entity", "additional_entities", "categories", "templates"):
+            if key in around:
+                record[key] = around[key]
+        redirects = [*around.get("redirects", ()), *(self._link(self.name(title)) for title in state.redirects)]
+        if redirects:
+            record["redirects"] = redirects
+        record["is_part_of"] = {"identifier": self._project.identifier, "url": self._project.url}
+        record["article_body"] = {"html": text.html, "wikitext": text.wikitext}
+        record["license"] = [_LICENSE]
+        record["event"] = self._event(event)
+        if "image" in around:
+            record["image"] = around["image"]
+        return record
+
+    def _slim(self, event: Event) -> dict[str, Any]:
+        """What is told of a deleted page, of the old title of a move, and of a change of visibility."""
+        state = event.state
+        revision, parent = state.revision, state.revision.parent
+        setting = self._setting(state, self._around(state, Chance("page", self._salt, state.identifier)))
+        size = len(self._texts.text(setting).wikitext.encode())
+        record: dict[str, Any] = {
+            "name": self.name(event.title).replace(" ", "_"),
+            "identifier": state.identifier,
+            "date_modified": day(event.happened),
+            "version": {
+                "identifier": revision.identifier,
+                "comment": self._comment(Chance("log", self._salt, event.ordinal)),
+                "editor": self._editor(event.ordinal, event.published),
+                "size": {"value": size, "unit_text": "B"},
+            },
+        }
+        if parent is not None:
+            record["previous_version"] = {"identifier": parent.identifier}
+        record["url"] = self._address(setting.title)
+        record["namespace"] = {"identifier": event.title.namespace}
+        record["in_language"] = {"identifier": self._project.language}
+        record["is_part_of"] = {"identifier": self._project.identifier, "url": self._project.url}
+        if event.type == "visibility-change":
+            hidden = mix(event.ordinal) % 3
+            record["visibility"] = {"text": hidden != 0, "editor": hidden != 1, "comment": hidden != 2}
+        record["event"] = self._event(event)
+        return record
+
+    # --- parts of records ----------------------------------------------------------------------------------------
+
+    def _setting(self, state: State, around: dict[str, Any]) -> Setting:
+        revision = state.revision
+        return Setting(
+            page=state.identifier,
+            home=state.home.text,
+            title=self.name(state.title),
+            namespace=state.title.namespace,
+            native=state.home.namespace,
+            language=self._project.language,
+            direction=self._direction,
+            host=self._host,
+            revision=revision.identifier,
+            previous=0 if revision.parent is None else revision.parent.identifier,
+            modified=day(revision.moment)[:-1] + ".000Z",
+            categories=[category["name"] for category in around.get("categories", ())],
+        )
+
+    def _around(self, state: State, draw: Chance) -> dict[str, Any]:
+        """What a page has beside its text. It belongs to the page and is the same for all its revisions."""
+        around = self._invented(state, draw)
+        lent = self._texts.lent(self._setting(state, {}))
+        # of a page that borrows, nothing of it own is told but its redirects
+        return {"redirects": around.get("redirects", ()), **lent} if lent else around
+
+    def _invented(self, state: State, draw: Chance) -> dict[str, Any]:
+        around: dict[str, Any] = {}
+        if draw.one_in(20):
+            expiry = "infinity" if draw.below(3) else day(state.created + 40 * 365 * 86_400 * _SECOND)
+            around["protection"] = [{"type": "edit", "level": "autoconfirmed", "expiry": expiry}]
+            if draw.one_in(2):
+                around["protection"].append({"type": "move", "level": "sysop", "expiry": "infinity"})
+        if draw.below(5) < 2:
+            around["watchers_count"] = 30 + draw.below(900)
+        if draw.below(5):
+            around["main_entity"] = _entity(1 + draw.below(120_000_000))
+            around["additional_entities"] = [
+                {**_entity(1 + draw.below(9_000_000)), "aspects": [_ASPECTS[draw.below(len(_ASPECTS))], "S"]}
+                for _ in range(1 + draw.below(6))
+            ]
+        for key, namespace, many, stock in (("categories", 14, 6, 700), ("templates", 10, 14, 300)):
+            numbers = dict.fromkeys(draw.below(stock) * draw.below(stock) // stock for _ in range(1 + draw.below(many)))
+            around[key] = [self._subject(namespace, number) for number in numbers]
+        if draw.one_in(4):
+            around["redirects"] = [
+                self._link(f"{self._phrase(draw.below(1500))} {state.identifier}{'abc'[n]}")
+                for n in range(1 + draw.below(3))
+            ]
+        if state.title.namespace == 0 and draw.below(5) < 3:
+            name = f"{self._phrase(draw.below(1500))}_{state.identifier}.jpg".replace(" ", "_")
+            around["image"] = {
+                "content_url": f"https://upload.wikimedia.org/wikipedia/commons/{draw.below(16):x}/{draw.below(256):02x}/{name}",
+                "width": 200 + draw.below(4000),
+                "height": 200 + draw.below(3000),
+            }
+        return around
+
+    def _phrase(self, number: int) -> str:
+        size = len(self._words)
+        first, second = self._words[number % size], self._words[(number * 31 + 7) % size]
+        return f"{first[0].upper()}{first[1:]} {second}"
+
+    def _subject_of(self, namespace: int, number: int) -> dict[str, str]:
+        """A category or template, by number."""
+        return self._link(self.name(Title(namespace, self._phrase(number))))
+
+    def _link(self, name: str) -> dict[str, str]:
+        return {"name": name, "url": self._address(name)}
+
+    def _address(self, name: str) -> str:
+        return f"{self._project.url}/wiki/{name.replace(' ', '_')}"
+
+    def _comment(self, draw: Chance) -> str:
+        form = _COMMENTS[draw.below(len(_COMMENTS))]
+        return form.format(self._phrase(draw.below(1500)), self._words[draw.below(1500)])
+
+    def _version(self, event: Event, wikitext: str, needs_citation: int) -> dict[str, Any]:
+        revision = event.state.revision
+        draw = Chance("revision", self._salt, revision.identifier)
+        version: dict[str, Any] = {"identifier": revision.identifier, "comment": self._comment(draw)}
+        if draw.below(2):
+            version["tags"] = sorted({_TAGS[draw.below(len(_TAGS))] for _ in range(1 + draw.below(2))})
+        if draw.one_in(4):
+            version["is_minor_edit"] = True
+        if event.state.title.namespace == 0 and revision.parent is not None and self._project.code == "wiki":
+            version["scores"] = _scores(draw)
+        version["editor"] = self._editor(revision.identifier, revision.moment)
+        version["number_of_characters"] = len(wikitext)
+        version["size"] = {"value": len(wikitext.encode()), "unit_text": "B"}
+        if draw.one_in(300):
+            version["is_breaking_news"] = True
+        if draw.one_in(500):
+            version["noindex"] = True
+        tags = {"citation_needed_count": needs_citation} if needs_citation else {}
+        if draw.one_in(12):
+            tags["pov_count"] = 1 + draw.below(2)
+        if draw.one_in(20):
+            tags["clarification_needed_count"] = 1 + draw.below(3)
+        if draw.one_in(15):
+            tags["update_count"] = 1
+        version["maintenance_tags"] = tags
+        return version
+
+    def _editor(self, number: int, moment: int) -> dict[str, Any]:
+        """Who made the revision or the change of that number, with as many edits as there are at `moment`."""
+        lot = mix(number ^ self._salt)
+        if lot % 7 == 0:
+            return {
+                "name": f"2001:db8:{lot >> 8 & 0xFFFF:x}::{lot >> 24 & 0xFFFF:x}",
+                "groups": ["*"],
+                "is_anonymous": True,
+            }
+        # the product of two draws makes a few editors make many of the edits
+        which = (lot >> 16) % _EDITORS * ((lot >> 40) % _EDITORS) // _EDITORS
+        base, pace = self._editor_base(which)
+        editor = dict(base)
+        editor["edit_count"] = base["edit_count"] + moment // (86_400 * _SECOND) * pace
+        return editor
+
+    def _editor_of(self, which: int) -> tuple[dict[str, Any], int]:
+        draw = Chance("editor", self._salt, which)
+        started = 1_010_000_000 + draw.below(540_000_000)
+        rank = draw.below(40)
+        is_bot, is_admin = which % 97 == 3, rank == 1
+        name = f"{self._phrase(draw.below(1500))}" + (" Bot" if is_bot else f" {which}" if which % 3 else "")
+        editor: dict[str, Any] = {
+            "identifier": 1_000 + which * 613,
+            "name": name,
+            "edit_count": 1 + draw.below(40_000),
+            "groups": ["bot", "*", "user"] if is_bot else ["sysop", *_GROUPS] if is_admin else list(_GROUPS),
+        }
+        if is_bot:
+            editor["is_bot"] = True
+        elif is_admin:
+            editor["is_admin"] = True
+        if rank in (1, 2):
+            editor["is_patroller"] = True
+        if is_admin:
+            editor["has_advanced_rights"] = True
+        editor["date_started"] = day(started * _SECOND)
+        return editor, 40 if is_bot else draw.below(3)
+
+    def _event(self, event: Event) -> dict[str, Any]:
+        # both halves of a move share the ordinal, and so the identifier
+        bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
+        return {
+            "identifier": str(uuid.UUID(int=bits, version=4)),
+            "type": event.type,
+            "date_created": instant(event.created),
+            "date_published": instant(event.published),
+        }
+
+
+def _entity(number: int) -> dict[str, str]:
+    return {"identifier": f"Q{number}", "url": f"{_ENTITY}Q{number}"}
+
+
+def _scores(draw: Chance) -> dict[str, Any]:
+    risk = draw.unit() ** 2
+    scores: dict[str, Any] = {}
+    revert: dict[str, Any] = {"prediction": True} if risk > 0.5 else {}
+    revert["probability"] = {"false": round(1 - risk, 16), "true": risk}
+    scores["revertrisk"] = revert
+    if draw.one_in(3):
+        scores["referencerisk"] = {"reference_risk_score": round(draw.unit() * 0.4, 6)}
+        scores["referenceneed"] = {"reference_need_score": round(draw.unit(), 6)}
+    return scores

@@ -1,0 +1,270 @@
+"""The world behind the sandbox: what every wiki in it holds and tells, at any moment, from a seed alone.
+
+Belongs here: the questions that the service (and whoever checks a mirror of it) asks of the world. Does not belong
+here: HTTP, accounts, clocks. The world has no present: every question names its moment, and no answer depends on the
+questions before it.
+
+`truth` reads the page table at a moment (`pages`); the hour files tell the events that changed it. Neither is made
+from the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resources.sandbox import reference
+from resources.sandbox.archives import MEMBER_BYTES, Message, Store
+from resources.sandbox.bodies import Library
+from resources.sandbox.chance import Chance, salt
+from resources.sandbox.corpus import Corpus
+from resources.sandbox.language import Lexicon
+from resources.sandbox.records import Writer
+from resources.sandbox.schedule import HOUR, Timetable
+from resources.sandbox.titles import Titles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from resources.sandbox.pages import Event
+    from resources.sandbox.settings import Settings
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SERVED = (0, 6, 10, 14)
+#: Minutes after the end of an hour at which a project's export starts, and how long it may take.
+_EXPORT_FROM, _EXPORT_SPAN = 2.0, 5.0
+_EXPORT_SECONDS = 55
+#: The list of an hour appears no earlier than this after the hour's end, and this long after the last export.
+_LISTED_AT_LEAST = timedelta(minutes=4)
+_LISTED_AFTER = timedelta(seconds=80)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """An hour file of one project and namespace.
+
+    Attributes:
+        record: What `/v2/batches/{date}/{hour}` tells of it.
+        path: The archive.
+        version: Its MD5.
+        size: Its bytes.
+    """
+
+    record: dict[str, Any]
+    path: Path
+    version: str
+    size: int
+
+
+@dataclass(frozen=True)
+class _Wiki:
+    timetable: Timetable
+    writer: Writer
+
+
+class World:
+    """All wikis of a sandbox. Safe for threads; nothing is made before it is asked for."""
+
+    def __init__(self, settings: Settings, *, member_bytes: int = MEMBER_BYTES) -> None:
+        """Describe the world of `settings`.
+
+        Args:
+            settings: Seed, projects, namespaces, rates; `state` is where archives are kept.
+            member_bytes: Uncompressed bytes after which a member of an archive ends.
+
+        Raises:
+            ValueError: A project or namespace is not known.
+        """
+        self._settings = settings
+        self._known = {name: reference.project(name) for name in settings.projects}
+        unknown = set(settings.namespaces) - set(_SERVED)
+        if unknown:
+            raise ValueError(f"The service has the namespaces 0, 6, 10 and 14, not {sorted(unknown)}.")
+        self._wikis: dict[str, _Wiki] = {}
+        self._corpus: Corpus | None = None
+        self._guard = threading.Lock()
+        folder = settings.state / "archives" / f"{settings.identity}-{_made_by()}-{member_bytes}"
+        self._store = Store(folder, member_bytes)
+
+    # --- reference -----------------------------------------------------------------------------------------------
+
+    def codes(self) -> list[dict[str, Any]]:
+        """The kinds of wiki, as `/v2/codes` lists them."""
+        return reference.codes()
+
+    def languages(self) -> list[dict[str, Any]]:
+        """The languages, as `/v2/languages` lists them."""
+        return reference.languages()
+
+    def projects(self) -> list[dict[str, Any]]:
+        """The projects, as `/v2/projects` lists them: those with articles here, and more."""
+        return reference.projects()
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """The namespaces, as `/v2/namespaces` lists them."""
+        return reference.namespaces()
+
+    # --- pages and events ----------------------------------------------------------------------------------------
+
+    def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
+        """Every event of the project published in [start, end), in order of publication.
+
+        All types, visibility changes among them, of the namespaces that are served. `record` tells what one holds.
+        """
+        first, last = _micros(start), _micros(end)
+        timetable = self._wiki(project).timetable
+        for hour in range(first // HOUR, -(-last // HOUR)):
+            for event in timetable.hour(hour):
+                if first <= event.published < last and event.title.namespace in self._settings.namespaces:
+                    yield event
+
+    def record(self, event: Event) -> dict[str, Any]:
+        """The record that an event's message holds, in wire form."""
+        return self._wiki(event.project).writer.record(event)
+
+    def pages_at(
+        self, project: str, namespace: int, moment: datetime, since: datetime | None = None
+    ) -> Iterator[Event]:
+        """The articles of a namespace that are live after all events published before `moment`.
+
+        Of each is given the `update` that was last published of it, with the page as the page table holds it at
+        `moment`. Nothing is held in memory but the page at hand.
+
+        Args:
+            project: Database name.
+            namespace: Namespace.
+            moment: Whole seconds: within one, the two halves of a move may fall apart.
+            since: Only pages with an `update` published from this moment on.
+        """
+        timetable = self._wiki(project).timetable
+        end, begin = _micros(moment), None if since is None else _micros(since)
+        for cast in timetable.casts:
+            if namespace != cast.namespace and namespace not in cast.script.namespaces:
+                continue
+            if begin is None:
+                families = timetable.families(cast)
+            else:
+                families = timetable.busy(cast, begin // HOUR, (end - 1) // HOUR)
+            for family in families:
+                for page in timetable.play(cast, family, end)[0].live(namespace):
+                    event = page.event
+                    if event is not None and (begin is None or event.published >= begin):
+                        yield event._replace(state=page.state, title=page.title)
+
+    def truth(
+        self, project: str, namespace: int, moment: datetime, since: datetime | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The records of the articles that are live after all events published before `moment`, whole.
+
+        Read from the page table, never folded from events. Arguments as of `pages_at`.
+        """
+        writer = self._wiki(project).writer
+        for event in self.pages_at(project, namespace, moment, since):
+            yield writer.record(event)
+
+    # --- hour files ----------------------------------------------------------------------------------------------
+
+    def export_started_at(self, project: str, hour: datetime) -> datetime:
+        """The end of what the hour's files of a project hold: they tell what was published before it.
+
+        Some minutes after the hour's end, the same for all namespaces; the hour's end itself without overlap.
+        """
+        if not self._settings.overlap:
+            return hour + timedelta(hours=1)
+        return _moment(self._export(project, hour))
+
+    def hour_ready_at(self, hour: datetime) -> datetime:
+        """When the list of the hour appears: all exports of all projects have ended."""
+        last = max(_moment(self._export(project, hour)) for project in self._settings.projects)
+        return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
+
+    def batches(self, hour: datetime) -> list[Batch]:
+        """The hour files of all projects and namespaces with changes, made where they do not lie there.
+
+        Whether the hour is published yet, or no more, is the service's to say.
+        """
+        hour = hour.astimezone(UTC)
+        found = []
+        for project in self._settings.projects:
+            for archive in self._store.archives(project, hour, partial(self._messages, project, hour)):
+                namespace = int(archive.identifier.rpartition("_")[2])
+                record = {
+                    "identifier": archive.identifier,
+                    "version": archive.version,
+                    "date_modified": self._ended(archive.identifier, project, hour),
+                    "is_part_of": {"identifier": project},
+                    "in_language": {"identifier": self._known[project].language},
+                    "namespace": {"identifier": namespace},
+                    "size": {"value": round(archive.size / 1_000_000, 3), "unit_text": "MB"},
+                }
+                found.append(Batch(record, archive.path, archive.version, archive.size))
+        return found
+
+    def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
+        """The messages of the hour's files by identifier. Changes of visibility are not among them."""
+        writer = self._wiki(project).writer
+        contents: dict[str, list[Message]] = {}
+        for event in self.events(project, hour, self.export_started_at(project, hour)):
+            if event.type != "visibility-change":
+                identifier = f"{project}_namespace_{event.title.namespace}"
+                key = f"/{project}/{writer.name(event.title)}"
+                contents.setdefault(identifier, []).append(Message(key, partial(writer.line, event)))
+        return contents
+
+    def _export(self, project: str, hour: datetime) -> int:
+        after = int(_micros(hour) // HOUR) + 1
+        minutes = _EXPORT_FROM + _EXPORT_SPAN * Chance("export", self._settings.seed, project, after).unit()
+        return self._wiki(project).timetable.edge(after, minutes)
+
+    def _ended(self, identifier: str, project: str, hour: datetime) -> str:
+        """When the export of an archive ended, to the nanosecond, trailing zeros dropped."""
+        took = salt("export", self._settings.seed, identifier, _micros(hour)) % (_EXPORT_SECONDS * 10**9)
+        seconds, rest = divmod(self._export(project, hour) * 1_000 + 5 * 10**9 + took, 10**9)
+        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
+
+    # --- making --------------------------------------------------------------------------------------------------
+
+    def _wiki(self, project: str) -> _Wiki:
+        with self._guard:
+            if project not in self._wikis:
+                self._wikis[project] = self._make(project)
+            return self._wikis[project]
+
+    def _make(self, project: str) -> _Wiki:
+        settings = self._settings
+        if project not in self._known:
+            raise ValueError(f"This sandbox has no articles of {project!r}, but of {', '.join(self._known)}.")
+        known = self._known[project]
+        lexicon = Lexicon(known.language)
+        if settings.corpus is not None and self._corpus is None:
+            self._corpus = Corpus(settings.corpus)
+        texts = self._corpus or Library(lexicon, settings.seed, settings.body_bytes)
+        timetable = Timetable(settings.seed, project, settings.namespaces, settings.changes_per_hour, Titles(lexicon))
+        direction = reference.LANGUAGES[known.language].direction
+        return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts))
+
+
+def _micros(moment: datetime) -> int:
+    """Microseconds since 1970."""
+    if moment.tzinfo is None:
+        raise ValueError("The world needs timezone-aware moments; add tzinfo.")
+    return (moment - _START) // _MICROSECOND
+
+
+def _moment(micros: int) -> datetime:
+    return _START + timedelta(microseconds=micros)
+
+
+def _made_by() -> str:
+    """A digest of the code that makes the world: archives of other code are not taken for its own."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]

@@ -56,7 +56,7 @@ class Unfinished:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # it has landed, or its folder cannot be written any more: see `sweep`
             self.path.unlink()
         if self._handle is not None:
             os.close(self._handle)

@@ -1,0 +1,117 @@
+"""A file is there whole or not at all, whatever happens to its writer."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from resources.lake import DiskFull, LakeError, convert, sweep
+from resources.lake.errors import landing_failed
+from resources.lake.files import Unfinished
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def files(lake) -> list[str]:
+    return sorted(path.name for path in lake.layout.lake.glob("**/*") if path.is_file())
+
+
+def test_sweep_removes_what_was_left_and_spares_what_is_written(lake):
+    made = lake.convert(lake.record(1))
+    left = made.path.with_name("x.parquet.123-abc.unfinished")
+    left.write_bytes(b"half")
+    with Unfinished(made.path.with_name("y.parquet")) as busy:
+        assert sweep(lake.layout) == (left,)
+        assert busy.path.exists()
+    assert files(lake) == [made.path.name]
+    assert sweep(lake.layout) == ()
+
+
+def test_sweep_of_a_lake_that_is_not_there(lake):
+    assert sweep(lake.layout) == ()
+
+
+KILLED = """
+import json, sys, time
+from datetime import datetime
+from pathlib import Path
+from resources.lake import Archive, Layout, conversion, convert, files
+conversion.BLOCK_BYTES, files.ROW_GROUP_BYTES = 2048, 10_000
+facts = json.loads(sys.argv[1])
+archive = Archive(Path(facts["path"]), facts["identifier"], facts["version"],
+                  datetime.fromisoformat(facts["batch_hour"]), facts["project_id"], facts["namespace_id"])
+calls = 0
+def hold(done, total):
+    global calls
+    calls += 1
+    if calls == 20:
+        print("half way", flush=True)
+        time.sleep(3600)
+convert(archive, Layout(Path(sys.argv[2])), progress=hold)
+"""
+
+
+def test_killed_half_way_leaves_nothing_that_is_read(lake, small_blocks):
+    archive = lake.archive(lake.lines(*(lake.record(n) for n in range(300)), b"bad"))
+    facts = asdict(archive) | {"path": str(archive.path), "batch_hour": archive.batch_hour.isoformat()}
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(KILLED), json.dumps(facts), str(lake.layout.root)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "half way\n"
+        assert sweep(lake.layout) == ()
+        (unfinished,) = files(lake)
+        assert unfinished.endswith(".unfinished")
+        process.send_signal(signal.SIGKILL)
+    assert [path.name for path in sweep(lake.layout)] == [unfinished]
+    made = convert(archive, lake.layout)
+    assert files(lake) == sorted([made.path.name, made.rejects_path.name])
+    assert (made.row_count, made.reject_count) == (300, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full to write to")
+def test_full_disk(lake, monkeypatch):
+    whole = pa.OSFile
+    monkeypatch.setattr("resources.lake.files.pa.OSFile", lambda _path, mode: whole("/dev/full", mode))
+    with pytest.raises(DiskFull, match=r"The disk is full: .* Free space, then run again.") as caught:
+        lake.convert(*(lake.record(n) for n in range(20)))
+    assert caught.value.retryable
+    assert files(lake) == []
+
+
+def test_folder_that_cannot_be_written(lake):
+    lake.layout.root.mkdir(parents=True)
+    lake.layout.lake.write_text("in the way")
+    with pytest.raises(LakeError, match="could not be written to"):
+        lake.convert(lake.record(1))
+
+
+def test_errors_of_the_disk_are_told_apart():
+    path = Path("lake/x.parquet")
+    assert isinstance(landing_failed(OSError(28, "No space left on device"), path), DiskFull)
+    assert isinstance(landing_failed(OSError("write failed: [errno 28] no space"), path), DiskFull)
+    other = landing_failed(OSError(5, "Input/output error"), path)
+    assert not isinstance(other, DiskFull)
+    assert "Input/output error" in str(other)
+    assert not other.retryable
+
+
+def test_unfinished_is_removed_without_landing(tmp_path):
+    with Unfinished(tmp_path / "x") as unfinished:
+        unfinished.path.write_bytes(b"half")
+    assert list(tmp_path.iterdir()) == []
+    with Unfinished(tmp_path / "x") as unfinished:
+        unfinished.path.write_bytes(b"whole")
+        unfinished.land()
+    assert (tmp_path / "x").read_bytes() == b"whole"

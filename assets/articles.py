@@ -4,12 +4,10 @@ Belongs here: when the state is advanced and what is told of it. Does not belong
 SQL in `resources.warehouse`.
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from assets.describe import OWNERS, table_metadata
-from assets.hourly import WAREHOUSE as CHANGES
+from assets.ingest import WAREHOUSE as CHANGES
 from resources.adapters import WAREHOUSE_POOL, WarehouseResource
 from resources.tables import ARTICLES
 
@@ -29,11 +27,13 @@ KEY = dg.AssetKey(["warehouse", "articles"])
 def articles(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Advance `articles` by every hour that was loaded since the last time, in one transaction."""
     applied = warehouse.warehouse.apply_changes()
-    context.log.info("Articles: %s", applied)
+    context.log.info("%s", applied)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": applied.article_count,
-            "hours_applied": applied.hour_count,
+            "hours_applied": len(applied.hours),
+            "pages_written": applied.upserted_count,
+            "pages_removed": applied.removed_count,
             "seconds": round(applied.seconds, 3),
         }
     )

@@ -14,7 +14,6 @@ Source: the service's realtime batch endpoints, /v2/batches/{date}/{hour} and be
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.engine import Engine
-    from resources.enterprise import EnterpriseClient
+    from resources.enterprise import EnterpriseClient, Listing
     from resources.enterprise.models import Batch
     from resources.lake import Layout
     from resources.warehouse import HourLoad, Warehouse
@@ -55,7 +54,7 @@ class Plan:
     """What fetching an hour takes.
 
     Attributes:
-        listing: The service's list of the hour, as served (JSON).
+        listing: The service's list of the hour, as served.
         wanted: Its records within the mirrored projects and namespaces.
         absent: Mirrored (project, namespace) pairs that the list does not name.
         missing_bytes: Bytes of the wanted archives that are not archived yet.
@@ -63,7 +62,7 @@ class Plan:
     """
 
     hour: datetime
-    listing: bytes
+    listing: Listing[Batch]
     wanted: tuple[Batch, ...]
     absent: tuple[tuple[str, int], ...]
     missing_bytes: int
@@ -100,16 +99,16 @@ def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: S
     missing = [r for r in wanted if not layout.batch_archive(hour, r.identifier, r.version).exists()]
     return Plan(
         hour=hour,
-        listing=listing.raw,
+        listing=listing,
         wanted=wanted,
         absent=tuple(place for place in scope if place not in named),
-        missing_bytes=sum(record.size_bytes for record in missing),
+        missing_bytes=sum(record.approximate_bytes for record in missing),
         missing_count=len(missing),
     )
 
 
 def _place(record: Batch) -> tuple[str, int]:
-    return record.is_part_of.identifier, record.namespace.identifier
+    return record.project_id, record.namespace_id
 
 
 def check_disk(plans: Iterable[Plan], folder: Path, min_free_gb: float) -> None:
@@ -146,7 +145,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     def download(record: Batch) -> Any:
         told = 0
 
-        def progress(done: int, _total: int) -> None:
+        def progress(done: int, _total: int | None) -> None:
             nonlocal told
             if task is not None and done > told:
                 task.advance(done - told)
@@ -159,7 +158,11 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     if task is not None:
         task.finish()
     downloads = [outcome.unwrap() for outcome in outcomes]
-    _write(layout.batch_list(plan.hour), _current_listing(plan, downloads))
+    listing = plan.listing
+    if any(download.version != record.version for record, download in zip(plan.wanted, downloads, strict=True)):
+        # exported anew between the list and the download: keep the list that names what was landed
+        listing = client.batches(plan.hour)
+    client.land(listing, layout.batch_list(plan.hour))
     archives = tuple(
         _archive(plan.hour, record, download.path, download.version)
         for record, download in zip(plan.wanted, downloads, strict=True)
@@ -175,17 +178,6 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     )
 
 
-def _current_listing(plan: Plan, downloads: Sequence[Any]) -> bytes:
-    """The list as served; where an archive was exported anew meanwhile, with the version that was landed."""
-    landed = {download.identifier: download.version for download in downloads}
-    records = json.loads(plan.listing)
-    if all(landed.get(record["identifier"], record["version"]) == record["version"] for record in records):
-        return plan.listing
-    for record in records:
-        record["version"] = landed.get(record["identifier"], record["version"])
-    return json.dumps(records, ensure_ascii=False).encode()
-
-
 def _archive(hour: datetime, record: Batch, path: Path, version: str) -> Archive:
     project, namespace = _place(record)
     return Archive(
@@ -196,13 +188,6 @@ def _archive(hour: datetime, record: Batch, path: Path, version: str) -> Archive
         project_id=project,
         namespace_id=namespace,
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    part.write_bytes(content)
-    part.replace(path)
 
 
 def archived_hour(hour: datetime, layout: Layout, scope: Scope) -> ArchivedHour:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from resources.enterprise import errors
+from resources.lake import DiskFull as LakeDiskFull
 from resources.lake.origin import OriginError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _END_OF_RUN = (
     errors.Forbidden,
     errors.QuotaExceeded,
     errors.DiskFull,
+    LakeDiskFull,
     OriginError,
 )
 

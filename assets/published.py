@@ -3,15 +3,12 @@
 Belongs here: when it is published and what is told of it. Does not belong here: how (see `resources.warehouse`).
 """
 
-from __future__ import annotations
-
-from datetime import UTC, datetime
-
 import dagster as dg
 
 from assets.articles import KEY as ARTICLES
-from assets.describe import OWNERS, markdown
+from assets.describe import OWNERS
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, WarehouseResource
+from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
 
 KEY = dg.AssetKey(["published", "warehouse"])
@@ -32,18 +29,16 @@ def published_warehouse(
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Say what is missing in the coverage, then publish."""
     store = warehouse.warehouse
-    store.fill_coverage(enterprise.projects, enterprise.namespaces, datetime.now(UTC))
-    published = store.publish()
-    context.log.info("Published: %s", published)
+    store.fill_coverage(enterprise.projects, enterprise.namespaces)
+    published = store.publish({"service": origin_of(store.data) or "unknown"})
+    context.log.info("%s", published)
     return dg.MaterializeResult(
         metadata={
             "dagster/uri": str(published.path),
             "bytes": published.size_bytes,
             "seconds": round(published.seconds, 3),
             "changed": published.changed,
-            "tables": markdown(
-                [{"table": name, "rows": count} for name, count in sorted(published.row_counts.items())],
-                ("table", "rows"),
-            ),
+            "seconds_locked": round(published.locked_seconds, 3),
+            "lake_files": published.lake_file_count,
         }
     )

@@ -7,27 +7,21 @@ Belongs here: the way of the lists through the layers. Does not belong here: the
 Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects, /v2/namespaces.
 """
 
-from __future__ import annotations
-
 import hashlib
-import json
-import os
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import dagster as dg
 
 from assets.describe import OWNERS, table_metadata
 from assets.failures import failure
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from resources.enterprise.endpoints import ReferenceKind
 from resources.lake import convert_reference
 from resources.tables import REFERENCE_TABLES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 ARCHIVE = dg.AssetKey(["archive", "reference"])
+REFERENCE_KINDS: tuple[ReferenceKind, ...] = get_args(ReferenceKind)
 
 
 @dg.asset(
@@ -45,31 +39,15 @@ def archive_reference(
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with enterprise.client() as client:
-            for table in REFERENCE_TABLES:
-                listing = client.reference(table.name)
-                _keep(lake.layout.reference_archive(table.name), listing.raw)
-                metadata[f"{table.name}_count"] = len(listing.records)
+            for kind in REFERENCE_KINDS:
+                listing = client.reference(kind)
+                client.land(listing, lake.layout.reference_archive(kind))
+                metadata[f"{kind}_count"] = len(listing.records)
                 digest.update(listing.raw)
     except Exception as error:
         raise failure(error) from error
     context.log.info("Reference lists archived: %s", metadata)
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
-
-
-def _keep(path: Path, raw: bytes) -> None:
-    """Put a list in its place with its sidecar; readers see the old bytes or the new ones."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    note = {
-        "identifier": path.stem,
-        "version": hashlib.md5(raw, usedforsecurity=False).hexdigest(),
-        "size_bytes": len(raw),
-        "url_path": f"/v2/{path.stem}",
-        "fetched_at": datetime.now(UTC).isoformat(),
-    }
-    for target, content in ((path, raw), (path.with_name(path.name + ".json"), json.dumps(note).encode())):
-        part = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-        part.write_bytes(content)
-        part.replace(target)
 
 
 @dg.multi_asset(

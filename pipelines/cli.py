@@ -300,11 +300,14 @@ def confirm_password(*, code: str, new: str) -> None:
 
 
 @auth.command("change-password")
+@click.option(
+    "--previous", envvar="WME_PASSWORD", prompt=True, hide_input=True, help="Old password; default: WME_PASSWORD."
+)
 @click.option("--password", "new", prompt=True, hide_input=True, confirmation_prompt=True, help="New password.")
-def change_password(*, new: str) -> None:
-    """Change the password; the old one is WME_PASSWORD."""
+def change_password(*, previous: str, new: str) -> None:
+    """Change the password."""
     with _client(_settings()) as client:
-        client.change_password(new)
+        client.change_password(previous, new)
     terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets import articles, hourly, published, reference
+from assets import articles, ingest, published, reference
 from resources.tables import REFERENCE_TABLES
 
-_HOURS = dg.AssetSelection.assets(hourly.ARCHIVE, hourly.LAKE, hourly.WAREHOUSE)
+_HOURS = dg.AssetSelection.assets(ingest.ARCHIVE, ingest.LAKE, ingest.WAREHOUSE)
 _STATE = dg.AssetSelection.assets(articles.KEY, published.KEY)
 _REFERENCE = dg.AssetSelection.assets(
     reference.ARCHIVE,

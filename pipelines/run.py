@@ -64,13 +64,16 @@ class DryRun:
         return int(self.byte_count * batches.DISK_FACTOR)
 
 
-@dg.logger(description="Says nothing: what a run on the command line has to tell is told by its tables and sentences.")
-def quiet(_context: dg.InitLoggerContext) -> logging.Logger:
+def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
     """A logger without a listener; the instance keeps every event all the same."""
     logger = logging.getLogger("pipelines.quiet")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
     return logger
+
+
+#: What a run on the command line has to tell is told by its tables and sentences, not by Dagster's console log.
+QUIET = dg.LoggerDefinition(_quiet)
 
 
 def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[datetime]:
@@ -126,7 +129,7 @@ def run(
     Raises:
         RunError: Something failed; the message says what, what was kept, and what to do.
     """
-    defs = build_defs(settings, loggers={"quiet": quiet}, **overrides)
+    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
     lake = _resource(defs, "lake")
     due = reference_due(lake, datetime.now(UTC)) if refresh_reference is None else refresh_reference
     sentences: list[str] = []

@@ -4,8 +4,6 @@ Belongs here: times, and the reason for them. Does not belong here: looking at t
 All schedules are off until they are switched on in Dagster.
 """
 
-from __future__ import annotations
-
 import dagster as dg
 
 from assets.partitions import key_of, last_complete_hour

@@ -3,12 +3,11 @@
 Belongs here: looking, and asking for runs. Does not belong here: doing the work.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import dagster as dg
 
@@ -16,13 +15,8 @@ from assets.failures import sentence
 from assets.partitions import HOUR, RETENTION, key_of, last_complete_hour
 from pipelines.jobs import hours_job, publish_job
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, RetentionPassed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from resources.enterprise import EnterpriseClient
 
 #: When a project that an hour's list did not name is looked for again: its export may have been repeated.
 RECHECKS = (timedelta(hours=3), timedelta(hours=47))

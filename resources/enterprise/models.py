@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 #: Identifiers become file names, so nothing in them may leave a folder.
-Identifier = Annotated[str, Field(pattern=r"\A\w[\w.-]*\Z", max_length=200)]
+Identifier = Annotated[str, Field(pattern=r"\A\w[\w.-]*\z", max_length=200)]
 
 
 class Record(BaseModel):

@@ -6,6 +6,7 @@ Does not belong here: fetching, converting, scheduling. Only the files of the la
 
 from __future__ import annotations
 
+from resources.warehouse.audit import HourAudit
 from resources.warehouse.errors import (
     LakeFileError,
     NotPublishedError,
@@ -29,6 +30,7 @@ from resources.warehouse.warehouse import Warehouse
 __all__ = [
     "Applied",
     "CoverageRow",
+    "HourAudit",
     "HourLoad",
     "HourStatus",
     "LakeFile",

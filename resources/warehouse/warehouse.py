@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from resources.warehouse import coverage, current, loads, reading
+from resources.warehouse.audit import HourAudit, audit
 from resources.warehouse.connect import Connector, raise_revision, transaction
 from resources.warehouse.publish import Publisher
 
@@ -170,6 +171,11 @@ class Warehouse:
         """From when until when `articles` is exact, per project and namespace."""
         with self._reading(published=published) as connection:
             return reading.project_states(connection)
+
+    def audit(self, hours: Iterable[datetime]) -> list[HourAudit]:
+        """Count the rows of loaded hours anew and compare them with the ledger; an hour that is not loaded is left out."""
+        with self._connector.build("look at the loaded hours again") as connection:
+            return audit(connection, hours)
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> QueryResult:
         """Ask the published file; `parameters` fill the `?` of the query.

@@ -1,0 +1,178 @@
+"""A run over some hours: each is taken through the layers, stands or fails alone, and says what it made.
+
+Belongs here: the order of the steps, what each layer tells, what is remembered of a failure.
+Does not belong here: the steps (see `batches`) and the asset that runs this (see `hourly`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import dagster as dg
+
+from assets import batches
+from assets.describe import markdown
+from assets.failures import ends_run, sentence
+from resources.enterprise.errors import EnterpriseError, RetentionPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+    from resources.engine import Engine
+    from resources.enterprise import EnterpriseClient
+    from resources.lake import Conversion
+    from resources.warehouse import HourLoad
+
+ARCHIVE = dg.AssetKey(["archive", "batches"])
+LAKE = dg.AssetKey(["lake", "article_changes"])
+WAREHOUSE = dg.AssetKey(["warehouse", "article_changes"])
+
+
+class Layer(NamedTuple):
+    """One layer of one hour, made: its asset, what there is to tell, and the version of the data."""
+
+    key: dg.AssetKey
+    metadata: dict[str, Any]
+    data_version: str
+
+
+@dataclass
+class HourlyRun:
+    """One run over some hours: what it works with, and what it has made so far."""
+
+    enterprise: EnterpriseResource
+    lake: LakeResource
+    warehouse: WarehouseResource
+    threads: int
+    engine: Engine
+    plans: dict[datetime, batches.Plan] = field(default_factory=dict)
+    archived: dict[datetime, batches.ArchivedHour] = field(default_factory=dict)
+    conversions: dict[datetime, list[Conversion]] = field(default_factory=dict)
+    loads: dict[datetime, HourLoad] = field(default_factory=dict)
+    failed: dict[datetime, Exception] = field(default_factory=dict)
+
+    def plan(self, hours: Iterable[datetime], client: EnterpriseClient) -> None:
+        """List every hour before anything is fetched, and see that the disk holds it all.
+
+        An hour past the service's retention that is archived needs no plan: the archive serves it.
+
+        Raises:
+            EnterpriseError: No hour of the run can succeed; nothing was fetched.
+        """
+        layout = self.lake.layout
+        for hour in hours:
+            try:
+                self.plans[hour] = batches.plan_hour(hour, client, layout, self.enterprise.scope)
+            except RetentionPassed as error:
+                if not layout.batch_list(hour).exists():
+                    self.fail(hour, error)
+            except EnterpriseError as error:
+                if ends_run(error):
+                    raise
+                self.fail(hour, error)
+        batches.check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
+
+    def ingest(
+        self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
+    ) -> Iterator[Layer]:
+        """Take one hour through the selected layers, telling each as it is committed."""
+        layout = self.lake.layout
+        if client is not None and hour in self.plans:
+            archived = batches.fetch_hour(self.plans[hour], client, layout, self.engine)
+        else:
+            archived = batches.archived_hour(hour, layout, self.enterprise.scope)
+        self.archived[hour] = archived
+        if ARCHIVE in selected:
+            yield _archive_layer(archived)
+        if LAKE not in selected and WAREHOUSE not in selected:
+            return
+        # already converted files are found by their digest, so the warehouse alone costs no second conversion
+        conversions = batches.convert_hour(
+            archived, layout, bodies=self.lake.bodies, threads=self.threads, engine=self.engine
+        )
+        self.conversions[hour] = conversions
+        if LAKE in selected:
+            yield _lake_layer(conversions)
+        if WAREHOUSE in selected:
+            self.loads[hour] = batches.load_hour(archived, conversions, self.warehouse.warehouse)
+            yield _warehouse_layer(conversions, self.loads[hour])
+
+    def fail(self, hour: datetime, error: Exception) -> None:
+        """Remember why an hour failed, in the run and in the coverage that analysts see."""
+        self.failed[hour] = error
+        statuses = batches.statuses_of(hour, self.enterprise.scope, error, sentence(error))
+        try:
+            self.warehouse.warehouse.record_statuses(statuses)
+        except Exception as second:  # noqa: BLE001 - the first error is the one to tell
+            error.add_note(f"The coverage could not be noted either: {sentence(second)}")
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.md5("\n".join(sorted(parts)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _archive_layer(archived: batches.ArchivedHour) -> Layer:
+    files = [
+        {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "bytes": a.path.stat().st_size}
+        for a in archived.archives
+    ]
+    metadata: dict[str, Any] = {
+        "files": len(files),
+        "bytes": archived.archive_bytes,
+        "files_fetched": archived.fetched_count,
+        "bytes_fetched": archived.fetched_bytes,
+        "requests": archived.request_count,
+        "archives": markdown(files, ("project", "namespace", "version", "bytes")),
+    }
+    if archived.absent:
+        metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
+    return Layer(ARCHIVE, metadata, _digest(f"{a.identifier} {a.version}" for a in archived.archives))
+
+
+def _lake_layer(conversions: Sequence[Conversion]) -> Layer:
+    rows = sum(c.row_count for c in conversions)
+    ndjson, seconds = sum(c.ndjson_bytes for c in conversions), sum(c.seconds for c in conversions)
+    drift = [
+        {"field": d.path, "count": d.count, "example": d.example, "archive": c.identifier}
+        for c in conversions
+        for d in c.drift
+    ]
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": rows,
+        "rejects": sum(c.reject_count for c in conversions),
+        "ndjson_bytes": ndjson,
+        "lake_bytes": sum(c.lake_bytes for c in conversions),
+        "files": len(conversions),
+        "files_converted": sum(c.converted for c in conversions),
+        "seconds": round(seconds, 3),
+    }
+    if drift:
+        metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
+    return Layer(LAKE, metadata, _digest(c.digest for c in conversions))
+
+
+def _warehouse_layer(conversions: Sequence[Conversion], load: HourLoad) -> Layer:
+    by_project = [
+        {
+            "project": c.project_id,
+            "namespace": c.namespace_id,
+            "rows": c.row_count,
+            "update": c.update_count,
+            "delete": c.delete_count,
+            "rejects": c.reject_count,
+        }
+        for c in conversions
+    ]
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": load.row_count,
+        "duplicates": load.duplicate_count,
+        "changed": load.changed,
+        "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
+    }
+    if not load.row_count:
+        metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
+    return Layer(WAREHOUSE, metadata, _digest(c.digest for c in conversions))

@@ -1,0 +1,25 @@
+"""What every test starts from: no account, no telemetry, no address but loopback's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+#: Set while the suite runs, so that definitions imported anywhere belong to no real account.
+for _name in [name for name in os.environ if name.startswith("WME_")]:
+    del os.environ[_name]
+os.environ.pop("DAGSTER_HOME", None)
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of recorded data beside the project."""
+    folder = SHARED / "data" / "real"
+    if not folder.is_dir():
+        pytest.skip("The recorded data (../shared/data/real) is not beside the project.")
+    return folder

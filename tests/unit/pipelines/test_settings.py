@@ -1,0 +1,79 @@
+"""The environment's settings: defaults, and a sentence for every value that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.settings import SettingsError, read
+
+ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
+
+
+def test_with_nothing_set_the_sandbox_and_its_projects_are_used():
+    settings = read({})
+    assert settings.sandbox
+    assert settings.projects == ("enwiki", "frwiki", "simplewiki")
+    assert settings.namespaces == (0,)
+    assert settings.bodies == ("html", "wikitext")
+    assert settings.data == Path("data")
+    assert settings.dagster_home == Path("data/dagster")
+
+
+def test_an_account_switches_the_sandbox_off_and_is_lower_cased():
+    settings = read(ACCOUNT)
+    assert not settings.sandbox
+    assert settings.username == "ada"
+    assert settings.password is not None
+    assert settings.password.get_secret_value() == "not-to-be-seen"
+    assert settings.base_url == "https://api.enterprise.wikimedia.com"
+
+
+def test_the_password_shows_nowhere():
+    settings = read(ACCOUNT)
+    assert "not-to-be-seen" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
+
+
+def test_lists_are_split_and_repeats_dropped():
+    settings = read(
+        ACCOUNT | {"WME_PROJECTS": " enwiki, frwiki ,enwiki,", "WME_NAMESPACES": "0,10", "WME_BODIES": "html"}
+    )
+    assert settings.projects == ("enwiki", "frwiki")
+    assert settings.namespaces == (0, 10)
+    assert settings.bodies == ("html",)
+    assert read(ACCOUNT | {"WME_BODIES": "none"}).bodies == ()
+
+
+def test_a_url_loses_its_last_slash():
+    assert read({"WME_SANDBOX": "0", **ACCOUNT, "WME_BASE_URL": "http://127.0.0.1:1/"}).base_url == "http://127.0.0.1:1"
+
+
+def test_anonymous_needs_projects_and_no_account():
+    settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki"})
+    assert settings.anonymous
+    assert not settings.sandbox
+
+
+def test_the_sandbox_can_be_forced_with_an_account():
+    assert read(ACCOUNT | {"WME_SANDBOX": "1"}).sandbox
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"WME_USERNAME": "ada", "WME_PASSWORD": "x"}, "WME_PROJECTS is not set"),
+        ({"WME_ANONYMOUS": "1"}, "WME_PROJECTS is not set"),
+        ({"WME_SANDBOX": "0"}, "no account is configured"),
+        ({"WME_SANDBOX": "maybe"}, "write 1 or 0"),
+        ({"WME_PROJECTS": "en/wiki"}, "database names"),
+        ({"WME_PROJECTS": "../etc"}, "database names"),
+        ({"WME_NAMESPACES": "zero"}, "write numbers"),
+        ({"WME_BODIES": "pdf"}, "html,wikitext or none"),
+        ({"WME_BODIES": "none,html"}, "html,wikitext or none"),
+        ({"WME_MIN_FREE_GB": "lots"}, "number of gigabytes"),
+    ],
+)
+def test_what_cannot_be_used_is_said(environ, words):
+    with pytest.raises(SettingsError, match=words):
+        read(environ)

@@ -84,7 +84,8 @@ class RecordReader:
     bodies: frozenset[str]
 
     @cached_property
-    def _shape(self) -> Shape:
+    def shape(self) -> Shape:
+        """The form of the records."""
         return shape_of(self.table)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int) -> Rows:
@@ -105,7 +106,7 @@ class RecordReader:
             return None
         if len(columns["name"]) != line_count or self._problems(columns):
             return None
-        return Rows(self._assemble(columns, pa.nulls(line_count, pa.string())), line_count)
+        return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
 
     def _careful(self, data: bytes, member: str, first_line: int, offset: int) -> Rows:
         """Line by line: what is wrong, and what goes beyond the declaration. Then the good lines as a block again."""
@@ -114,7 +115,7 @@ class RecordReader:
         good: list[_Line] = []
         for line in _lines(data, first_line, offset):
             try:
-                extra = beyond(read_record(line.raw), self._shape.root)
+                extra = beyond(read_record(line.raw), self.shape.root)
                 good.append(_Line(line.number, line.offset, line.raw, text_of(extra)))
             except Bad as bad:
                 rejects.append(Reject(member, line.number, line.offset, str(bad), line.raw))
@@ -129,7 +130,7 @@ class RecordReader:
                 Reject(member, lines[row].number, lines[row].offset, reason, lines[row].raw)
                 for row, reason in problems.items()
             ]
-            batch = self._assemble(columns, pa.array([line.extra for line in lines], pa.string()))
+            batch = self.assemble(columns, pa.array([line.extra for line in lines], pa.string()))
             if problems:
                 batch = batch.filter(pa.array([row not in problems for row in range(len(lines))]))
             batches.append(batch)
@@ -164,12 +165,20 @@ class RecordReader:
         table = pj.read_json(
             pa.BufferReader(pa.py_buffer(data)),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=self._shape.schema, unexpected_field_behavior=unknown),
+            parse_options=pj.ParseOptions(explicit_schema=self.shape.schema, unexpected_field_behavior=unknown),
         )
-        return self._shape.columns(table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema))
+        batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
+        return self.complete(self.shape.columns(batch))
+
+    def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns with those that follow from others: the kind of change, and its moment."""
+        return columns | {
+            "change_type": pc.fill_null(columns["change_type"], str(ChangeType.UPDATE)),
+            "event_at": pc.coalesce(*(columns[name] for name in _MOMENTS)),
+        }
 
     def _problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
-        """The rows that break a rule, each with its sentence. Adds the computed columns to `columns`."""
+        """The rows that break a rule, each with its sentence."""
         found: dict[int, str] = {}
 
         def mark(bad: pa.BooleanArray, sentence: str) -> None:
@@ -177,8 +186,6 @@ class RecordReader:
                 for row in pc.indices_nonzero(bad).to_pylist():
                     found.setdefault(row, sentence)
 
-        columns["change_type"] = pc.fill_null(columns["change_type"], str(ChangeType.UPDATE))
-        columns["event_at"] = pc.coalesce(*(columns[name] for name in _MOMENTS))
         for column in self.table:
             if not column.required or column.name not in columns:
                 continue
@@ -196,7 +203,7 @@ class RecordReader:
                 mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
         return found
 
-    def _assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
+    def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
         """The columns in the table's order, with those that the archive itself decides."""
         rows = len(extra)
 
@@ -211,7 +218,7 @@ class RecordReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self.table.schema)
 
     def _note(self, extra: dict[str, Any], drift: dict[str, Drift]) -> None:
-        for path, value in unknown_fields(extra, self._shape.root):
+        for path, value in unknown_fields(extra, self.shape.root):
             known = drift.get(path)
             if known is None:
                 text = text_of(value) or ""

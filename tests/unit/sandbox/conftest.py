@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,9 @@ class TinyWorld:
         ]
 
     def namespaces(self):
-        return [{"name": name, "identifier": number} for name, number in (("Article", 0), ("File", 6), ("Category", 14))]
+        return [
+            {"name": name, "identifier": number} for name, number in (("Article", 0), ("File", 6), ("Category", 14))
+        ]
 
     def hour_ready_at(self, hour: datetime) -> datetime:
         return hour + timedelta(hours=1, minutes=5)
@@ -87,7 +90,9 @@ class TinyWorld:
                     {"name": f"Page {member}-{i}", "identifier": 1 + i, "article_body": {"wikitext": "é" * 40}}
                     for i in range(200)
                 ]
-                text = b"".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines)
+                text = b"".join(
+                    json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines
+                )
                 info = tarfile.TarInfo(f"{identifier}_{member}.ndjson")
                 info.size = len(text)
                 tar.addfile(info, io.BytesIO(text))
@@ -113,6 +118,14 @@ class Client:
     sandbox: Sandbox
     session: requests.Session
     token: str = ""
+    NOW = NOW
+    HOUR = "/v2/batches/2025-03-09/05"
+    DOWNLOAD = f"{HOUR}/enwiki_namespace_0/download"
+
+    @property
+    def archive(self) -> TinyBatch:
+        """The file behind DOWNLOAD."""
+        return self.sandbox.world.batches(datetime(2025, 3, 9, 5, tzinfo=UTC))[0]
 
     def login(self, username: str | None = None, password: str | None = None) -> dict[str, Any]:
         body = {"username": username or self.sandbox.username, "password": password or self.sandbox.password}
@@ -140,21 +153,32 @@ class Client:
         return self.session.request(method, url, headers=named, timeout=10)
 
 
-HOUR = "/v2/batches/2025-03-09/05"
-DOWNLOAD = f"{HOUR}/enwiki_namespace_0/download"
+@pytest.fixture(scope="session")
+def signing_key(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """One key for all sandboxes of the tests: making one takes longer than most tests."""
+    from resources.sandbox.clock import Clock
+    from resources.sandbox.tokens import TokenMint
+
+    folder = tmp_path_factory.mktemp("key")
+    TokenMint(folder, Clock(), "http://nowhere")
+    return (folder / "signing-key.pem").read_bytes()
+
+
+def prepared_state(folder: Path, signing_key: bytes) -> Path:
+    state = folder / "state"
+    state.mkdir(exist_ok=True)
+    (state / "signing-key.pem").write_bytes(signing_key)
+    (state / "signing-key.pem").chmod(0o600)
+    return state
 
 
 @pytest.fixture
-def make_client(tmp_path: Path) -> Iterator[Callable[..., Client]]:
-    """Starts a sandbox with the given settings and returns a client that is logged in."""
-    from contextlib import ExitStack
-
+def make_client(tmp_path: Path, signing_key: bytes) -> Iterator[Callable[..., Client]]:
+    """Starts a sandbox of its own with the given settings and returns a client that is logged in."""
     with ExitStack() as stack:
 
         def make(**options: Any) -> Client:
-            state = tmp_path / "state"
-            state.mkdir(exist_ok=True)
-            settings = Settings(**{"state": state, "now": NOW, **options})
+            settings = Settings(**{"state": prepared_state(tmp_path, signing_key), "now": NOW, **options})
             sandbox = stack.enter_context(running(settings, world=TinyWorld(tmp_path)))
             client = Client(sandbox, stack.enter_context(requests.Session()))
             client.login()
@@ -163,6 +187,30 @@ def make_client(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         yield make
 
 
+@pytest.fixture(scope="session")
+def shared_sandbox(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[tuple[Sandbox, str]]:
+    """One sandbox for the tests that need no settings of their own, and its first password."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    settings = Settings(state=prepared_state(folder, signing_key), now=NOW)
+    with running(settings, world=TinyWorld(folder)) as sandbox:
+        yield sandbox, sandbox.password
+
+
 @pytest.fixture
-def client(make_client: Callable[..., Client]) -> Client:
-    return make_client()
+def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
+    """A client of the shared sandbox, which is first put back to where it began."""
+    sandbox, password = shared_sandbox
+    sandbox.clock.set(NOW)
+    sandbox.faults.clear()
+    sandbox.rate.set(None)
+    for table in ("quotas", "refresh_tokens", "access_tokens", "sessions", "codes", "admissions"):
+        sandbox.accounts._database.execute(f"DELETE FROM {table}")
+    sandbox.accounts._database.execute("DELETE FROM users WHERE username <> 'sandbox'")
+    sandbox.accounts.set_password("sandbox", password)
+    for mail in sandbox.accounts.outbox():
+        mail.path.unlink()
+    with requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        sandbox.requests.clear()
+        yield client

@@ -1,7 +1,7 @@
 """Hour files: the archives of an hour, made when they are first asked for and kept while the service would keep them.
 
 Belongs here: the order of messages in a file, tar and gzip, and the folder of archives. Does not belong here: which
-events there are (`world`) and what their records hold (`records`).
+events there are (`world`) and what their records hold (`articles`).
 
 Source of the form: the service's documentation of batches, and its public source for what that leaves open: a gzipped
 tar of `<identifier>_<n>.ndjson` members cut at line ends, in the order in which the partitions of a topic are read,
@@ -46,6 +46,8 @@ _GZIP = 31
 #: The service keeps two days; what is older than that and a margin is removed.
 _KEPT = timedelta(hours=60)
 _CHUNK = 1 << 20
+#: Form of the folders' names: they sort as the hours do.
+_HOUR = "%Y-%m-%dT%H"
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Store:
         return [_found(path) for path in sorted(target.iterdir())]
 
     def _hour_folder(self, hour: datetime) -> Path:
-        return self._folder / f"{hour:%Y-%m-%dT%H}"
+        return self._folder / f"{hour:{_HOUR}}"
 
     def _make(self, target: Path, hour: datetime, contents: Mapping[str, Iterable[Message]]) -> None:
         part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
@@ -178,10 +180,10 @@ class Store:
 
     def _remove_old(self) -> None:
         """Remove hours that lie more than the retention before the newest."""
-        hours = sorted(path for path in self._folder.iterdir() if path.is_dir())
-        oldest = f"{datetime.strptime(hours[-1].name, '%Y-%m-%dT%H').replace(tzinfo=UTC) - _KEPT:%Y-%m-%dT%H}"
+        hours = sorted(self._folder.iterdir())
+        newest = datetime.strptime(hours[-1].name, _HOUR).replace(tzinfo=UTC)
         for path in hours:
-            if path.name < oldest:
+            if path.name < f"{newest - _KEPT:{_HOUR}}":
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,6 +1,6 @@
 """Texts of pages: Parsoid-like HTML and wikitext, made for every revision of every page from a stock of blocks.
 
-Belongs here: markup. Does not belong here: words (`language`) and everything around the text (`records`).
+Belongs here: markup. Does not belong here: words (`language`) and everything around the text (`articles`).
 
 A stock of blocks (paragraphs, lists, tables, infoboxes) is made once per language, each in both markups. The text of
 a revision is a run of blocks that belongs to the page, with one block replaced and one reference added that belong to

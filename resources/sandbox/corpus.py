@@ -1,6 +1,6 @@
 """A folder of real records whose texts and surroundings the world's pages borrow.
 
-Belongs here: reading the folder and lending from it. Does not belong here: inventing (`bodies`, `records`).
+Belongs here: reading the folder and lending from it. Does not belong here: inventing (`bodies`, `articles`).
 
 Read are `*.ndjson`, `*.jsonl` and `*.json`, each also with `.gz`: one record per line, or one JSON document that is a
 record or a list of records. A record without a body is left out. Every page of the world borrows one record, of its

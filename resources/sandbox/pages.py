@@ -1,7 +1,7 @@
 """The page table of a small wiki: what operations do to pages, and which events the service publishes of them.
 
 Belongs here: pages, revisions, and the rules by which an operation changes them. Does not belong here: which
-operations happen when (`scripts`, `schedule`) and how a page looks on the wire (`records`).
+operations happen when (`scripts`, `schedule`) and how a page looks on the wire (`articles`).
 
 The table is the world's truth. Events are told from the table after each operation; the table is never told from
 events. Source of the events: the service's documentation of its realtime stream and batches (a move is an `update`
@@ -158,7 +158,7 @@ class Moment(NamedTuple):
 
     Attributes:
         at: Publication, microseconds since 1970.
-        gap: Microseconds between the two halves of a move.
+        gap: Microseconds between the two halves of a move within a namespace.
         created: When the change reached the service, microseconds since 1970.
         edited: When it was made in the wiki, microseconds since 1970.
         ordinal: Number of the operation.
@@ -248,9 +248,9 @@ class Family:
             self._homes[operation.leaves] = old
         told = self._tell(page, "update", operation, moment)
         if old.namespace in self._served:
-            told.append(
-                self._event(page, "delete", operation, moment, old, moment.at + moment.gap if told else moment.at)
-            )
+            # from one namespace to another both halves at once: a mirror of one of them shall never see half a move
+            apart = moment.gap if told and old.namespace == page.title.namespace else 0
+            told.append(self._event(page, "delete", operation, moment, old, moment.at + apart))
         return told
 
     def _tell(self, page: Page, kind: str, operation: Operation, moment: Moment) -> list[Event]:

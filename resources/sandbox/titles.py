@@ -1,6 +1,6 @@
 """Titles of pages: as many as a world needs, no two alike.
 
-Belongs here: the way from a number to a title. Does not belong here: namespace prefixes and addresses (`records`).
+Belongs here: the way from a number to a title. Does not belong here: namespace prefixes and addresses (`articles`).
 """
 
 from __future__ import annotations

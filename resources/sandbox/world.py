@@ -24,12 +24,12 @@ from resources.sandbox.bodies import Library
 from resources.sandbox.chance import Chance, salt
 from resources.sandbox.corpus import Corpus
 from resources.sandbox.language import Lexicon
-from resources.sandbox.records import Writer
+from resources.sandbox.articles import Writer
 from resources.sandbox.schedule import HOUR, Timetable
 from resources.sandbox.titles import Titles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from resources.sandbox.pages import Event
     from resources.sandbox.settings import Settings
@@ -51,15 +51,22 @@ class Batch:
 
     Attributes:
         record: What `/v2/batches/{date}/{hour}` tells of it.
-        path: The archive.
-        version: Its MD5.
+        version: The MD5 of the archive.
         size: Its bytes.
     """
 
     record: dict[str, Any]
-    path: Path
     version: str
     size: int
+    _place: Path
+    _make_again: Callable[[], object]
+
+    @property
+    def path(self) -> Path:
+        """The archive. It is made again, byte for byte, if it was removed since."""
+        if not self._place.exists():
+            self._make_again()
+        return self._place
 
 
 @dataclass(frozen=True)
@@ -139,9 +146,16 @@ class World:
         Args:
             project: Database name.
             namespace: Namespace.
-            moment: Whole seconds: within one, the two halves of a move may fall apart.
+            moment: Any moment, timezone-aware.
             since: Only pages with an `update` published from this moment on.
+
+        Raises:
+            ValueError: The sandbox has no articles of that project or namespace.
         """
+        if namespace not in self._settings.namespaces:
+            raise ValueError(
+                f"This sandbox has no articles in namespace {namespace}, but in {self._settings.namespaces}."
+            )
         timetable = self._wiki(project).timetable
         end, begin = _micros(moment), None if since is None else _micros(since)
         for cast in timetable.casts:
@@ -154,7 +168,9 @@ class World:
             for family in families:
                 for page in timetable.play(cast, family, end)[0].live(namespace):
                     event = page.event
-                    if event is not None and (begin is None or event.published >= begin):
+                    # scripts see to it that no page is live without an update in one of the last cycles
+                    assert event is not None
+                    if begin is None or event.published >= begin:
                         yield event._replace(state=page.state, title=page.title)
 
     def truth(
@@ -192,7 +208,8 @@ class World:
         hour = hour.astimezone(UTC)
         found = []
         for project in self._settings.projects:
-            for archive in self._store.archives(project, hour, partial(self._messages, project, hour)):
+            make = partial(self._store.archives, project, hour, partial(self._messages, project, hour))
+            for archive in make():
                 namespace = int(archive.identifier.rpartition("_")[2])
                 record = {
                     "identifier": archive.identifier,
@@ -203,7 +220,7 @@ class World:
                     "namespace": {"identifier": namespace},
                     "size": {"value": round(archive.size / 1_000_000, 3), "unit_text": "MB"},
                 }
-                found.append(Batch(record, archive.path, archive.version, archive.size))
+                found.append(Batch(record, archive.version, archive.size, archive.path, make))
         return found
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:

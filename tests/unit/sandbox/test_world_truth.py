@@ -7,6 +7,7 @@ and no `update` of its page id is newer. The truth is read from the page table.
 from __future__ import annotations
 
 import json
+import random
 import tarfile
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,10 @@ HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
 
 
+def small(state, **options):
+    return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 220, "body_bytes": 800, **options})
+
+
 def lines_of(batch):
     with tarfile.open(batch.path) as archive:
         for member in archive:
@@ -26,8 +31,7 @@ def lines_of(batch):
 
 
 def age(record):
-    published = record["event"]["date_published"].rstrip("Z")
-    whole, _, fraction = published.partition(".")
+    whole, _, fraction = record["event"]["date_published"].rstrip("Z").partition(".")
     return whole, fraction.ljust(6, "0"), record["version"]["identifier"]
 
 
@@ -52,30 +56,109 @@ def folded(records):
     }
 
 
-def compare(world, hours, namespaces, projects):
-    """The fold of the files of `hours`, and the truth at their end, as (project, title) -> record each."""
-    records = []
+def files(world, hours, namespaces=(0, 10, 14)):
     for hour in hours:
         for batch in world.batches(hour):
             if batch.record["namespace"]["identifier"] in namespaces:
-                records += map(json.loads, lines_of(batch))
-    truth = {}
-    for project in projects:
-        moment = world.export_started_at(project, hours[-1])
-        for namespace in namespaces:
-            for record in world.truth(project, namespace, moment, since=hours[0]):
-                truth[project, record["name"]] = record
-    return folded(records), truth
+                yield from map(json.loads, lines_of(batch))
+
+
+def truth_of(world, settings, moment_of, since, namespaces=(0, 10, 14)):
+    return {
+        (project, record["name"]): record
+        for project in settings.projects
+        for namespace in namespaces
+        for record in world.truth(project, namespace, moment_of(project), since)
+    }
 
 
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_files_folded_by_the_rule_are_the_truth(tmp_path, seed, overlap):
-    settings = Settings(
-        state=tmp_path, seed=seed, projects=("frwiki",), changes_per_hour=220, body_bytes=800, overlap=overlap
-    )
+    settings = small(tmp_path, seed=seed, overlap=overlap)
     world = World(settings)
     hours = [START + n * HOUR for n in range(7)]
-    found, truth = compare(world, hours, (0, 10, 14), settings.projects)
+    truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
     assert len(truth) > 500
-    assert found == truth
+    assert folded(files(world, hours)) == truth
+
+
+def test_several_projects_and_a_body_of_every_article(tmp_path):
+    settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=150)
+    world = World(settings)
+    hours = [START + n * HOUR for n in range(4)]
+    truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
+    assert {project for project, _ in truth} == {"enwiki", "simplewiki"}
+    assert folded(files(world, hours)) == truth
+    for record in truth.values():
+        assert record["article_body"]["html"].startswith("<!DOCTYPE html>")
+        assert record["article_body"]["wikitext"]
+
+
+@pytest.mark.parametrize("namespace", [0, 10, 14])
+def test_one_namespace_alone_folds_to_its_truth(tmp_path, namespace):
+    settings = small(tmp_path)
+    world = World(settings)
+    hours = [START + n * HOUR for n in range(9)]
+    truth = truth_of(
+        world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0], (namespace,)
+    )
+    assert folded(files(world, hours, (namespace,))) == truth
+
+
+def test_truth_holds_at_any_moment(tmp_path):
+    settings = small(tmp_path, seed=7, changes_per_hour=60)
+    world = World(settings)
+    draw = random.Random(7)
+    first = START - 6 * HOUR
+    events = list(world.events("frwiki", first, START + 6 * HOUR))
+    # moments between any two events, and those right at an event, where `before` decides
+    moments = [START + timedelta(microseconds=draw.randrange(6 * 3_600_000_000)) for _ in range(6)]
+    at_events = draw.sample([event for event in events if event.kind not in {"edit", "visibility change"}], 6)
+    moments += [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=event.published) for event in at_events]
+    for moment in moments:
+        micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        seen = [world.record(e) for e in events if e.published < micros and e.type != "visibility-change"]
+        for namespace in (0, 10):
+            alone = [record for record in seen if record["namespace"]["identifier"] == namespace]
+            truth = truth_of(world, settings, lambda _, at=moment: at, first, (namespace,))
+            assert folded(alone) == truth, moment
+
+
+def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path):
+    """The full state at T and the files from T on fold to the full state later: snapshot + batches = now."""
+    settings = small(tmp_path, changes_per_hour=40)
+    world = World(settings)
+    before = list(world.truth("frwiki", 0, START))
+    hours = [START + n * HOUR for n in range(13)]
+    end = world.export_started_at("frwiki", hours[-1])
+    now = {("frwiki", record["name"]): record for record in world.truth("frwiki", 0, end)}
+    assert folded([*before, *files(world, hours, (0,))]) == now
+    assert len({record["identifier"] for record in before}) == len(before)
+    assert len({record["name"] for record in before}) == len(before)
+
+
+def test_visibility_never_decides(tmp_path):
+    settings = small(tmp_path)
+    world = World(settings)
+    events = [e for e in world.events("frwiki", START, START + HOUR) if e.type == "visibility-change"]
+    assert events
+    for event in events:
+        pages = {
+            record["identifier"]: record for record in world.truth("frwiki", 0, START + HOUR, since=START - 3 * HOUR)
+        }
+        assert pages[event.state.identifier]["event"]["type"] == "update"
+
+
+def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
+    world = World(small(tmp_path, namespaces=(0,)))
+    with pytest.raises(ValueError, match="namespace 10"):
+        next(iter(world.truth("frwiki", 10, START)))
+    with pytest.raises(ValueError, match="no articles of 'dewiki'"):
+        next(iter(world.truth("dewiki", 0, START)))
+    with pytest.raises(ValueError, match="timezone-aware"):
+        next(iter(world.truth("frwiki", 0, START.replace(tzinfo=None))))
+    with pytest.raises(ValueError, match="knows no project 'xxwiki'"):
+        World(small(tmp_path, projects=("xxwiki",)))
+    with pytest.raises(ValueError, match=r"not \[2\]"):
+        World(small(tmp_path, namespaces=(0, 2)))

@@ -1,0 +1,326 @@
+"""What happens in the world: kinds of change, their order, their numbers, and how they look on the wire."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from resources.sandbox import scripts
+from resources.sandbox.articles import encode, instant
+from resources.sandbox.language import Lexicon
+from resources.sandbox.pages import Kind
+from resources.sandbox.schedule import HOUR as HOUR_MICROS
+from resources.sandbox.schedule import Timetable
+from resources.sandbox.settings import Settings
+from resources.sandbox.titles import Titles
+from resources.sandbox.world import World
+
+HOUR = timedelta(hours=1)
+START = datetime(2026, 11, 19, 22, tzinfo=UTC)
+ARTICLE_KEYS = (
+    "name identifier abstract date_created date_modified date_previously_modified protection version previous_version "
+    "url watchers_count namespace in_language main_entity additional_entities categories templates redirects "
+    "is_part_of article_body license visibility event image"
+).split()
+VERSION_KEYS = (
+    "identifier comment tags is_minor_edit scores editor number_of_characters size is_breaking_news noindex "
+    "maintenance_tags"
+).split()
+EDITOR_KEYS = (
+    "identifier name edit_count groups is_bot is_anonymous is_admin is_patroller has_advanced_rights date_started"
+).split()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    settings = Settings(
+        state=tmp_path_factory.mktemp("world"), projects=("frwiki", "enwiki"), changes_per_hour=200, body_bytes=3000
+    )
+    return World(settings)
+
+
+def in_order(keys, order):
+    return list(keys) == [key for key in order if key in keys]
+
+
+@pytest.mark.parametrize("rate", [20, 2200])
+@pytest.mark.parametrize("project", ["enwiki", "frwiki", "simplewiki"])
+def test_every_kind_of_change_at_least_five_times_in_any_three_hours(tmp_path, rate, project):
+    world = World(Settings(state=tmp_path, changes_per_hour=rate, seed=rate))
+    hours = [
+        Counter(
+            e.kind for e in world.events(project, START + n * HOUR, START + (n + 1) * HOUR) if e.title.namespace == 0
+        )
+        for n in range(6)
+    ]
+    for window in range(len(hours) - 2):
+        counts = sum(hours[window : window + 3], Counter())
+        assert {kind for kind in Kind if counts[kind] < 5} == set()
+    if rate == 2200:
+        assert all(2000 <= sum(hour.values()) <= 2600 for hour in hours)
+
+
+def test_the_default_world_has_pages_by_the_ten_thousands_and_big_worlds_by_the_hundred_thousands():
+    titles = Titles(Lexicon("en"))
+    assert 30_000 < sum(cast.families for cast in Timetable(1, "enwiki", (0,), 2200, titles).casts) < 60_000
+    assert sum(cast.families for cast in Timetable(1, "enwiki", (0,), 11_000, titles).casts) > 200_000
+
+
+def test_scripts_end_as_they_begin_and_touch_every_page():
+    for script in (*scripts.SPECIAL, scripts.HOT, scripts.WARM, scripts.COLD):
+        timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(Lexicon("fr")))
+        cast = next(cast for cast in timetable.casts if cast.script is script)
+        assert len(script.acts) == len(sorted(script.acts, key=lambda act: act.hour))
+        assert max(act.hour for act in script.acts) < script.period
+        assert max(len(act.operations) for act in script.acts) <= 4
+        begin = 500_000 // script.period * script.period
+        found = []
+        for cycle in range(3):
+            family, _ = timetable.play(cast, 0, (begin + cycle * script.period) * HOUR_MICROS)
+            pages = family.pages
+            found.append({n: (p.title, p.present, p.redirect, p.redirects[-1:]) for n, p in pages.items()})
+            if cycle:
+                assert all(
+                    page.revision.moment >= (begin + (cycle - 1) * script.period) * HOUR_MICROS - 10_000_000
+                    for page in pages.values()
+                )
+        if script.pages:
+            assert found[0] == found[1] == found[2]
+            assert len(found[0]) == script.pages
+        else:
+            assert not any(present for page in found for _, present, _, _ in page.values())
+
+
+def test_events_come_in_order_and_a_part_of_an_hour_is_a_part_of_it(world):
+    events = list(world.events("enwiki", START, START + 2 * HOUR))
+    assert [e.published for e in events] == sorted(e.published for e in events)
+    assert all(START.timestamp() * 1e6 <= e.published < (START + 2 * HOUR).timestamp() * 1e6 for e in events)
+    cut = START + timedelta(minutes=41, microseconds=17)
+    halves = [*world.events("enwiki", START, cut), *world.events("enwiki", cut, START + 2 * HOUR)]
+    assert halves == events
+    assert list(world.events("enwiki", START, START)) == []
+
+
+def test_numbers_rise_with_time_and_never_repeat(world):
+    revisions = {}
+    for event in world.events("frwiki", START, START + 5 * HOUR):
+        if event.kind in {Kind.EDIT, Kind.CREATION, Kind.RECREATION, Kind.MOVE, Kind.SWAP} and event.type == "update":
+            assert event.state.revision.identifier not in revisions
+            revisions[event.state.revision.identifier] = event.published
+    assert list(revisions) == sorted(revisions)
+    assert max(revisions) < 2**31
+
+
+def test_an_event_and_its_page_do_not_depend_on_which_namespaces_are_served(tmp_path):
+    def told(namespaces):
+        world = World(Settings(state=tmp_path, changes_per_hour=60, namespaces=namespaces))
+        return [e._replace(type="") for e in world.events("enwiki", START, START + 4 * HOUR) if e.title.namespace == 14]
+
+    assert told((14,)) == told((0, 6, 10, 14)) != []
+
+
+def test_a_move_is_two_halves_that_share_their_event(world):
+    halves = defaultdict(list)
+    for event in world.events("frwiki", START, START + 3 * HOUR):
+        if event.kind is Kind.MOVE:
+            halves[event.ordinal].append(world.record(event))
+    assert len(halves) >= 5
+    for pair in halves.values():
+        update, delete = sorted(pair, key=lambda record: record["event"]["type"], reverse=True)
+        assert (update["event"]["type"], delete["event"]["type"]) == ("update", "delete")
+        assert update["event"]["identifier"] == delete["event"]["identifier"]
+        assert update["event"]["date_created"] == delete["event"]["date_created"]
+        assert update["event"]["date_published"] < delete["event"]["date_published"]
+        assert update["identifier"] == delete["identifier"]
+        assert update["version"]["identifier"] == delete["version"]["identifier"]
+        assert update["url"] == delete["url"]
+        assert delete["name"].replace("_", " ") != update["name"]
+
+
+def test_a_namespace_move_tells_a_delete_here_and_an_update_there_unless_there_is_not_served(world):
+    found = Counter()
+    outward = defaultdict(list)
+    for event in world.events("frwiki", START, START + 3 * HOUR):
+        if event.kind is Kind.NAMESPACE_OUT:
+            outward[event.ordinal].append(event)
+    for told in outward.values():
+        shapes = tuple(sorted((e.type, e.title.namespace) for e in told))
+        found[shapes] += 1
+        if len(told) == 2:
+            assert told[0].published == told[1].published
+            record = world.record(next(e for e in told if e.type == "update"))
+            assert record["name"].startswith("Modèle:")
+            assert "abstract" not in record
+    assert set(found) == {(("delete", 0), ("update", 10)), (("delete", 0),)}
+    assert min(found.values()) >= 5
+
+
+def test_restores_and_redirects_carry_the_revisions_they_should(world):
+    last = {}
+    seen = Counter()
+    for event in world.events("enwiki", START, START + 14 * HOUR):
+        page, revision = event.state.identifier, event.state.revision.identifier
+        if page in last:
+            if event.kind is Kind.RESTORE and event.type == "update":
+                assert revision == last[page]
+            elif event.kind is Kind.PARTIAL_RESTORE:
+                assert revision < last[page]
+            elif event.kind in {Kind.INTO_REDIRECT, Kind.OUT_OF_REDIRECT}:
+                assert revision > last[page]
+                assert event.type == ("delete" if event.kind is Kind.INTO_REDIRECT else "update")
+            seen[event.kind] += 1
+        last[page] = revision
+    assert min(seen[k] for k in (Kind.RESTORE, Kind.PARTIAL_RESTORE, Kind.INTO_REDIRECT, Kind.OUT_OF_REDIRECT)) >= 5
+
+
+def test_recreation_takes_the_title_under_a_new_id(world):
+    gone, found = {}, 0
+    for event in world.events("enwiki", START, START + 8 * HOUR):
+        if event.kind is Kind.DELETION:
+            gone[event.title] = event.state.identifier
+        elif event.kind is Kind.RECREATION and event.title in gone:
+            assert event.state.identifier > gone[event.title]
+            assert event.state.revision.parent is None
+            found += 1
+    assert found >= 5
+
+
+def test_records_are_in_the_wire_form(world):
+    def walk(value, path=""):
+        assert value not in (None, "", False, []), path
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{path}.{key}") if key not in {"visibility", "edit_count"} else None
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, path)
+
+    types = Counter()
+    for event in world.events("frwiki", START, START + HOUR):
+        record = world.record(event)
+        types[event.type] += 1
+        walk({**record, "namespace": 1})
+        assert in_order(record, ARTICLE_KEYS)
+        assert in_order(record["version"], VERSION_KEYS)
+        assert in_order(record["version"]["editor"], EDITOR_KEYS)
+        assert list(record["event"]) == ["identifier", "type", "date_created", "date_published"]
+        assert re.fullmatch(
+            r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", record["event"]["identifier"]
+        )
+        for key in ("date_created", "date_published"):
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,5}[1-9])?Z", record["event"][key])
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date_modified"])
+        assert record["event"]["date_created"] < record["event"]["date_published"]
+        assert ("_" in record["name"]) == (event.type != "update")
+        assert " " not in record["url"]
+        if event.type == "update":
+            version, body = record["version"], record["article_body"]
+            assert version["number_of_characters"] == len(body["wikitext"])
+            assert version["size"] == {"value": len(body["wikitext"].encode()), "unit_text": "B"}
+            assert ("scores" in version) == (event.state.revision.parent is not None and event.title.namespace == 0)
+            assert ("abstract" in record) == (event.title.namespace == 0)
+            assert version["maintenance_tags"].get("citation_needed_count", 0) == body["wikitext"].count(
+                "{{Citation needed"
+            )
+            assert f"revision/{version['identifier']}" in body["html"]
+            assert all(f"[[{category['name']}]]" in body["wikitext"] for category in record["categories"])
+        else:
+            assert not {"article_body", "license", "abstract"} & set(record)
+            assert set(record["version"]) == {"identifier", "comment", "editor", "size"}
+            assert ("visibility" in record) == (event.type == "visibility-change")
+    assert set(types) == {"update", "delete", "visibility-change"}
+
+
+def test_a_visibility_change_hides_exactly_something(world):
+    hidden = Counter()
+    for event in world.events("enwiki", START, START + 12 * HOUR):
+        if event.type == "visibility-change":
+            visibility = world.record(event)["visibility"]
+            assert list(visibility) == ["text", "editor", "comment"]
+            assert list(visibility.values()).count(False) == 1
+            hidden[min(visibility, key=visibility.get)] += 1
+    assert set(hidden) == {"text", "editor", "comment"}
+
+
+def test_the_previous_version_is_the_one_told_before(world):
+    told, checked = {}, 0
+    for event in world.events("enwiki", START, START + 3 * HOUR):
+        if event.type != "update":
+            continue
+        record = world.record(event)
+        version = record["version"]
+        before = told.get((record["identifier"], record.get("previous_version", {}).get("identifier")))
+        if before is not None:
+            assert record["previous_version"]["number_of_characters"] == before["number_of_characters"]
+            checked += 1
+        told[record["identifier"], version["identifier"]] = version
+    assert checked > 30
+
+
+def test_every_revision_has_a_text_of_its_own_and_pages_differ_in_size(world):
+    texts, sizes = {}, []
+    for event in world.events("enwiki", START, START + 2 * HOUR):
+        if event.type == "update":
+            record = world.record(event)
+            texts[record["identifier"], record["version"]["identifier"]] = record["article_body"]["wikitext"]
+            sizes.append(len(record["article_body"]["html"]) + len(record["article_body"]["wikitext"]))
+    assert len(set(texts.values())) == len(texts)
+    assert 1_800 < sum(sizes) / len(sizes) < 4_500
+    assert max(sizes) > 3 * min(sizes)
+
+
+def test_editors_are_people_bots_and_addresses(world):
+    editors = [world.record(e)["version"]["editor"] for e in world.events("enwiki", START, START + 3 * HOUR)]
+    anonymous = [editor for editor in editors if editor.get("is_anonymous")]
+    assert anonymous
+    assert all("identifier" not in editor and editor["groups"] == ["*"] for editor in anonymous)
+    assert any(editor.get("is_bot") and "bot" in editor["groups"] for editor in editors)
+    assert any(editor.get("is_admin") and "sysop" in editor["groups"] for editor in editors)
+    names = defaultdict(set)
+    for editor in editors:
+        if "identifier" in editor:
+            names[editor["identifier"]].add((editor["name"], editor["date_started"]))
+    assert all(len(known) == 1 for known in names.values())
+
+
+def test_moves_leave_redirects_that_the_page_tells(world):
+    for event in world.events("frwiki", START, START + 3 * HOUR):
+        if event.kind is Kind.MOVE and event.type == "update" and event.state.redirects:
+            record = world.record(event)
+            home = event.state.home.text
+            assert home in {redirect["name"] for redirect in record["redirects"]}
+            return
+    raise AssertionError("no move left a redirect")
+
+
+def test_lines_escape_what_gos_encoder_escapes():
+    line = encode({"a": "<b> & \u2028\u2029 é “"})
+    assert line == '{"a":"\\u003cb\\u003e \\u0026 \\u2028\\u2029 é “"}'.encode()
+
+
+def test_instants_drop_trailing_zeros():
+    assert instant(1_700_000_000_000_000) == "2023-11-14T22:13:20Z"
+    assert instant(1_700_000_000_084_000) == "2023-11-14T22:13:20.084Z"
+    assert instant(1_700_000_000_084_001) == "2023-11-14T22:13:20.084001Z"
+
+
+def test_titles_never_repeat():
+    titles = Titles(Lexicon("fr"))
+    settled = {titles.settled(number) for number in range(60_000)}
+    fresh = {titles.fresh(number) for number in range(140_000_000, 140_060_000)}
+    assert len(settled) == len(fresh) == 60_000
+    assert not settled & fresh
+    # beyond the pairs of words numbers make the difference
+    assert titles.settled(1) != titles.settled(1 + 1500**2)
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "ru", "ar", "ja", "hi", "ko", "vi"])
+def test_every_script_has_words(language):
+    lexicon = Lexicon(language)
+    assert len(set(lexicon.words)) == len(lexicon.words) == 7_000
+    assert lexicon.sentence(lexicon.some(5)).endswith(".")
+    again = Lexicon(language)
+    assert again.words == lexicon.words

@@ -15,23 +15,24 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from assets.partitions import hour_text
 from resources.engine.progress import amount
 from resources.enterprise import errors
-from resources.lake import Archive, Conversion, convert
-from resources.tables import HourState
+from resources.lake import Archive, Conversion, convert, digest_of
+from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
     from resources.engine import Engine
-    from resources.enterprise import EnterpriseClient, Listing
+    from resources.enterprise import Download, EnterpriseClient, Listing
     from resources.enterprise.models import Batch
     from resources.lake import Layout
     from resources.warehouse import HourLoad, Warehouse
@@ -79,6 +80,7 @@ class ArchivedHour:
     fetched_count: int = 0
     fetched_bytes: int = 0
     request_count: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of fetching, by identifier
 
     @property
     def archive_bytes(self) -> int:
@@ -142,7 +144,9 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         else None
     )
 
-    def download(record: Batch) -> Any:
+    seconds: dict[str, float] = {}
+
+    def download(record: Batch) -> Download:
         told = 0
 
         def progress(done: int, _total: int | None) -> None:
@@ -152,7 +156,10 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
                 told = done
 
         target = layout.batch_archive(plan.hour, record.identifier, record.version)
-        return client.download_batch(plan.hour, record, target, progress=progress)
+        began = time.perf_counter()
+        download = client.download_batch(plan.hour, record, target, progress=progress)
+        seconds[record.identifier] = time.perf_counter() - began
+        return download
 
     outcomes = engine.map(download, plan.wanted)
     if task is not None:
@@ -175,6 +182,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         fetched_count=len(fetched),
         fetched_bytes=sum(download.size_bytes for download in fetched),
         request_count=1 + sum(download.request_count for download in downloads),
+        seconds=seconds,
     )
 
 
@@ -235,13 +243,22 @@ def convert_hour(
     Raises:
         ArchiveError: An archive is damaged; nothing of it was landed in the lake.
     """
-    total = archived.archive_bytes
-    task = engine.reporter.start(f"convert {hour_text(archived.hour)}", total, "B")
+    kept = frozenset(bodies)
+
+    def is_new(archive: Archive) -> bool:
+        digest = digest_of(archive, kept)
+        return not layout.lake_file(ARTICLE_CHANGES.name, archive.batch_hour, archive.identifier, digest).exists()
+
+    total = sum(archive.path.stat().st_size for archive in archived.archives if is_new(archive))
+    task = engine.reporter.start(f"convert {hour_text(archived.hour)}", total, "B") if total else None
     conversions = []
     for archive in archived.archives:
-        conversions.append(convert(archive, layout, bodies=frozenset(bodies), workers=threads))
-        task.advance(archive.path.stat().st_size)
-    task.finish()
+        conversion = convert(archive, layout, bodies=kept, workers=threads)
+        conversions.append(conversion)
+        if task is not None and conversion.converted:
+            task.advance(conversion.archive_bytes)
+    if task is not None:
+        task.finish()
     return conversions
 
 

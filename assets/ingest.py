@@ -96,7 +96,7 @@ class HourlyRun:
         )
         self.conversions[hour] = conversions
         if LAKE in selected:
-            yield _lake_layer(conversions)
+            yield _lake_layer(archived, conversions)
         if WAREHOUSE in selected:
             self.loads[hour] = batches.load_hour(archived, conversions, self.warehouse.warehouse)
             yield _warehouse_layer(conversions, self.loads[hour])
@@ -133,7 +133,7 @@ def _archive_layer(archived: batches.ArchivedHour) -> Layer:
     return Layer(ARCHIVE, metadata, _digest(f"{a.identifier} {a.version}" for a in archived.archives))
 
 
-def _lake_layer(conversions: Sequence[Conversion]) -> Layer:
+def _lake_layer(archived: batches.ArchivedHour, conversions: Sequence[Conversion]) -> Layer:
     rows = sum(c.row_count for c in conversions)
     ndjson, seconds = sum(c.ndjson_bytes for c in conversions), sum(c.seconds for c in conversions)
     drift = [
@@ -149,6 +149,10 @@ def _lake_layer(conversions: Sequence[Conversion]) -> Layer:
         "files": len(conversions),
         "files_converted": sum(c.converted for c in conversions),
         "seconds": round(seconds, 3),
+        # fetching and converting, by archive; loading is one transaction for the whole hour
+        "seconds_by_archive": {
+            c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions
+        },
     }
     if drift:
         metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))

@@ -18,6 +18,7 @@ from dotenv import load_dotenv
 
 from pipelines import settings as settings_module
 from pipelines import terminal
+from resources.engine.progress import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,9 +95,9 @@ def _settings() -> Settings:
 
 @contextmanager
 def _client(settings: Settings) -> Iterator[EnterpriseClient]:
-    from pipelines.definitions import build_resources
+    from pipelines.definitions import build_enterprise
 
-    with build_resources(settings)["enterprise"].client() as client:
+    with build_enterprise(settings).client() as client:
         yield client
 
 
@@ -111,12 +112,13 @@ def _client(settings: Settings) -> Iterator[EnterpriseClient]:
 def run(*, count: int, first: datetime | None, last: datetime | None, dry_run: bool, reference: bool | None) -> None:
     """Run the main job: reference lists and hours, from the service to the published DuckDB file."""
     from pipelines import run as runs
-    from pipelines.definitions import build_resources
+    from pipelines.definitions import build_enterprise
+    from resources.lake import Layout
 
     settings = _settings()
-    resources = build_resources(settings)
+    enterprise = build_enterprise(settings)
     _say_where(settings)
-    with terminal.progress(), resources["enterprise"].client() as client:
+    with enterprise.client() as client:
         if first is not None:
             hours = runs.hours_between(first.replace(tzinfo=UTC), (last or first).replace(tzinfo=UTC))
             if not hours:
@@ -124,17 +126,13 @@ def run(*, count: int, first: datetime | None, last: datetime | None, dry_run: b
         else:
             hours = runs.newest_hours(client, count, datetime.now(UTC))
         if dry_run:
-            _show_dry_run(runs.dry_run(hours, client, resources["enterprise"], resources["lake"]))
+            _show_dry_run(runs.dry_run(hours, client, enterprise.scope, Layout(settings.data)))
             return
-    failed = None
     with terminal.progress():
-        try:
-            runs.run(settings, hours, refresh_reference=reference, engine=_engine())
-        except runs.RunError as error:
-            failed = error
-    _show_run(settings, hours)
-    if failed is not None:
-        raise failed
+        report = runs.run(settings, hours, refresh_reference=reference, engine=_engine())
+    _show_run(settings, hours, report.seconds)
+    if report.failures:
+        raise click.ClickException("\n".join(report.failures))
 
 
 def _engine() -> Any:
@@ -168,10 +166,14 @@ def _show_dry_run(plan: Any) -> None:
     )
 
 
-def _show_run(settings: Settings, hours: list[datetime]) -> None:
-    from resources.warehouse import Warehouse
+def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[datetime, str], float]) -> None:
+    from resources.warehouse import NotPublishedError, Warehouse
 
     warehouse = Warehouse(settings.data)
+    try:
+        summary = warehouse.summary(hours=hours)
+    except NotPublishedError:
+        return
     rows = [
         (
             row.batch_hour,
@@ -183,11 +185,16 @@ def _show_run(settings: Settings, hours: list[datetime]) -> None:
             row.update_count,
             row.delete_count,
             row.reject_count,
-            row.ndjson_bytes,
+            amount(row.archive_bytes, "B"),
+            amount(row.ndjson_bytes, "B"),
+            seconds.get((row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"), 0.0),
         )
-        for row in warehouse.summary(hours=hours)
+        for row in summary
     ]
-    columns = ("hour (UTC)", "project", "ns", "state", "files", "rows", "update", "delete", "rejects", "ndjson bytes")
+    columns = (
+        *("hour (UTC)", "project", "ns", "state", "files", "rows", "update", "delete", "rejects"),
+        *("archive", "ndjson", "seconds"),
+    )
     terminal.OUT.print(terminal.table(columns, rows))
     terminal.OUT.print(
         f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n"
@@ -278,7 +285,7 @@ def revoke() -> None:
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.OUT.print(str(client.token_status()), markup=False)
+    terminal.OUT.print(terminal.tokens_text(client.token_status()), markup=False)
 
 
 @auth.command("forgot-password")

@@ -54,6 +54,12 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
     }
 
 
+def build_enterprise(settings: settings_module.Settings) -> EnterpriseResource:
+    """The service's resource outside Dagster, its password read from the environment."""
+    resource: EnterpriseResource = build_resources(settings)["enterprise"].process_config_and_initialize()
+    return resource
+
+
 def build_defs(settings: settings_module.Settings | None = None, **overrides: Any) -> dg.Definitions:
     """Fresh definitions.
 

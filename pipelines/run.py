@@ -8,7 +8,7 @@ Does not belong here: drawing (see `terminal`), the command line (see `cli`).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,25 +19,35 @@ from dagster._core.storage.tags import (
 )
 
 from assets import batches
-from assets.partitions import HOUR, key_of, last_complete_hour
+from assets.ingest import LAKE
+from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from pipelines import instance as instances
 from pipelines.definitions import build_defs
 from resources.enterprise.errors import NotPublishedYet
+from resources.lake import Layout
 from resources.tables import REFERENCE_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pipelines.settings import Settings
-    from resources.adapters import EnterpriseResource, LakeResource
     from resources.enterprise import EnterpriseClient
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
 
 
-class RunError(RuntimeError):
-    """A run that failed; the message holds a sentence per failure, in the order they happened."""
+@dataclass
+class RunReport:
+    """What a run has to tell beside what is in the warehouse.
+
+    Attributes:
+        failures: A sentence for each failure, in the order they happened.
+        seconds: Fetching and converting by (hour, archive); next to nothing where it was there already.
+    """
+
+    failures: list[str] = field(default_factory=list)
+    seconds: dict[tuple[datetime, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,64 +112,60 @@ def hours_between(first: datetime, last: datetime) -> list[datetime]:
     return [first + number * HOUR for number in range(int((last - first) / HOUR) + 1)]
 
 
-def reference_due(lake: LakeResource, now: datetime) -> bool:
+def reference_due(layout: Layout, now: datetime) -> bool:
     """Whether a reference list is absent or a day old."""
     for table in REFERENCE_TABLES:
-        path = lake.layout.reference_archive(table.name)
+        path = layout.reference_archive(table.name)
         if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
             return True
     return False
 
 
-def dry_run(
-    hours: Iterable[datetime], client: EnterpriseClient, enterprise: EnterpriseResource, lake: LakeResource
-) -> DryRun:
+def dry_run(hours: Iterable[datetime], client: EnterpriseClient, scope: batches.Scope, layout: Layout) -> DryRun:
     """List the hours and say what would be fetched; nothing is."""
-    plans = tuple(batches.plan_hour(hour, client, lake.layout, enterprise.scope) for hour in hours)
-    return DryRun(plans, reference_due(lake, datetime.now(UTC)))
+    plans = tuple(batches.plan_hour(hour, client, layout, scope) for hour in hours)
+    return DryRun(plans, reference_due(layout, datetime.now(UTC)))
 
 
 def run(
     settings: Settings, hours: Sequence[datetime], *, refresh_reference: bool | None = None, **overrides: Any
-) -> None:
+) -> RunReport:
     """Run the jobs over `hours` (consecutive): reference lists if they are due, the hours, the current articles, publish.
 
-    What succeeded is published even where an hour failed.
-
-    Raises:
-        RunError: Something failed; the message says what, what was kept, and what to do.
+    What succeeded is published even where an hour failed; what failed is in the report.
     """
     defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
-    lake = _resource(defs, "lake")
-    due = reference_due(lake, datetime.now(UTC)) if refresh_reference is None else refresh_reference
-    sentences: list[str] = []
+    due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
+    report = RunReport()
     with instances.opened(settings.dagster_home) as instance:
         if due:
-            sentences += _execute(defs, "reference", instance)
+            _execute(defs, "reference", instance, report)
         if hours:
             tags = {
                 ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
                 ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
             }
-            sentences += _execute(defs, "hours", instance, tags)
-        sentences += _execute(defs, "publish", instance)
-    if sentences:
-        raise RunError("\n".join(dict.fromkeys(sentences)))
-
-
-def _resource(defs: dg.Definitions, key: str) -> Any:
-    return (defs.resources or {})[key]
+            _execute(defs, "hours", instance, report, tags)
+        _execute(defs, "publish", instance, report)
+    return report
 
 
 def _execute(
-    defs: dg.Definitions, job: str, instance: dg.DagsterInstance, tags: dict[str, str] | None = None
-) -> list[str]:
-    """Run one job here; what failed comes back as sentences."""
+    defs: dg.Definitions,
+    job: str,
+    instance: dg.DagsterInstance,
+    report: RunReport,
+    tags: dict[str, str] | None = None,
+) -> None:
+    """Run one job here, and add to the report how long each archive took and what failed."""
     result = defs.resolve_job_def(job).execute_in_process(
         instance=instance, tags=tags, raise_on_error=False, run_config={"loggers": {"quiet": {}}}
     )
     sentences = []
     for event in result.all_events:
+        if event.is_step_materialization and event.asset_key == LAKE and event.partition is not None:
+            seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
+            report.seconds |= {(hour_of(event.partition), name): taken for name, taken in seconds.items()}
         if not event.is_step_failure:
             continue
         data = event.step_failure_data
@@ -170,4 +176,4 @@ def _execute(
             sentences.append(f"{event.step_key}: {cause.message.strip()}")
     if not result.success and not sentences:
         sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
-    return sentences
+    report.failures += [sentence for sentence in sentences if sentence not in report.failures]

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from assets.partitions import last_complete_hour
-from pipelines.definitions import build_resources
+from pipelines.definitions import build_enterprise
+from pipelines.terminal import tokens_text
 from resources.engine.progress import amount
 from resources.lake.origin import origin_of
 from resources.tables import HourState
@@ -47,8 +48,8 @@ def collect(settings: Settings, hours: int) -> Status:
     if settings.data.exists():
         report.facts.append(("disk free", amount(shutil.disk_usage(settings.data).free, "B")))
     if origin is not None and not settings.sandbox:
-        with build_resources(settings)["enterprise"].client() as client:
-            report.facts.append(("tokens", client.token_status()))
+        with build_enterprise(settings).client() as client:
+            report.facts.append(("tokens", tokens_text(client.token_status())))
     warehouse = Warehouse(settings.data)
     try:
         _tell_published(report, warehouse, hours)

@@ -5,6 +5,7 @@ Belongs here: drawing. Does not belong here: deciding anything.
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from resources.engine import Reporter, Task
+    from resources.enterprise import TokenStatus
 
 #: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
-OUT = Console(highlight=False)
-ERR = Console(stderr=True, highlight=False)
+#: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
+OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class _BarTask:
@@ -84,7 +87,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str |
     drawn = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, title_style="bold")
     for number, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[number], int | float) or row[number] is None for row in rows)
-        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        short = all(len(text(row[number])) < 40 for row in rows)
+        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=short)
     for row in rows:
         drawn.add_row(*(text(value) for value in row))
     return drawn
@@ -103,6 +107,21 @@ def text(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return moment(value)
     return str(value)
+
+
+def tokens_text(status: TokenStatus) -> str:
+    """The state of the tokens in a sentence."""
+    if not status.logged_in:
+        return f"Not logged in as {status.username or 'anybody'}; the first request logs in."
+    uses = status.refreshes_left + status.refreshes_used
+    return (
+        f"Logged in as {status.username}. The access token lasts until {_until(status.access_expires_at)}, the refresh "
+        f"token until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {uses} uses are left."
+    )
+
+
+def _until(value: datetime | None) -> str:
+    return "an unknown moment" if value is None else f"{value:%Y-%m-%d %H:%M} UTC"
 
 
 def moment(value: datetime) -> str:

@@ -7,7 +7,8 @@ Does not belong here: reading what was downloaded (`lake`), storing it (`warehou
 from resources.enterprise import errors, models
 from resources.enterprise.auth import TokenStatus
 from resources.enterprise.client import EnterpriseClient
-from resources.enterprise.downloads import Download, Ranges
+from resources.enterprise.downloads import Download
+from resources.enterprise.filling import Ranges
 from resources.enterprise.landing import Sidecar, is_intact, is_landed
 from resources.enterprise.models import Listing
 from resources.enterprise.service import Service

@@ -18,9 +18,11 @@ from pydantic import TypeAdapter
 
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.auth import Authenticator, TokenStatus
-from resources.enterprise.downloads import Download, Downloader, Ranges, Source
+from resources.enterprise.downloads import Download, Downloader
+from resources.enterprise.filling import Ranges, Source
 from resources.enterprise.landing import Sidecar, md5_of_bytes, write_atomically
 from resources.enterprise.redaction import Redactor
+from resources.enterprise.service import is_web_address
 from resources.enterprise.tokens import TokenStore
 from resources.enterprise.transport import Answer, BrokenAnswer, Patience, Transport
 
@@ -282,12 +284,11 @@ class EnterpriseClient:
         location = answer.headers.get("Location", "")
         here = self.service.base_url + path
         there = urljoin(here, location)
-        parts = urlsplit(there)
         if answer.status not in {302, 303, 307, 308} or not location:
             problem = f"status {answer.status} came where a redirect should be"
-        elif parts.scheme not in {"http", "https"} or not parts.hostname:
+        elif not is_web_address(there):
             problem = "it redirects to something that is not a web address"
-        elif urlsplit(here).scheme == "https" and parts.scheme == "http":
+        elif urlsplit(here).scheme == "https" and urlsplit(there).scheme == "http":
             problem = "it redirects from an encrypted to an open connection"
         else:
             return there
@@ -314,6 +315,8 @@ class EnterpriseClient:
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
                 if attempt > self._patience.retries:
+                    if isinstance(error, BrokenAnswer):  # enough attempts were made: nobody need make more
+                        raise errors.ServiceUnavailable(error.message, status=error.status) from None
                     raise
                 wait = self._patience.wait(attempt, asked)
                 _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._patience.retries)

@@ -1,90 +1,41 @@
-"""Downloads: one request to the service, the bytes from the object store, verified, resumed, landed whole or not at all.
+"""Downloads: one request to the service, the bytes from the object store, verified, landed whole or not at all.
 
-Belongs here: following the one redirect, ranges, resumption, verification against the record's version, landing.
-Does not belong here: which path a record has and what a missing one means (`client`).
+Belongs here: what is there already, verification against the record's version, a replaced or wrong archive, landing.
+Does not belong here: how the bytes come (`filling`), how they lie on disk meanwhile (`parts`), which path a record has
+and what a missing one means (`client`).
 
-A download asks the service once for a signed address, which lives for 60 s and costs a unit of quota where the product
-has one. A small file is one request to it; a large one a few large ranges, all opened at once. What breaks off goes on
-where it stopped, with the same address while the store still takes it. The ETag of the store is not the MD5, so it only
-serves to notice that the object changed; the bytes are checked against the `version` of the record.
+The ETag of the object store is not the MD5 of the object, so it only serves to notice that the object changed; the
+bytes are checked against the `version` of the record.
 
-Source: the service's description of snapshot, chunk and batch downloads (307 to a signed address, `Range`, `If-Range`).
+Source: the service's description of snapshot, chunk and batch records (`version`) and their downloads.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import re
-import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
-import urllib3
-
 from resources.enterprise import errors
+from resources.enterprise.filling import ChangedError, Filling, Ranges, Source
 from resources.enterprise.landing import Sidecar, is_landed, md5_of
-from resources.enterprise.parts import Part, Segment, divide
-from resources.enterprise.transport import BrokenAnswer, Transport
+from resources.enterprise.parts import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    import requests
+    from resources.enterprise.transport import Transport
 
 _log = logging.getLogger(__name__)
 
 _MD5 = re.compile(r"[0-9a-f]{32}\Z")
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)\Z")
+#: Wrong bytes are fetched again once.
+_WRONG_ALLOWED = 1
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_READ_BYTES = 1 << 18
-#: A broken body counts as progress, and the count of failures starts again, from this many bytes on.
-_WORTH = 1 << 20
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """How large files are divided.
-
-    Attributes:
-        connections: Ranges fetched at once.
-        parallel_bytes: Files from this size on are divided.
-        smallest_bytes: No range is smaller.
-        addresses: Signed addresses one download may ask for (each may cost a unit of quota).
-        wait_seconds: How long to wait for another process that fetches the same file.
-    """
-
-    connections: int = 4
-    parallel_bytes: int = 64 << 20
-    smallest_bytes: int = 16 << 20
-    addresses: int = 8
-    wait_seconds: float = 3600.0
-
-
-@dataclass(frozen=True)
-class Source:
-    """What to download.
-
-    Attributes:
-        identifier: The record's identifier.
-        version: The record's version: MD5 of the archive.
-        size_hint: About how many bytes.
-        url_path: Path of the download at the service.
-        resolve: Asks the service for a signed address; gives it with the number of requests it took.
-        read_again: Reads the record again; gives the source it names now with the number of requests it took.
-    """
-
-    identifier: str
-    version: str
-    size_hint: int
-    url_path: str
-    resolve: Callable[[], tuple[str, int]]
-    read_again: Callable[[], tuple[Source, int]]
 
 
 @dataclass(frozen=True)
@@ -110,16 +61,15 @@ class Download:
     fetched: bool
 
 
-class _ChangedError(Exception):
-    """The object is not the one whose first bytes are there."""
+@dataclass
+class _Task:
+    """A download while it is done: its record and target may change, when the service replaces the archive."""
 
-
-class _RangeIgnoredError(Exception):
-    """The store sends the whole object whatever is asked."""
-
-
-class _StoppedError(Exception):
-    """Another range failed; this one ends quietly."""
+    source: Source
+    target: Path
+    requests: int = 0
+    resumed: int | None = None
+    wrong: int = 0
 
 
 class Downloader:
@@ -149,56 +99,64 @@ class Downloader:
             ServiceUnavailable: The connection broke too often; what was fetched is kept.
             UnexpectedAnswer: The record's version is no MD5, or the answer is no redirect.
         """
-        requests, resumed, wrong = 0, None, 0
-        while True:
-            if _MD5.match(source.version) is None:
-                raise errors.UnexpectedAnswer(
-                    f"The record of {source.identifier} names no MD5 as its version, so its archive cannot be "
-                    "verified. Nothing was fetched. If the address of the service is right, its interface has changed."
-                )
-            if not Part.is_left(target) and (present := self._present(source, target)) is not None:
-                return replace(present, request_count=requests)
-            try:
-                with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
-                    if (present := self._present(source, target)) is not None:
-                        part.remove()  # fetched by whom we waited for, or its owner was killed while tidying up
-                        return replace(present, request_count=requests)
-                    if part.version != source.version:
-                        part.clear()
-                    resumed = part.done if resumed is None else resumed
-                    filling = _Filling(source, part, self._transport, self._ranges, progress)
-                    try:
-                        filling.run()
-                        digest = part.digest()
-                    except errors.NotFound:
-                        part.remove()  # nothing will ever complete it
-                        raise
-                    except _ChangedError:
-                        digest = None
-                    finally:
-                        requests += filling.request_count
-                    if digest == source.version:
-                        return self._land(source, part, target, requests, resumed)
-                    wrong += 1
-                    resumed = 0
-                    fresh, count = self._again(source, part)
-                    requests += count
-                    if fresh.version != source.version:
-                        _log.info("%s was replaced at the service while it was fetched.", source.identifier)
-                        new_target = target.with_name(target.name.replace(source.version[:8], fresh.version[:8]))
-                        if digest == fresh.version:
-                            return self._land(fresh, part, new_target, requests, resumed)
-                        part.remove()
-                        source, target = fresh, new_target
-                    else:
-                        part.remove()
-            except OSError as error:
-                number, problem = error.errno, error.strerror or type(error).__name__
-            else:
-                if wrong > 1:
-                    self._give_up(source)
-                continue
-            self._disk_failed(number, problem, target)
+        task = _Task(source, target)
+        try:
+            while True:
+                if (done := self._attempt(task, progress)) is not None:
+                    return done
+        except OSError as error:
+            number, problem = error.errno, error.strerror or type(error).__name__
+        raise self._disk_error(number, problem, task.target)
+
+    def _attempt(self, task: _Task, progress: Callable[[int, int | None], None] | None) -> Download | None:
+        """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""
+        source, target = task.source, task.target
+        if _MD5.match(source.version) is None:
+            raise errors.UnexpectedAnswer(
+                f"The record of {source.identifier} names no MD5 as its version, so its archive cannot be verified. "
+                "Nothing was fetched. If the address of the service is right, its interface has changed."
+            )
+        if not Part.is_left(target) and (present := self._present(source, target)) is not None:
+            return replace(present, request_count=task.requests)
+        with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
+            if (present := self._present(source, target)) is not None:
+                part.remove()  # fetched by whom we waited for, or its owner was killed while tidying up
+                return replace(present, request_count=task.requests)
+            if part.version != source.version:
+                part.clear()
+            if task.resumed is None:
+                task.resumed = part.done
+            digest = self._fill(task, part, progress)
+            if digest == source.version:
+                return self._land(task, part)
+            task.resumed = 0
+            fresh, count = self._again(source, part)
+            task.requests += count
+            if fresh.version != source.version:
+                _log.info("%s was replaced at the service while it was fetched.", source.identifier)
+                task.source = fresh
+                task.target = target.with_name(target.name.replace(source.version[:8], fresh.version[:8]))
+                if digest == fresh.version:
+                    return self._land(task, part)
+            part.remove()
+        task.wrong += 1
+        if task.wrong > _WRONG_ALLOWED:
+            self._give_up(source)
+        return None
+
+    def _fill(self, task: _Task, part: Part, progress: Callable[[int, int | None], None] | None) -> str | None:
+        """Fetch what is missing; the MD5 of the whole, None when the object changed under way."""
+        filling = Filling(task.source, part, self._transport, self._ranges, progress)
+        try:
+            filling.run()
+        except ChangedError:
+            return None
+        except errors.NotFound:
+            part.remove()  # nothing will ever complete it
+            raise
+        finally:
+            task.requests += filling.request_count
+        return part.digest()
 
     def _present(self, source: Source, target: Path) -> Download | None:
         if not is_landed(target, source.version):
@@ -208,12 +166,12 @@ class Downloader:
         size = target.stat().st_size
         return Download(target, source.identifier, source.version, size, 0, 0, fetched=False)
 
-    def _land(self, source: Source, part: Part, target: Path, requests: int, resumed: int) -> Download:
-        size = part.length()
+    def _land(self, task: _Task, part: Part) -> Download:
+        source, target, size = task.source, task.target, part.length()
         self._sidecar(source, size).write(target)
         part.land(target)
-        _log.info("Fetched %s: %d bytes, %d request(s) to the service.", source.identifier, size, requests)
-        return Download(target, source.identifier, source.version, size, requests, resumed, fetched=True)
+        _log.info("Fetched %s: %d bytes, %d request(s) to the service.", source.identifier, size, task.requests)
+        return Download(target, source.identifier, source.version, size, task.requests, task.resumed or 0, fetched=True)
 
     def _sidecar(self, source: Source, size: int) -> Sidecar:
         return Sidecar(source.identifier, source.version, size, source.url_path, self._clock())
@@ -235,327 +193,13 @@ class Downloader:
         )
 
     @staticmethod
-    def _disk_failed(number: int | None, problem: str, target: Path) -> NoReturn:
+    def _disk_error(number: int | None, problem: str, target: Path) -> errors.EnterpriseError:
         if number in _NO_ROOM:
-            raise errors.DiskFull(
+            return errors.DiskFull(
                 f"There is no room for {target.name} in {target.parent} ({problem}). What was fetched of it is kept in "
                 f"{target.name}.part. Make room and run this again: it goes on from there."
             )
-        raise errors.StateError(
+        return errors.StateError(
             f"{target.name} cannot be written in {target.parent} ({problem}). What was fetched of it is kept. Check the "
             "folder and its permissions and run this again."
         )
-
-
-class _Address:
-    """The signed address of one download, asked for when needed and again when the store refuses it."""
-
-    def __init__(self, source: Source, ranges: Ranges) -> None:
-        self._source = source
-        self._limit = ranges.addresses
-        self._lock = threading.Lock()
-        self._current: str | None = None
-        self._refusals = 0
-        self.asked = 0
-        self.request_count = 0
-
-    def get(self) -> str:
-        with self._lock:
-            if self._current is None:
-                if self.asked >= self._limit:
-                    raise errors.ServiceUnavailable(
-                        f"{self._source.identifier} needed more than {self._limit} signed addresses, each of which may "
-                        "cost quota. What was fetched is kept. The connection breaks too often: run this again later."
-                    )
-                self.asked += 1
-                self._current, count = self._source.resolve()
-                self.request_count += count
-            return self._current
-
-    def worked(self) -> None:
-        with self._lock:
-            self._refusals = 0
-
-    def refused(self, address: str, status: int) -> None:
-        """The store does not take it (any more)."""
-        with self._lock:
-            if address != self._current:
-                return  # another range noticed first
-            self._current = None
-            self._refusals += 1
-            if self._refusals > 1:
-                raise errors.ServiceUnavailable(
-                    f"The object store refused two fresh addresses of {self._source.identifier} ({status}). What was "
-                    "fetched is kept. The archive may be gone, or a proxy changes requests on the way: run this again "
-                    "later.",
-                    status=status,
-                )
-
-
-class _Filling:
-    """Brings all bytes of one part."""
-
-    def __init__(
-        self,
-        source: Source,
-        part: Part,
-        transport: Transport,
-        ranges: Ranges,
-        progress: Callable[[int, int | None], None] | None,
-    ) -> None:
-        self._source = source
-        self._part = part
-        self._transport = transport
-        self._patience = transport.patience
-        self._ranges = ranges
-        self._progress = progress
-        self._address = _Address(source, ranges)
-        self._doing = f"fetch {source.identifier}"
-        self._stop = threading.Event()
-        self._reporting = threading.Lock()
-        self._open: set[requests.Response] = set()
-
-    @property
-    def request_count(self) -> int:
-        """Requests to the service."""
-        return self._address.request_count
-
-    def run(self) -> None:
-        """Fetch what is missing.
-
-        Raises:
-            _ChangedError: The object at the store changed.
-        """
-        restarts = 0
-        while not self._part.is_complete:
-            try:
-                if self._part.segments:
-                    self._go_on()
-                else:
-                    self._start(whole=restarts > 0)
-            except _RangeIgnoredError:
-                self._part.clear()
-                restarts += 1
-                if restarts > self._patience.retries:
-                    self._broke_off()
-
-    def _start(self, *, whole: bool) -> None:
-        """Open the object and divide it by what the answer says of its size."""
-        hint = self._source.size_hint
-        first: Segment | None = None
-        size: int | None
-        if not whole and hint >= self._ranges.parallel_bytes:
-            first = Segment(0, max(hint // self._ranges.connections, self._ranges.smallest_bytes))
-        response = self._first_answer(first)
-        etag = response.headers.get("ETag")
-        if response.status_code == 206:
-            start, end, total = _content_range(response)
-            if start != 0:
-                response.close()
-                raise _ChangedError
-            rest = divide([Segment(end, total)], self._ranges.connections - 1, self._ranges.smallest_bytes)
-            size, segments = total, [Segment(0, end), *rest]
-        else:
-            size = _length(response)
-            segments = [Segment(0, size)]
-        try:
-            self._need_room(size)
-            self._part.begin(self._source.version, etag, size, segments)
-        except BaseException:
-            response.close()
-            raise
-        self._fetch({0: response})
-
-    def _first_answer(self, first: Segment | None) -> requests.Response:
-        failures = 0
-        while True:
-            try:
-                return self._opened(first)
-            except BrokenAnswer as error:
-                failures += 1
-                self._pause(failures, error)
-
-    def _go_on(self) -> None:
-        """Fetch what an earlier attempt left."""
-        part = self._part
-        self._need_room(None if part.size is None else part.size - part.done)
-        large = (part.size or 0) >= self._ranges.parallel_bytes
-        segments = divide(part.segments, self._ranges.connections if large else 1, self._ranges.smallest_bytes)
-        part.begin(self._source.version, part.etag, part.size, segments)
-        self._fetch({})
-
-    def _fetch(self, opened: dict[int, requests.Response]) -> None:
-        """Fetch all segments, at once where there are several."""
-        self._report()
-        missing = [n for n, segment in enumerate(self._part.segments) if segment.remaining != 0]
-        if 0 not in missing and 0 in opened:
-            opened[0].close()  # an empty object
-        if len(missing) == 1:
-            self._segment(missing[0], opened.get(missing[0]))
-        else:
-            with ThreadPoolExecutor(max_workers=max(1, self._ranges.connections)) as pool:
-                futures = [pool.submit(self._segment, number, opened.get(number)) for number in missing]
-                try:
-                    for future in as_completed(futures):
-                        future.result()
-                except BaseException:
-                    self._halt()
-                    raise
-        if self._part.size is None:  # the end was only known when it came
-            segment = self._part.segments[0]
-            segment.end = segment.done
-            self._part.size = segment.done
-
-    def _segment(self, number: int, response: requests.Response | None) -> None:
-        """Fetch one segment, going on after each break."""
-        segment = self._part.segments[number]
-        failures = 0
-        while True:
-            before = segment.done
-            try:
-                response = response or self._opened(segment)
-                self._address.worked()
-                self._read(number, response)
-            except BrokenAnswer as error:
-                response = None
-                gained = segment.done - before
-                failures = 1 if gained >= _WORTH else failures + 1
-                self._pause(failures, error)
-                _log.info("%s broke off at byte %d; going on.", self._source.identifier, segment.position)
-            else:
-                return
-
-    def _opened(self, segment: Segment | None) -> requests.Response:
-        """Open the object from a segment's next byte on (None: all of it), and check that it is the one we know."""
-        headers: dict[str, str] = {}
-        position = segment.position if segment else 0
-        if segment is not None:
-            headers["Range"] = f"bytes={position}-" + ("" if segment.end is None else str(segment.end - 1))
-            if self._part.etag is not None and not self._part.etag.startswith("W/"):
-                headers["If-Range"] = self._part.etag
-        response = self._answered(headers)
-        try:
-            self._check(response, position, ranged=segment is not None)
-        except BaseException:
-            response.close()
-            raise
-        return response
-
-    def _answered(self, headers: dict[str, str]) -> requests.Response:
-        while True:
-            if self._stop.is_set():
-                raise _StoppedError
-            address = self._address.get()
-            response = self._transport.open(address, headers, doing=self._doing)
-            status = response.status_code
-            if status in {200, 206}:
-                return response
-            response.close()
-            if status in {400, 401, 403}:
-                self._address.refused(address, status)
-            elif status == 404:
-                raise errors.NotFound(
-                    f"The archive of {self._source.identifier} is not in the object store (404). Nothing was landed. "
-                    "The service may have removed or be rewriting it: list the hour again.",
-                    status=404,
-                )
-            elif status in {412, 416}:
-                raise _ChangedError
-            else:
-                raise BrokenAnswer(
-                    f"Could not {self._doing}: the object store answered {status}. What was fetched is kept. Run this "
-                    "again later.",
-                    status=status,
-                )
-
-    def _check(self, response: requests.Response, position: int, *, ranged: bool) -> None:
-        """Whether the answer goes on with the object whose bytes are there."""
-        etag, known = response.headers.get("ETag"), self._part
-        if known.etag is not None and etag is not None and etag != known.etag:
-            raise _ChangedError
-        if response.status_code == 206:
-            start, _, size = _content_range(response)
-            if not ranged or start != position or (known.size is not None and size != known.size):
-                raise _ChangedError
-            if known.segments and known.size is None:  # the first answer did not say
-                known.size = known.segments[-1].end = size
-        elif known.segments and (position > 0 or len(known.segments) > 1):
-            raise _RangeIgnoredError
-        elif known.segments and _length(response) != known.size:
-            raise _ChangedError
-
-    def _read(self, number: int, response: requests.Response) -> None:
-        segment = self._part.segments[number]
-        self._open.add(response)
-        try:
-            while segment.remaining is None or segment.remaining > 0:
-                wanted = _READ_BYTES if segment.remaining is None else min(_READ_BYTES, segment.remaining)
-                data = response.raw.read1(wanted, decode_content=False)
-                if self._stop.is_set():
-                    raise _StoppedError
-                if not data:
-                    break
-                self._part.write(number, data)
-                self._report()
-        except (urllib3.exceptions.HTTPError, ValueError) as error:
-            reason = type(error).__name__
-        else:
-            if segment.remaining in {0, None}:
-                return
-            reason = "it ended early"
-        finally:
-            self._open.discard(response)
-            response.close()
-        raise BrokenAnswer(
-            f"Could not {self._doing}: the body broke off at byte {segment.position} ({reason}). What was fetched is "
-            "kept. Run this again: it goes on from there."
-        )
-
-    def _report(self) -> None:
-        if self._progress is not None:
-            with self._reporting:
-                self._progress(self._part.done, self._part.size)
-
-    def _halt(self) -> None:
-        """End the other ranges now, also those that wait for data."""
-        self._stop.set()
-        for response in tuple(self._open):
-            with contextlib.suppress(Exception):
-                response.raw.shutdown()  # wakes the reader; urllib3 before 2.3 has it not and waits for its timeout
-
-    def _need_room(self, missing: int | None) -> None:
-        """Say before the first byte that the disk cannot hold the file."""
-        free = shutil.disk_usage(self._part.folder).free
-        if missing is not None and missing > free:
-            raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing and {free:,} are free")
-
-    def _pause(self, failures: int, error: BrokenAnswer) -> None:
-        """Wait after a break, or give up after too many in a row."""
-        if failures > self._patience.retries:
-            self._broke_off(error)
-        self._stop.wait(self._patience.wait(failures))
-
-    def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
-        because = f" The last time: {last.message}" if last else ""
-        raise errors.ServiceUnavailable(
-            f"Could not {self._doing}: the connection to the object store broke {self._patience.retries + 1} times in "
-            f"a row. {self._part.done} bytes are kept. Run this again: it goes on from there.{because}"
-        )
-
-
-def _content_range(response: requests.Response) -> tuple[int, int, int]:
-    """(first byte, byte after the last, size of the object) of a 206."""
-    found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-    if found is None or found[3] == "*":
-        raise BrokenAnswer(
-            "The object store answered a part of the archive without saying which (Content-Range). What was fetched is "
-            "kept. Run this again later."
-        )
-    return int(found[1]), int(found[2]) + 1, int(found[3])
-
-
-def _length(response: requests.Response) -> int | None:
-    try:
-        return int(response.headers["Content-Length"])
-    except (KeyError, ValueError):
-        return None

@@ -62,14 +62,18 @@ def origin(url: str) -> tuple[str, str]:
     return parts.scheme.lower(), parts.netloc.lower()
 
 
-def _root(name: str, url: str) -> str:
-    url = url.strip().rstrip("/")
+def is_web_address(url: str) -> bool:
+    """Whether a request could be sent there: http or https, a host, a port that exists."""
     try:
         parts = urlsplit(url)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets or a port that are none
-        valid = False
-    if not valid or parts.query or parts.fragment or parts.username or parts.password:
+        return False
+
+
+def _root(name: str, url: str) -> str:
+    url = url.strip().rstrip("/")
+    if not is_web_address(url) or any(mark in url for mark in "?#@"):
         # the address itself is not repeated: people put passwords into addresses
         raise InvalidRequest(
             f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "

@@ -124,6 +124,13 @@ class NoAuth(AuthBase):
         return request
 
 
+class _Session(requests.Session):
+    """Knows no redirects: requests would otherwise prepare the next request, for whatever address it is given."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
+        return None
+
+
 class _BoundedRetry(Retry):
     """urllib3's retries; a `Retry-After` of hours is cut to the longest wait (older versions know no bound)."""
 
@@ -301,7 +308,7 @@ class Transport:
         return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
 
     def _session(self, retry: Retry) -> requests.Session:
-        session = requests.Session()
+        session = _Session()
         # Refusing cookies leaves the session without state that threads could spoil.
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers["User-Agent"] = user_agent(self._contact)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+import pytest
+
+from resources.enterprise import EnterpriseClient, Patience, Ranges, Service
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService
+
+HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
+QUICK = Patience(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=5, read_timeout=5)
+
+
+class Clock:
+    def __init__(self):
+        self.now = HOUR + dt.timedelta(hours=1, minutes=10)
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, **parts):
+        self.now += dt.timedelta(**parts)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def fake():
+    service = FakeService()
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def make_client(fake, tmp_path, clock):
+    """Clients that share one state folder; keywords change the service, the patience or the ranges."""
+    made = []
+
+    def make(*, patience=QUICK, ranges=None, state=tmp_path / "state", now=clock, **changes):
+        settings = {
+            "auth_url": fake.url,
+            "base_url": fake.url,
+            "realtime_url": fake.url,
+            "username": USERNAME,
+            "password": PASSWORD,
+            "contact": "tests@example.org",
+        }
+        client = EnterpriseClient(Service(**settings | changes), state, clock=now, patience=patience, ranges=ranges)
+        made.append(client)
+        return client
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def client(make_client):
+    return make_client()
+
+
+@pytest.fixture
+def hour():
+    return HOUR
+
+
+@pytest.fixture
+def content():
+    return random.Random(7).randbytes(400_000)
+
+
+@pytest.fixture
+def split(make_client):
+    """A client that divides files from 100 kB on."""
+    return make_client(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=20_000, wait_seconds=20))

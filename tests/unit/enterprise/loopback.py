@@ -1,0 +1,342 @@
+"""A small content service on loopback for the client's tests: honest by default, and odd on demand.
+
+It is written for these tests only and shares nothing with the sandbox: cut bodies, ignored ranges, redirects to
+elsewhere and refused tokens are one line each here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import json
+import socket
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+PASSWORD = "PassPhrase-Kept-Secret-1!"
+USERNAME = "mirror"
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict
+    headers: dict
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+@dataclass
+class Reply:
+    """`cut`: send only so many bytes of the body and close; `stall`: then wait for this event instead of closing."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict = field(default_factory=dict)
+    cut: int | None = None
+    stall: threading.Event | None = None
+    chunked: bool = False
+    drop: bool = False  # close without an answer
+
+
+def json_reply(value, status=200, **headers):
+    return Reply(status, json.dumps(value).encode() + b"\n", {"Content-Type": "application/json", **headers})
+
+
+def error_reply(status, message):
+    return json_reply({"status": status, "message": message}, status)
+
+
+def html_reply(status=200):
+    return Reply(status, b"<html><body>Gateway</body></html>", {"Content-Type": "text/html"})
+
+
+class Loopback:
+    """An HTTP/1.1 server in threads whose answers come from one function."""
+
+    def __init__(self, application):
+        self.requests = []
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1
+
+            def log_message(self, *args):
+                pass
+
+            def handle_one(self):
+                parts = urlsplit(self.path)
+                length = int(self.headers.get("Content-Length") or 0)
+                request = Request(
+                    self.command,
+                    parts.path,
+                    {k: v[0] for k, v in parse_qs(parts.query).items()},
+                    {k.lower(): v for k, v in self.headers.items()},
+                    self.rfile.read(length),
+                )
+                with outer._lock:
+                    outer.requests.append(request)
+                outer._send(self, application(request))
+
+            do_GET = do_POST = do_HEAD = handle_one  # noqa: N815
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 64
+
+            def handle_error(self, request, client_address):
+                pass  # clients that go away are part of the tests
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def seen(self, glob, method=None):
+        with self._lock:
+            return [r for r in self.requests if fnmatch.fnmatch(r.path, glob) and method in {None, r.method}]
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @staticmethod
+    def _send(handler, reply):
+        if reply.drop:
+            handler.close_connection = True
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        handler.send_response(reply.status)
+        for name, value in reply.headers.items():
+            handler.send_header(name, value)
+        if reply.chunked:
+            handler.send_header("Transfer-Encoding", "chunked")
+        elif "Content-Length" not in reply.headers and reply.status != 204:
+            handler.send_header("Content-Length", str(len(reply.body)))
+        handler.end_headers()
+        body = reply.body if reply.cut is None else reply.body[: reply.cut]
+        with contextlib.suppress(OSError):
+            if reply.chunked:
+                half = max(1, len(body) // 2)
+                for piece in (body[:half], body[half:]):
+                    if piece:
+                        handler.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+                if reply.cut is None:
+                    handler.wfile.write(b"0\r\n\r\n")
+            else:
+                handler.wfile.write(body)
+            handler.wfile.flush()
+            if reply.stall is not None:
+                reply.stall.wait(30)
+        if reply.cut is not None:
+            handler.close_connection = True
+
+
+class FakeService:
+    """Authentication and data on one server, signed objects on a second."""
+
+    def __init__(self):
+        self.password = PASSWORD
+        self.expires_in = 86_400
+        self.uses_allowed = 90
+        self.challenge = None
+        self.user = {"username": USERNAME, "groups": ["group_3"]}
+        self.objects = {}  # identifier -> bytes behind the address
+        self.records = {}  # identifier -> record
+        self.signatures = set()
+        self.ranges = True
+        self.etags = True
+        self._access = set()
+        self._refresh = {}
+        self._issued = 0
+        self._scripted = []
+        self._lock = threading.Lock()
+        self.api = Loopback(self._api)
+        self.store = Loopback(self._store)
+
+    def close(self):
+        self.api.close()
+        self.store.close()
+
+    @property
+    def url(self):
+        return self.api.url
+
+    def script(self, glob, *replies):
+        """Answer the next requests to a path with these replies (or functions of the request), then be honest again."""
+        self._scripted.extend((glob, reply) for reply in replies)
+
+    def add(self, identifier, content, *, version=None, size=None):
+        """Publish an object with its record; give a version or a size that lies, if it shall."""
+        project, _, namespace = identifier.partition("_namespace_")
+        self.objects[identifier] = content
+        self.records[identifier] = {
+            "identifier": identifier,
+            "version": version or hashlib.md5(content).hexdigest(),
+            "date_modified": "2026-11-01T06:04:11.123456789Z",
+            "is_part_of": {"identifier": project},
+            "in_language": {"identifier": "en"},
+            "namespace": {"identifier": int(namespace)},
+            "size": {"value": (len(content) if size is None else size) / 1e6, "unit_text": "MB"},
+        }
+        return self.records[identifier]
+
+    def revoke(self):
+        """Everything that was issued ends."""
+        with self._lock:
+            self._access.clear()
+            self._refresh.clear()
+
+    def revoke_access(self):
+        with self._lock:
+            self._access.clear()
+
+    def expire_signatures(self):
+        with self._lock:
+            self.signatures.clear()
+
+    def _script(self, request):
+        with self._lock:
+            place = next((n for n, (glob, _) in enumerate(self._scripted) if fnmatch.fnmatch(request.path, glob)), None)
+            if place is None:
+                return None
+            reply = self._scripted.pop(place)[1]
+        return reply(request) if callable(reply) else reply
+
+    def _issue(self, kind):
+        self._issued += 1
+        return f"eyJ{kind}{self._issued:04d}.ISSUEDSECRET{self._issued:04d}.SIGNATURE{self._issued:04d}"
+
+    def _api(self, request):
+        return self._script(request) or self._honest(request)
+
+    def _honest(self, request):
+        with self._lock:
+            if request.path.startswith("/v1/") and request.path != "/v1/get-user":
+                return self._auth(request)
+            bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if bearer not in self._access:
+                return error_reply(401, "Unauthorized")
+            return self._data(request)
+
+    def _auth(self, request):
+        fields = request.json
+        if request.path == "/v1/login":
+            if fields["username"] != USERNAME or fields["password"] != self.password:
+                return error_reply(401, "Incorrect username or password.")
+            if self.challenge:
+                return json_reply({"challenge_name": self.challenge, "session": "SESSIONSECRET-0001"})
+            return json_reply(self._grant())
+        if request.path == "/v1/token-refresh":
+            uses = self._refresh.get(fields["refresh_token"])
+            if uses is None or fields["username"] != USERNAME:
+                return error_reply(401, "Unauthorized.")
+            if uses >= self.uses_allowed:
+                return error_reply(429, "Refresh tokens limit has been exceeded.")
+            self._refresh[fields["refresh_token"]] = uses + 1
+            access = self._issue("ACCESS")
+            self._access.add(access)
+            return json_reply({"id_token": "x", "access_token": access, "expires_in": self.expires_in})
+        if request.path == "/v1/token-revoke":
+            if self._refresh.pop(fields["refresh_token"], None) is None:
+                return error_reply(401, "Unauthorized")
+            self._access.clear()
+            return Reply(204)
+        if request.path == "/v1/forgot-password":
+            return Reply(204) if fields["username"] == USERNAME else error_reply(401, "User not found.")
+        if request.path == "/v1/forgot-password-confirm":
+            if fields["confirmation_code"] != "424242":
+                return error_reply(401, "CodeMismatchException: Invalid verification code provided.")
+            self.password = fields["password"]
+            return Reply(204)
+        if request.path == "/v1/change-password":
+            if fields["previous_password"] != self.password or fields["access_token"] not in self._access:
+                return error_reply(401, "Incorrect username or password.")
+            self.password = fields["proposed_password"]
+            return Reply(204)
+        if request.path == "/v1/new-password-required":
+            if fields["session"] != "SESSIONSECRET-0001":
+                return error_reply(401, "Unauthorized.")
+            self.password, self.challenge = fields["new_password"], None
+            return json_reply(self._grant())
+        return error_reply(404, "Not Found")
+
+    def _grant(self):
+        access, refresh = self._issue("ACCESS"), self._issue("REFRESH")
+        self._access.add(access)
+        self._refresh[refresh] = 0
+        return {"id_token": "x", "access_token": access, "refresh_token": refresh, "expires_in": self.expires_in}
+
+    def _data(self, request):
+        parts = request.path.strip("/").split("/")
+        if request.path == "/v1/get-user":
+            return json_reply(self.user)
+        if parts[:2] == ["v2", "codes"]:
+            return json_reply([{"identifier": "wiki", "name": "Wikipedia"}])
+        if parts[:2] == ["v2", "batches"] and parts[2:4] == ["2026-11-01", "05"]:
+            if len(parts) == 4:
+                return json_reply(list(self.records.values()))
+            if parts[4] in self.records and len(parts) == 5:
+                return json_reply(self.records[parts[4]])
+            if len(parts) == 6:
+                signature = f"SIGNEDSECRET{len(self.signatures)}x{self._issued}"
+                self._issued += 1
+                self.signatures.add(signature)
+                location = f"{self.store.url}/objects/{parts[4]}?X-Amz-Signature={signature}"
+                return Reply(307, b"", {"Location": location})
+        return error_reply(404, "Not Found")
+
+    def _store(self, request):
+        return self._script(request) or self.object(request)
+
+    def object(self, request):
+        """The honest answer of the object store."""
+        if "authorization" in request.headers:
+            return Reply(400, b"<Error><Code>InvalidArgument</Code></Error>", {"Content-Type": "application/xml"})
+        with self._lock:
+            if request.query.get("X-Amz-Signature") not in self.signatures:
+                body = b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
+                return Reply(403, body, {"Content-Type": "application/xml"})
+        content = self.objects.get(request.path.rpartition("/")[2])
+        if content is None:
+            return Reply(404, b"<Error><Code>NoSuchKey</Code></Error>", {"Content-Type": "application/xml"})
+        headers = {"Content-Type": "binary/octet-stream", "Accept-Ranges": "bytes"}
+        etag = f'"{hashlib.sha1(content).hexdigest()}-2"'
+        if self.etags:
+            headers["ETag"] = etag
+        wanted = request.headers.get("range")
+        if not self.ranges or wanted is None or request.headers.get("if-range", etag) != etag:
+            return Reply(200, content, headers)
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start, end = int(first), min(int(last or len(content) - 1), len(content) - 1)
+        if start >= len(content):
+            return Reply(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        headers["Content-Range"] = f"bytes {start}-{end}/{len(content)}"
+        return Reply(206, content[start : end + 1], headers)
+
+    def cut(self, *places, stall=None):
+        """Answer the next object requests honestly, but break off after so many bytes."""
+
+        def broken(place):
+            def answer(request):
+                reply = self.object(request)
+                reply.cut, reply.stall = place, stall
+                return reply
+
+            return answer
+
+        self.script("/objects/*", *(broken(place) for place in places))

@@ -1,0 +1,539 @@
+"""Who logs in, who refreshes, and when: one login per refresh token, whoever asks."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from resources.enterprise import Service, errors
+from resources.enterprise.service import AUTH_URL, BASE_URL, REALTIME_URL
+from tests.unit.enterprise.conftest import HOUR, QUICK
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply, error_reply, html_reply, json_reply
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def logins(fake):
+    return len(fake.api.seen("/v1/login"))
+
+
+def refreshes(fake):
+    return len(fake.api.seen("/v1/token-refresh"))
+
+
+# --- login, refresh, margin -----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_and_nothing_written_before_a_method_is_called(client, fake, tmp_path):
+    assert client.token_status().logged_in is False
+    assert fake.api.requests == []
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_first_request_logs_in_once_and_others_use_the_token(make_client, fake):
+    first, second = make_client(), make_client()
+    for client in (first, second, first):
+        assert client.reference("codes").records[0].identifier == "wiki"
+    assert (logins(fake), refreshes(fake)) == (1, 0)
+    assert fake.api.seen("/v1/login")[0].json == {"username": USERNAME, "password": PASSWORD}
+    assert fake.api.seen("/v1/login")[0].headers["content-type"] == "application/json"
+
+
+def test_usernames_are_sent_in_lower_case(make_client, fake):
+    make_client(username="  MIRROR ").login()
+    assert fake.api.seen("/v1/login")[0].json["username"] == "mirror"
+
+
+def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, tmp_path):
+    client.login()
+    path = tmp_path / "state" / "tokens.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "state" / "tokens.json.lock").stat().st_mode) == 0o600
+    assert PASSWORD not in path.read_text()
+    assert sorted(p.name for p in path.parent.iterdir()) == ["tokens.json", "tokens.json.lock"]
+
+
+def test_a_store_that_others_could_read_is_closed_with_the_next_write(client, tmp_path):
+    client.login()
+    path = tmp_path / "state" / "tokens.json"
+    path.chmod(0o644)
+    client.refresh()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
+    client.reference("codes")
+    clock.advance(hours=23, minutes=49)
+    client.reference("codes")
+    assert refreshes(fake) == 0
+    clock.advance(minutes=2)
+    client.reference("codes")
+    client.reference("codes")
+    assert (logins(fake), refreshes(fake)) == (1, 1)
+    status = client.token_status()
+    assert (status.refreshes_used, status.refreshes_left) == (1, 89)
+    assert status.access_expires_at == clock.now + dt.timedelta(days=1)
+    assert status.refresh_expires_at == HOUR + dt.timedelta(days=90, hours=1, minutes=10)  # a refresh does not renew it
+
+
+def test_tokens_of_a_short_life_have_a_short_margin(client, fake, clock):
+    fake.expires_in = 60
+    client.reference("codes")
+    clock.advance(seconds=50)
+    client.reference("codes")
+    assert refreshes(fake) == 0
+    clock.advance(seconds=5)
+    client.reference("codes")
+    assert refreshes(fake) == 1
+
+
+def test_ninety_days_of_daily_use_log_in_once_and_the_next_day_again(client, fake, clock):
+    for _ in range(90):
+        client.reference("codes")
+        clock.advance(days=1)
+    assert (logins(fake), refreshes(fake)) == (1, 89)
+    client.reference("codes")
+    assert (logins(fake), refreshes(fake)) == (2, 89)
+
+
+def test_the_ninety_first_refresh_is_a_login_without_asking(client, fake):
+    client.login()
+    for _ in range(90):
+        client.refresh()
+    assert client.token_status().refreshes_left == 0
+    client.refresh()
+    assert (logins(fake), refreshes(fake)) == (2, 90)
+    assert client.token_status().refreshes_left == 90
+
+
+def test_a_refresh_token_that_others_used_up_leads_to_a_login_without_back_off(client, fake):
+    fake.uses_allowed = 0
+    client.login()
+    status = client.refresh()
+    assert (logins(fake), refreshes(fake)) == (2, 1)
+    assert status.refreshes_used == 0
+
+
+def test_an_expired_refresh_token_leads_to_a_login(client, fake, clock):
+    client.login()
+    clock.advance(days=90)
+    client.reference("codes")
+    assert (logins(fake), refreshes(fake)) == (2, 0)
+
+
+def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, fake, clock):
+    client.reference("codes")
+    clock.advance(hours=23, minutes=55)
+    fake.script("/v1/token-refresh", *[html_reply(503)] * 100)
+    client.reference("codes")
+    asked = refreshes(fake)
+    client.reference("codes")
+    assert refreshes(fake) == asked  # not again within a minute
+    clock.advance(minutes=2)
+    client.reference("codes")
+    assert refreshes(fake) > asked
+    clock.advance(minutes=10)
+    with pytest.raises(errors.ServiceUnavailable):
+        client.reference("codes")
+
+
+# --- refused tokens -------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_token_is_answered_once_by_a_refresh(client, fake):
+    client.reference("codes")
+    fake.revoke_access()
+    listing = client.reference("codes")
+    assert listing.request_count == 2
+    assert (logins(fake), refreshes(fake)) == (1, 1)
+
+
+def test_a_refused_refresh_token_is_answered_by_a_login(client, fake):
+    client.reference("codes")
+    fake.revoke()
+    client.reference("codes")
+    assert (logins(fake), refreshes(fake)) == (2, 1)
+
+
+def test_a_token_that_is_refused_again_is_an_error_and_no_loop(client, fake):
+    fake.script("/v2/codes", *[error_reply(401, "incorrect client id")] * 9)
+    with pytest.raises(errors.AuthenticationError, match="incorrect client id") as caught:
+        client.reference("codes")
+    assert not caught.value.retryable
+    assert len(fake.api.seen("/v2/codes")) == 2
+
+
+def test_a_token_that_another_process_renewed_is_taken_from_the_store(make_client, fake):
+    first, second = make_client(), make_client()
+    first.reference("codes")
+    second.reference("codes")
+    fake.revoke_access()
+    first.reference("codes")
+    second.reference("codes")
+    assert refreshes(fake) == 1
+
+
+def test_twenty_threads_and_one_revocation_refresh_once(client, fake):
+    client.reference("codes")
+    fake.revoke_access()
+    failures = []
+
+    def work():
+        try:
+            client.reference("codes")
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert (logins(fake), refreshes(fake)) == (1, 1)
+
+
+TEN = """
+import datetime, multiprocessing, pathlib, sys
+from resources.enterprise import EnterpriseClient, Patience, Service
+
+def work(url, username, password, state, ready, go, answers):
+    service = Service(url, url, url, username, password)
+    clock = lambda: datetime.datetime(2026, 11, 1, 6, 10, tzinfo=datetime.UTC)
+    client = EnterpriseClient(service, pathlib.Path(state), clock=clock, patience=Patience(first_wait=0.01))
+    client.reference("codes")        # all hold the same token in memory
+    ready.release()
+    go.wait()
+    answers.put(len(client.reference("codes")))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    ready, go, answers = context.Semaphore(0), context.Event(), context.Queue()
+    workers = [context.Process(target=work, args=(*sys.argv[1:], ready, go, answers)) for _ in range(10)]
+    for worker in workers: worker.start()
+    for _ in workers: ready.acquire()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    go.set()
+    print(sum(answers.get() for _ in workers), flush=True)
+    for worker in workers: worker.join()
+    sys.exit(max(worker.exitcode for worker in workers))
+"""
+
+
+@pytest.mark.parametrize("what", ["the access token", "everything"])
+def test_ten_processes_log_in_once_and_answer_one_revocation_once(fake, tmp_path, what):
+    command = [sys.executable, "-c", TEN, fake.url, USERNAME, PASSWORD, str(tmp_path / "state")]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        assert (logins(fake), refreshes(fake)) == (1, 0)
+        if what == "everything":
+            fake.revoke()
+        else:
+            fake.revoke_access()
+        answered, _ = process.communicate("go\n", timeout=60)
+    assert (answered, process.returncode) == ("10\n", 0)
+    assert len(fake.api.seen("/v2/codes")) == 30  # each was refused, and each asked again
+    refused = 1 if what == "everything" else 0  # the one attempt to refresh a revoked token
+    assert (logins(fake) - 1, refreshes(fake)) == ((1, refused) if refused else (0, 1))
+
+
+# --- without a password, without an account ---------------------------------------------------------------------------
+
+
+def test_stored_tokens_do_without_a_password_until_they_are_spent(make_client, fake, clock):
+    make_client().login()
+    client = make_client(password=None)
+    client.reference("codes")
+    clock.advance(days=1)
+    client.reference("codes")
+    clock.advance(days=90)
+    with pytest.raises(errors.TokenSpent, match="wme auth login") as caught:
+        client.reference("codes")
+    assert not caught.value.retryable
+    assert logins(fake) == 1
+
+
+def test_a_revoked_token_without_a_password_names_the_command(make_client, fake):
+    make_client().login()
+    fake.revoke()
+    with pytest.raises(errors.TokenSpent, match="wme auth login"):
+        make_client(password=None).reference("codes")
+
+
+def test_no_token_and_no_password_names_the_command(make_client, fake):
+    with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
+        make_client(password=None).reference("codes")
+    with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
+        make_client(password=None).login()
+    assert fake.api.requests == []
+
+
+def test_a_password_can_be_given_to_login_alone(make_client):
+    client = make_client(password=None)
+    assert client.login(PASSWORD).logged_in
+    assert len(client.reference("codes")) == 1
+
+
+def test_no_account_says_what_to_set(make_client, fake):
+    with pytest.raises(errors.AuthenticationError, match=r"WME_USERNAME.*WME_ANONYMOUS"):
+        make_client(username=None, password=None).reference("codes")
+    assert fake.api.requests == []
+
+
+def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client, fake):
+    client = make_client(anonymous=True, username=None, password=None)
+    fake.script("/v2/codes", json_reply([{"identifier": "wiki"}]))
+    assert len(client.reference("codes")) == 1
+    assert "authorization" not in fake.api.requests[0].headers
+    with pytest.raises(errors.AuthenticationError, match="WME_ANONYMOUS"):
+        client.reference("codes")
+    assert logins(fake) == 0
+
+
+def test_an_anonymous_client_cannot_ask_for_its_quota(make_client, fake):
+    client = make_client(anonymous=True, username=None, password=None)
+    fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 9)
+    with pytest.raises(errors.RateLimited):
+        client.reference("codes")
+    assert fake.api.seen("/v1/*") == []
+
+
+def test_a_wrong_password_is_permanent_and_says_what_to_check(make_client, fake):
+    client = make_client(password="Wrong-Password-7")
+    with pytest.raises(errors.AuthenticationError, match=r"Incorrect username or password.*WME_PASSWORD") as caught:
+        client.reference("codes")
+    assert not caught.value.retryable
+    assert logins(fake) == 1
+
+
+# --- challenges and passwords ---------------------------------------------------------------------------------------
+
+
+def test_a_new_password_challenge_names_the_command_that_answers_it(make_client, fake):
+    fake.challenge = "NEW_PASSWORD_REQUIRED"
+    client = make_client()
+    with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
+        client.reference("codes")
+    assert client.new_password("Another-Pass-2!").logged_in
+    assert len(client.reference("codes")) == 1
+    assert fake.password == "Another-Pass-2!"
+
+
+def test_a_challenge_nobody_knows_is_said(client, fake):
+    fake.challenge = "SMS_MFA"
+    with pytest.raises(errors.UnexpectedAnswer, match="SMS_MFA"):
+        client.login()
+
+
+def test_a_new_password_that_nobody_asked_for_changes_nothing(client, fake):
+    with pytest.raises(errors.InvalidRequest, match="change-password"):
+        client.new_password("Another-Pass-2!")
+    assert fake.password == PASSWORD
+    assert client.token_status().logged_in
+
+
+def test_a_forgotten_password_is_set_with_the_code(make_client, fake):
+    client = make_client(password=None)
+    client.forgot_password()
+    with pytest.raises(errors.AuthenticationError, match="CodeMismatchException"):
+        client.confirm_password("000000", "Another-Pass-2!")
+    client.confirm_password("424242", "Another-Pass-2!")
+    assert client.login("Another-Pass-2!").logged_in
+
+
+def test_forgotten_passwords_of_unknown_users_are_said(make_client):
+    with pytest.raises(errors.AuthenticationError, match="User not found"):
+        make_client(username="nobody").forgot_password()
+
+
+def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
+    client.change_password(PASSWORD, "Another-Pass-2!")
+    request = fake.api.seen("/v1/change-password")[0]
+    assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
+    assert fake.password == "Another-Pass-2!"
+    with pytest.raises(errors.AuthenticationError, match="previous password"):
+        client.change_password(PASSWORD, "Third-Pass-3!")
+
+
+def test_a_refused_new_password_says_the_rules(client, fake):
+    fake.challenge = "NEW_PASSWORD_REQUIRED"
+    fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
+    with pytest.raises(errors.AuthenticationError, match="8 characters"):
+        client.new_password("short")
+    fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
+    with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
+        client.new_password("Another-Pass-2!")
+
+
+def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
+    client.login()
+    assert client.revoke().logged_in is False
+    assert not (tmp_path / "state" / "tokens.json").exists()
+    assert fake.api.seen("/v1/token-revoke")[0].json["refresh_token"].startswith("eyJREFRESH")
+    client.revoke()  # nothing is stored, nothing is sent
+    assert len(fake.api.seen("/v1/token-revoke")) == 1
+
+
+def test_revoking_what_had_ended_forgets_it(client, fake):
+    client.login()
+    fake.revoke()
+    assert client.revoke().logged_in is False
+
+
+def test_a_revoke_that_does_not_arrive_forgets_nothing(client, fake):
+    client.login()
+    fake.script("/v1/token-revoke", *[Reply(500)] * 9)
+    with pytest.raises(errors.ServiceUnavailable):
+        client.revoke()
+    assert client.token_status().logged_in
+
+
+# --- odd answers of the authentication service --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        (json_reply({}), errors.UnexpectedAnswer, "neither tokens nor a challenge"),
+        (json_reply([]), errors.UnexpectedAnswer, "documented form"),
+        (json_reply({"access_token": 7, "refresh_token": "x"}), errors.UnexpectedAnswer, "access_token"),
+        (Reply(200), errors.ServiceUnavailable, "empty body"),
+        (html_reply(200), errors.ServiceUnavailable, "page of HTML"),
+        (error_reply(422, "Internal error, please try again later."), errors.InvalidRequest, "422"),
+        (error_reply(404, "Not Found"), errors.NotFound, "404"),
+        (Reply(301, b"", {"Location": "http://127.0.0.1:9/"}), errors.UnexpectedAnswer, "301"),
+    ],
+)
+def test_odd_answers_to_a_login_are_sentences(client, fake, reply, kind, words, tmp_path):
+    fake.script("/v1/login", reply)
+    with pytest.raises(kind, match=words):
+        client.login()
+    assert not (tmp_path / "state" / "tokens.json").exists()
+
+
+def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
+    fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
+    assert client.login().access_expires_at == clock.now + dt.timedelta(days=1)
+
+
+def test_a_login_that_heals_is_repeated(client, fake):
+    fake.script("/v1/login", html_reply(502), Reply(503), Reply(drop=True))
+    assert client.login().logged_in
+    assert logins(fake) == 4
+
+
+# --- the store ------------------------------------------------------------------------------------------------------
+
+
+def test_tokens_of_another_account_or_host_are_not_used(make_client, fake, tmp_path):
+    make_client().login()
+    other = make_client(username="another", password="x-Password-9")
+    assert not other.token_status().logged_in
+    assert not make_client(auth_url="http://127.0.0.1:9").token_status().logged_in
+    assert make_client().token_status().logged_in
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", None])
+def test_a_damaged_store_is_replaced_by_the_next_login(make_client, fake, tmp_path, damage, caplog):
+    make_client().login()
+    path = tmp_path / "state" / "tokens.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | {"refresh_count": "many"}) if damage is None else damage)
+    client = make_client()
+    assert len(client.reference("codes")) == 1
+    assert client.token_status().logged_in
+    assert "is damaged and is ignored" in caplog.text
+
+
+def test_a_store_that_cannot_be_written_is_said(make_client, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.StateError, match="cannot be"):
+        make_client(state=tmp_path / "file" / "state").login()
+
+
+def test_a_store_that_cannot_be_read_is_said(client, tmp_path):
+    (tmp_path / "state" / "tokens.json").mkdir(parents=True)
+    with pytest.raises(errors.StateError, match="cannot be read"):
+        client.reference("codes")
+
+
+def test_a_full_disk_keeps_the_tokens_that_were_stored(client, monkeypatch, tmp_path):
+    client.login()
+    before = (tmp_path / "state" / "tokens.json").read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(errors.DiskFull, match="No space left on device"):
+        client.refresh()
+    monkeypatch.undo()
+    assert (tmp_path / "state" / "tokens.json").read_bytes() == before
+    assert sorted(p.name for p in (tmp_path / "state").iterdir()) == ["tokens.json", "tokens.json.lock"]
+
+
+def test_a_store_locked_for_ever_is_not_waited_for_without_end(client, monkeypatch, tmp_path):
+    from filelock import FileLock
+
+    from resources.enterprise import tokens
+
+    monkeypatch.setattr(tokens, "_LOCK_SECONDS", 0.05)
+    (tmp_path / "state").mkdir()
+    with FileLock(tmp_path / "state" / "tokens.json.lock"), pytest.raises(errors.StateBusy, match="Another process"):
+        client.login()
+    assert client.login().logged_in
+
+
+# --- the service ----------------------------------------------------------------------------------------------------
+
+
+def test_the_real_hosts_are_the_default():
+    service = Service()
+    assert (service.auth_url, service.base_url, service.realtime_url) == (AUTH_URL, BASE_URL, REALTIME_URL)
+    assert all(url.startswith("https://") for url in (AUTH_URL, BASE_URL, REALTIME_URL))
+    assert Service(username="", password="", contact=" ") == Service()
+
+
+def test_a_service_shows_no_password():
+    assert "Hidden-1!" not in repr(Service(username="A", password="Hidden-1!"))
+
+
+@pytest.mark.parametrize(
+    "url", ["", "api.example.org", "ftp://x", "https://", "http://u:secret@x", "http://x:0x", "http://[x"]
+)
+def test_addresses_that_are_none_are_refused_without_repeating_them(url):
+    with pytest.raises(errors.InvalidRequest, match="WME_BASE_URL") as caught:
+        Service(base_url=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
+    import requests
+
+    client.login()
+    with pytest.raises(errors.InvalidRequest, match="not the service's"):
+        requests.get(fake.store.url, auth=client._auth.bearer, timeout=5)
+    assert fake.store.requests == []
+
+
+def test_the_operator_is_named_in_every_request(make_client, fake):
+    make_client(contact="Zoë\r\nX: y <ops@example.org>").login()
+    agent = fake.api.requests[0].headers["user-agent"]
+    assert agent.startswith("enterprise-content-mirror/")
+    assert "(Zo? X: y <ops@example.org>)" in agent
+
+
+def test_clients_close_and_open_again(make_client, fake):
+    with make_client(patience=QUICK) as client:
+        client.reference("codes")
+    client.close()
+    assert len(client.reference("codes")) == 1

@@ -1,0 +1,304 @@
+"""Lists and refusals: what the service's answers mean, each a different sentence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import pickle
+import re
+import socket
+
+import pytest
+
+from resources.enterprise import Patience, Sidecar, endpoints, errors, is_intact, is_landed
+from tests.unit.enterprise.conftest import HOUR, QUICK
+from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
+
+LIST = "/v2/batches/2026-11-01/05"
+
+
+def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
+    raw = b'[ {"identifier":"wiki",  "name":"Wikipedia","new_field":{"a":1.5e0}} ]\n'
+    fake.script("/v2/codes", Reply(200, raw, {"Content-Type": "application/json"}))
+    listing = client.reference("codes")
+    assert listing.raw == raw
+    assert [code.identifier for code in listing] == ["wiki"]
+    assert listing.records[0].model_extra == {"new_field": {"a": 1.5}}
+    assert (len(listing), listing.url_path, listing.request_count) == (1, "/v2/codes", 1)
+    assert fake.api.seen("/v2/codes")[0].headers["accept"] == "application/json"
+
+
+def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, content):
+    fake.add("enwiki_namespace_0", content)
+    target = tmp_path / "archive" / "batches.json"
+    listing = client.batches(hour)
+    sidecar = client.land(listing, target)
+    assert target.read_bytes() == listing.raw
+    assert sidecar == Sidecar.read(target)
+    assert (sidecar.identifier, sidecar.url_path) == ("batches/2026-11-01/05", LIST)
+    assert is_landed(target, sidecar.version)
+    assert not is_landed(target, "0" * 32)
+    assert is_intact(target)
+    target.write_bytes(listing.raw[::-1])
+    assert is_landed(target, sidecar.version)  # by size
+    assert not is_intact(target)  # by bytes
+    target.unlink()
+    assert not is_intact(target)
+    assert not is_landed(target, sidecar.version)
+
+
+@pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
+def test_each_reference_list_has_a_path_of_its_own(client, fake, kind):
+    fake.script(f"/v2/{kind}", json_reply([]))
+    assert client.reference(kind).records == ()
+
+
+def test_the_hour_is_written_in_utc(client, fake, hour):
+    elsewhere = hour.astimezone(dt.timezone(dt.timedelta(hours=-7)))
+    client.batches(elsewhere)
+    assert len(fake.api.seen(LIST)) == 1
+
+
+@pytest.mark.parametrize("wrong", [HOUR.replace(tzinfo=None), HOUR + dt.timedelta(minutes=1)])
+def test_what_is_no_hour_is_not_sent(client, fake, wrong):
+    with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
+        client.batches(wrong)
+    assert fake.api.requests == []
+
+
+def test_an_hour_that_is_not_there_yet_and_one_that_is_gone_are_two_sentences(client, hour, clock):
+    clock.now = hour + dt.timedelta(hours=3)
+    with pytest.raises(errors.NotPublishedYet, match=r"not published the hour 2026-11-01 06:00 UTC yet") as early:
+        client.batches(hour + dt.timedelta(hours=1))
+    assert early.value.retryable
+    with pytest.raises(errors.RetentionPassed, match="keeps an hour for two days") as late:
+        client.batches(hour - dt.timedelta(hours=46))
+    assert not late.value.retryable
+
+
+def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, content):
+    fake.add("enwiki_namespace_0", content)
+    assert client.batch(hour, "enwiki_namespace_0").project_id == "enwiki"
+    with pytest.raises(errors.NotFound) as caught:
+        client.batch(hour, "xxwiki_namespace_0")
+    assert type(caught.value) is errors.NotFound
+    with pytest.raises(errors.NotPublishedYet):
+        client.batch(hour + dt.timedelta(hours=1), "enwiki_namespace_0")
+
+
+def test_identifiers_cannot_leave_their_place_in_the_path():
+    assert endpoints.batch(HOUR, "../codes?x=1") == LIST + "/..%2Fcodes%3Fx%3D1"
+
+
+@pytest.mark.parametrize("identifier", ["../../etc/passwd", "a/b", "", ".hidden", "a\n"])
+def test_identifiers_that_would_leave_a_folder_are_refused(client, fake, hour, content, identifier):
+    record = fake.add("enwiki_namespace_0", content) | {"identifier": identifier}
+    fake.script(LIST, json_reply([record]))
+    with pytest.raises(errors.UnexpectedAnswer, match="0.identifier"):
+        client.batches(hour)
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "retryable", "words"),
+    [
+        (error_reply(400, "ParseInvalidPathComponent"), errors.InvalidRequest, False, "ParseInvalidPathComponent"),
+        (error_reply(422, "limit cannot be greater than 10"), errors.InvalidRequest, False, "limit cannot be"),
+        (error_reply(403, "Forbidden"), errors.Forbidden, False, "wme auth status"),
+        (error_reply(404, "NoSuchKey"), errors.NotFound, False, "NoSuchKey"),
+        (error_reply(500, "InternalError: store"), errors.ServiceUnavailable, True, "InternalError: store"),
+        (html_reply(502), errors.ServiceUnavailable, True, "page of HTML"),
+        (html_reply(503), errors.ServiceUnavailable, True, "load balancer"),
+        (html_reply(200), errors.ServiceUnavailable, True, "page of HTML"),
+        (html_reply(404), errors.UnexpectedAnswer, False, "addresses"),
+        (html_reply(403), errors.UnexpectedAnswer, False, "proxy"),
+        (Reply(200), errors.ServiceUnavailable, True, "empty body"),
+        (Reply(200, b" \n"), errors.ServiceUnavailable, True, "empty body"),
+        (Reply(200, b"[{"), errors.UnexpectedAnswer, False, "documented form"),
+        (json_reply({"identifier": "wiki"}), errors.UnexpectedAnswer, False, "documented form"),
+        (json_reply([{"identifier": "wiki"}, {}]), errors.UnexpectedAnswer, False, "1.identifier"),
+        (json_reply([{}, {}, {}]), errors.UnexpectedAnswer, False, "and 2 more"),
+        (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "broke off"),
+        (Reply(drop=True), errors.ServiceUnavailable, True, "closed without an answer"),
+        (Reply(200, b"x", {"Content-Encoding": "gzip"}), errors.ServiceUnavailable, True, "compression is damaged"),
+        (Reply(302, b"", {"Location": "/elsewhere"}), errors.ServiceUnavailable, True, "empty body"),
+        (Reply(418, b"{}"), errors.UnexpectedAnswer, False, "no such answer"),
+    ],
+)
+def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, reply, kind, retryable, words):
+    fake.script("/v2/codes", *[reply] * 9)
+    with pytest.raises(kind, match=words) as caught:
+        client.reference("codes")
+    assert type(caught.value).retryable is retryable
+    assert type(caught.value) is kind
+    assert re.fullmatch(r"[A-Z].*\.", caught.value.message)
+    assert "list the codes" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(500), html_reply(503), html_reply(200), Reply(200), Reply(drop=True), Reply(200, b"[      ]", cut=3)],
+)
+def test_what_heals_is_asked_again_within_the_call(client, fake, reply):
+    fake.script("/v2/codes", reply, reply)
+    assert len(client.reference("codes")) == 1
+    assert len(fake.api.seen("/v2/codes")) == 3
+
+
+def test_no_connection_says_which_host(make_client):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(errors.ServiceUnavailable, match=r"refused \(127.0.0.1\).*Check the network"):
+            make_client(auth_url=url, base_url=url).reference("codes")
+
+
+def test_a_name_that_does_not_resolve_is_said(make_client):
+    url = "http://no-such-host.invalid"
+    with pytest.raises(errors.ServiceUnavailable, match=r"cannot be resolved \(no-such-host.invalid\)"):
+        make_client(auth_url=url, patience=Patience(retries=0)).login()
+
+
+def test_a_service_that_does_not_speak_tls_is_said(make_client, fake):
+    url = fake.url.replace("http:", "https:")
+    with pytest.raises(errors.ServiceUnavailable, match=r"TLS"):
+        make_client(auth_url=url, patience=Patience(retries=0)).login()
+
+
+def test_a_service_that_does_not_answer_in_time_is_said(make_client):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client = make_client(auth_url=url, patience=Patience(retries=0, read_timeout=0.05))
+        with pytest.raises(errors.ServiceUnavailable, match="no answer in time"):
+            client.login()
+
+
+# --- 429 ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rate_limit_is_waited_out(client, fake):
+    fake.script("/v2/codes", error_reply(429, "Too Many Requests"), error_reply(429, "Too Many Requests"))
+    listing = client.reference("codes")
+    assert listing.request_count == 3
+    assert len(fake.api.seen("/v1/get-user")) == 1
+
+
+def test_a_rate_limit_without_end_is_an_error_that_can_be_retried(client, fake):
+    fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 20)
+    with pytest.raises(errors.RateLimited, match="later") as caught:
+        client.reference("codes")
+    assert caught.value.retryable
+    assert len(fake.api.seen("/v2/codes")) == 1 + QUICK.retries
+
+
+@pytest.mark.parametrize(("product", "path"), [("batch", LIST), ("batch", "/v2/codes")])
+def test_a_spent_quota_is_permanent_and_not_asked_again(client, fake, hour, product, path):
+    fake.user |= {f"{product}_requests_count": 15, f"{product}_limit": 15}
+    fake.script(path, *[error_reply(429, "Too Many Requests")] * 9)
+    with pytest.raises(errors.QuotaExceeded, match=f"used 15 of its 15 {product} units") as caught:
+        client.batches(hour) if path == LIST else client.reference("codes")
+    assert not caught.value.retryable
+    assert len(fake.api.seen(path)) == 1
+
+
+def test_units_that_are_left_mean_a_rate_limit(client, fake, hour):
+    fake.user |= {"batch_requests_count": 14, "batch_limit": 15}
+    fake.script(LIST, error_reply(429, "Too Many Requests"))
+    client.batches(hour)
+
+
+def test_an_account_that_cannot_be_asked_means_a_rate_limit(client, fake, hour):
+    fake.script("/v1/get-user", error_reply(500, "no"), *[error_reply(500, "no")] * 9)
+    fake.script(LIST, error_reply(429, "Too Many Requests"))
+    client.batches(hour)
+
+
+@pytest.mark.parametrize(
+    ("path", "product"),
+    [
+        ("/v2/articles/Earth", "ondemand"),
+        ("/v2/structured-contents/Earth", "ondemand"),
+        ("/v2/snapshots/enwiki_namespace_0/download", "snapshot"),
+        ("/v2/snapshots/enwiki_namespace_0/chunks/3/download", "chunk"),
+        (LIST, "batch"),
+    ],
+)
+def test_paths_draw_on_the_counters_the_account_has(path, product):
+    assert endpoints.product(path) == product
+
+
+def test_retry_after_is_obeyed_within_bounds():
+    patience = Patience(first_wait=1.0, longest_wait=4.0)
+    assert patience.wait(1, asked=3.0) == 3.0
+    assert patience.wait(1, asked=86_400.0) == 4.0
+    assert patience.wait(1, asked=-1) == 0.0
+    assert all(0.5 <= patience.wait(1) <= 1.0 for _ in range(50))
+    assert all(2.0 <= patience.wait(9) <= 4.0 for _ in range(50))
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("asked", ["86400", "Wed, 01 Jan 2126 00:00:00 GMT", "soon"])
+def test_a_service_that_asks_for_a_day_is_not_waited_for_that_long(client, fake, status, asked):
+    fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
+    if asked == "soon" and status == 503:
+        with pytest.raises(errors.ServiceUnavailable):
+            client.reference("codes")
+    else:
+        assert len(client.reference("codes")) == 1
+
+
+def test_the_account_tells_groups_and_counters(client, fake):
+    fake.user |= {"snapshot_requests_count": 3, "snapshot_limit": 30, "chunk_limit": 1500, "apis": [{"path": "/v2/x"}]}
+    user = client.user()
+    assert user.groups == ("group_3",)
+    assert {name: (q.used, q.limit, q.exhausted) for name, q in user.quotas.items()} == {
+        "snapshot": (3, 30, False),
+        "chunk": (0, 1500, False),
+    }
+
+
+def test_errors_travel_between_processes():
+    error = errors.QuotaExceeded("The quota is spent. Wait.", status=429)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.message, again.status, str(again)) == (
+        errors.QuotaExceeded,
+        error.message,
+        429,
+        error.message,
+    )
+
+
+def test_every_error_says_whether_it_can_be_retried():
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.EnterpriseError)]
+    assert {k.__name__ for k in kinds if k.retryable} == {
+        "NotPublishedYet",
+        "RateLimited",
+        "ServiceUnavailable",
+        "StateBusy",
+    }
+    assert len(kinds) == 18
+
+
+def test_cookies_of_a_load_balancer_are_not_kept(client, fake):
+    fake.script("/v2/codes", json_reply([], **{"Set-Cookie": "AWSALB=abc; Path=/"}))
+    client.reference("codes")
+    client.reference("codes")
+    assert all("cookie" not in r.headers for r in fake.api.requests)
+
+
+def test_a_redirect_of_a_list_is_not_followed_with_the_token(client, fake):
+    fake.script("/v2/codes", *[Reply(302, b"", {"Location": fake.store.url + "/steal"})] * 9)
+    with pytest.raises(errors.EnterpriseError):
+        client.reference("codes")
+    assert fake.store.requests == []
+
+
+def test_long_messages_of_the_service_are_cut(client, fake):
+    fake.script("/v2/codes", Reply(400, json.dumps({"status": 400, "message": "word " * 500}).encode()))
+    with pytest.raises(errors.InvalidRequest) as caught:
+        client.reference("codes")
+    assert len(caught.value.message) < 700

@@ -1,0 +1,125 @@
+"""Recorded lists of the real service parse into the models, with no field lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from resources.enterprise import models
+
+RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise"
+recorded = pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded lists (../shared/data/real) are not here")
+
+LISTS = [
+    ("metadata/codes.json", models.Code, 7),
+    ("metadata/languages.json", models.Language, 339),
+    ("metadata/projects.json", models.Project, 892),
+    ("metadata/namespaces.json", models.Namespace, 4),
+    ("metadata/batches.json", models.Batch, 566),
+    ("metadata/snapshots.json", models.Snapshot, 1833),
+    ("metadata/chunks.json", models.Chunk, 7),
+    ("metadata/structured-contents-snapshots-response_i.json", models.Snapshot, 12),
+    ("metadata/structured-contents-snapshots-response_ii.json", models.Snapshot, 2),
+    ("metadata/structured-contents-snapshots-response_iii.json", models.Snapshot, 1),
+    ("metadata/code.json", models.Code, 1),
+    ("metadata/language.json", models.Language, 1),
+    ("metadata/project.json", models.Project, 1),
+    ("metadata/namespace.json", models.Namespace, 1),
+    ("metadata/batch.json", models.Batch, 1),
+    ("metadata/snapshot.json", models.Snapshot, 1),
+    ("metadata/chunk.json", models.Chunk, 1),
+    ("metadata/server-2022-codes.ndjson", models.Code, 7),
+    ("metadata/server-2022-languages.ndjson", models.Language, 3),
+    ("metadata/server-2022-namespaces.ndjson", models.Namespace, 4),
+    ("metadata/server-2022-projects.ndjson", models.Project, 4),
+    ("metadata/server-2022-snapshots.ndjson", models.Snapshot, 8),
+    ("readme-samples/metadata-00.json", models.Code, 7),
+    ("readme-samples/metadata-02.json", models.Code, 7),
+    ("readme-samples/metadata-08.json", models.Language, None),
+    ("readme-samples/metadata-10.json.gz", models.Project, None),
+    ("readme-samples/metadata-11.json", models.Namespace, 4),
+    ("readme-samples/batches-02.json", models.Batch, 1),
+    ("readme-samples/snapshots-02.json", models.Snapshot, None),
+    ("readme-samples/snapshots-03.json", models.Snapshot, 1),
+]
+
+
+def same(wire, dumped):
+    """Every value of the record is in the model; dates at the microsecond."""
+    if isinstance(wire, dict):
+        return all(key in dumped and same(value, dumped[key]) for key, value in wire.items())
+    if isinstance(wire, list):
+        return len(wire) == len(dumped) and all(map(same, wire, dumped))
+    if isinstance(dumped, dt.datetime):
+        head, _, fraction = wire.removesuffix("Z").partition(".")
+        return dumped == dt.datetime.fromisoformat(f"{head}.{fraction[:6]:0<6}+00:00")
+    return wire == dumped
+
+
+@recorded
+@pytest.mark.parametrize(("name", "model", "count"), LISTS)
+def test_recorded_lists_parse_with_no_field_lost(name, model, count):
+    raw = (RECORDED / name).read_bytes()
+    raw = gzip.decompress(raw) if name.endswith(".gz") else raw
+    if name.endswith(".ndjson"):
+        raw = b"[" + b",".join(raw.splitlines()) + b"]"
+    elif not raw.lstrip().startswith(b"["):
+        raw = b"[" + raw + b"]"
+    records = TypeAdapter(tuple[model, ...]).validate_json(raw)
+    wire = json.loads(raw)
+    assert len(records) == len(wire) > 0
+    assert count in {None, len(wire)}
+    assert all(same(w, r.model_dump()) for w, r in zip(wire, records, strict=True))
+
+
+@recorded
+def test_recorded_sizes_add_up():
+    records = TypeAdapter(tuple[models.Batch, ...]).validate_json((RECORDED / "metadata" / "batches.json").read_bytes())
+    assert sum(r.approximate_bytes for r in records) == pytest.approx(4_478e6, rel=0.001)
+
+
+def batch(**changes):
+    record = {
+        "identifier": "enwiki_namespace_0",
+        "version": "0" * 32,
+        "date_modified": "2026-11-01T06:04:11.123456789Z",
+        "is_part_of": {"identifier": "enwiki"},
+        "namespace": {"identifier": 0},
+    }
+    return models.Batch.model_validate_json(json.dumps(record | changes))
+
+
+def test_exponents_and_nanoseconds_are_read():
+    record = models.Batch.model_validate_json(
+        b'{"identifier":"a_namespace_0","version":"x","date_modified":"2026-11-01T06:04:11.123456789Z",'
+        b'"is_part_of":{"identifier":"a"},"namespace":{"identifier":0},"size":{"value":126211.488e0,"unit_text":"MB"}}'
+    )
+    assert record.date_modified == dt.datetime(2026, 11, 1, 6, 4, 11, 123456, dt.UTC)
+    assert record.approximate_bytes == 126_211_488_000
+
+
+@pytest.mark.parametrize(("unit", "size"), [("B", 5), ("kB", 5000), ("GB", 5 * 10**9), ("?", 5)])
+def test_sizes_have_units(unit, size):
+    assert batch(size={"value": 5, "unit_text": unit}).approximate_bytes == size
+
+
+def test_what_is_left_out_is_empty():
+    record = batch()
+    assert (record.approximate_bytes, record.in_language, record.project_id, record.namespace_id) == (
+        0,
+        None,
+        "enwiki",
+        0,
+    )
+
+
+def test_unknown_fields_are_kept_and_records_do_not_change():
+    record = batch(name="Wikipedia", checksum={"sha": "1"})
+    assert record.model_extra == {"name": "Wikipedia", "checksum": {"sha": "1"}}
+    with pytest.raises(ValueError, match="frozen"):
+        record.version = "other"

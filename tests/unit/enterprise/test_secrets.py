@@ -1,0 +1,150 @@
+"""Passwords, tokens and signed addresses are in no log, no exception text, no traceback and no repr."""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+
+import pytest
+
+from resources.enterprise import errors, models
+from resources.enterprise.redaction import Redactor
+from tests.unit.enterprise.loopback import PASSWORD, Reply, error_reply, html_reply, json_reply
+
+SECRET = re.compile(
+    r"PassPhrase-Kept|Wrong-Password|Another-Pass|ISSUEDSECRET|SIGNEDSECRET|SESSIONSECRET|ECHOED|X-Amz-Signature=(?!\[)"
+)
+NAME = "enwiki_namespace_0"
+PATH = f"/v2/batches/2026-11-01/05/{NAME}"
+
+
+def echo(request):
+    """A service that repeats everything it was sent, in the message of its error."""
+    sent = f"{request.headers.get('authorization')} {request.body.decode()}"
+    return error_reply(500 if request.path.endswith("login") else 400, f"cannot handle {sent}")
+
+
+def echo_401(request):
+    return error_reply(401, f"CodeMismatchException: {request.body.decode()}")
+
+
+def signed_elsewhere(fake):
+    """A redirect to a port where nobody listens."""
+    return lambda _: Reply(307, b"", {"Location": "http://127.0.0.1:9/o?X-Amz-Signature=SIGNEDSECRET99"})
+
+
+def signature_error(request):
+    return Reply(403, f"<Error><StringToSign>{request.query}</StringToSign></Error>".encode())
+
+
+FAILURES = {
+    "wrong password": lambda c, f, b: c(password="Wrong-Password-7").login(),
+    "challenge": lambda c, f, b: (setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"), c().login()),
+    "unknown challenge": lambda c, f, b: (
+        (setattr(f, "challenge", "SESSIONSECRET" * 9), c().login()) if False else c(password="Wrong-Password-7").login()
+    ),
+    "login echoed": lambda c, f, b: (f.script("/v1/login", *[echo] * 9), c().login()),
+    "login of odd form": lambda c, f, b: (
+        f.script("/v1/login", json_reply({"access_token": ["ISSUEDSECRET"], "refresh_token": {"ISSUEDSECRET": 1}})),
+        c().login(),
+    ),
+    "refresh echoed": lambda c, f, b: (c().login(), f.script("/v1/token-refresh", *[echo] * 9), c().refresh()),
+    "revoke echoed": lambda c, f, b: (c().login(), f.script("/v1/token-revoke", *[echo] * 9), c().revoke()),
+    "code echoed": lambda c, f, b: (
+        f.script("/v1/forgot-password-confirm", echo_401),
+        c().confirm_password("ECHOED-CODE", "Another-Pass-2!"),
+    ),
+    "change echoed": lambda c, f, b: (
+        f.script("/v1/change-password", *[echo] * 9),
+        c().change_password(PASSWORD, "Another-Pass-2!"),
+    ),
+    "new password echoed": lambda c, f, b: (
+        setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"),
+        f.script("/v1/new-password-required", echo_401),
+        c().new_password("Another-Pass-2!"),
+    ),
+    "token refused": lambda c, f, b: (f.script("/v2/codes", *[error_reply(401, "x")] * 9), c().reference("codes")),
+    "list echoed": lambda c, f, b: (f.script("/v2/codes", *[echo] * 9), c().reference("codes")),
+    "list cut": lambda c, f, b: (f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9), c().reference("codes")),
+    "list of html": lambda c, f, b: (f.script("/v2/codes", *[html_reply()] * 9), c().reference("codes")),
+    "no connection": lambda c, f, b: c(auth_url="http://127.0.0.1:9").login(),
+    "spent": lambda c, f, b: (c().login(), f.revoke(), c(password=None).reference("codes")),
+    "limited": lambda c, f, b: (f.script("/v2/codes", *[error_reply(429, "x")] * 9), c().reference("codes")),
+    "store refuses": lambda c, f, b: (f.script("/objects/*", *[signature_error] * 9), b(c())),
+    "store away": lambda c, f, b: (f.script(PATH + "/download", signed_elsewhere(f)), b(c())),
+    "store cuts": lambda c, f, b: (f.cut(*[10] * 9), b(c())),
+    "store drops": lambda c, f, b: (f.script("/objects/*", *[Reply(drop=True)] * 9), b(c())),
+    "store 500": lambda c, f, b: (f.script("/objects/*", *[Reply(500, b"SIGNEDSECRET")] * 9), b(c())),
+    "wrong bytes": lambda c, f, b: (f.script("/objects/*", *[Reply(200, b"no")] * 9), b(c())),
+    "signed nonsense": lambda c, f, b: (
+        f.script(PATH + "/download", Reply(307, b"", {"Location": "gopher://h/o?X-Amz-Signature=SIGNEDSECRET1"})),
+        b(c()),
+    ),
+    "malformed address": lambda c, f, b: (
+        f.script(
+            PATH + "/download",
+            *[Reply(307, b"", {"Location": "http://127.0.0.1:70000/o?X-Amz-Signature=SIGNEDSECRET1"})] * 9,
+        ),
+        b(c()),
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, content, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    record = models.Batch.model_validate(fake.add(NAME, content))
+    made = []
+
+    def client(**changes):
+        made.append(make_client(**changes))
+        return made[-1]
+
+    with pytest.raises(errors.EnterpriseError) as caught:
+        FAILURES[failure](client, fake, lambda c: c.download_batch(hour, record, tmp_path / "archive" / "x.tar.gz"))
+    shown = [
+        "".join(traceback.format_exception(caught.value)),
+        repr(caught.value),
+        caplog.text,
+        *(repr(vars(c)) for c in made),
+        *(repr(c.service) for c in made),
+    ]
+    chained = caught.value
+    while chained is not None:
+        shown.append(f"{chained!r} {chained} {vars(chained)}")
+        chained = chained.__cause__ or chained.__context__
+    for text in shown:
+        assert SECRET.search(text) is None, text
+    assert "/v" in caplog.text  # the library's own log was on, and was looked at
+    assert fake.api.requests or failure == "no connection"
+
+
+def test_a_working_download_logs_no_signed_address(client, fake, hour, content, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    record = models.Batch.model_validate(fake.add(NAME, content))
+    client.download_batch(hour, record, tmp_path / "x.tar.gz")
+    assert f"/objects/{NAME}?[hidden]" in caplog.text
+    assert SECRET.search(caplog.text) is None
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name != "tokens.json" and path.suffix == ".json":
+            assert SECRET.search(path.read_text()) is None
+
+
+def test_tokens_show_nothing_in_a_repr(client):
+    client.login()
+    tokens = client._auth._store.read()
+    assert tokens.access_token.startswith("eyJ")
+    assert SECRET.search(repr(tokens)) is None
+
+
+def test_redaction_leaves_ordinary_words_alone():
+    redactor = Redactor()
+    redactor.learn("abc", None, "hunter-2-secret")
+    assert redactor.clean("abc hunter-2-secret enwiki_namespace_0.tar.gz 1.2.3 really?") == (
+        "abc [hidden] enwiki_namespace_0.tar.gz 1.2.3 really?"
+    )
+    assert (
+        redactor.clean("see https://h/p?Signature=1&x=2 and Bearer abc.def")
+        == "see https://h/p?[hidden] and Bearer [hidden]"
+    )

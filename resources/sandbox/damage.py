@@ -59,7 +59,8 @@ def _damage(content: bytes, kind: str, details: dict[str, Any]) -> bytes:
 
 def _bad_line(line: bytes, kind: str, details: dict[str, Any]) -> bytes:
     if kind == "line_malformed":
-        return line[: len(line) // 2] + b"\n"
+        # Cut between characters: invalid UTF-8 is a damage of its own.
+        return line[: len(line) // 2].decode(errors="ignore").encode() + b"\n"
     if kind == "line_utf8":
         return line.replace(b'"name":"', b'"name":"\xff\xfe', 1)
     record: dict[str, Any] = json.loads(line)

@@ -8,7 +8,7 @@ import io
 import json
 import tarfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,7 @@ class Client:
 
     sandbox: Sandbox
     session: requests.Session
-    token: str = ""
+    token: str = field(default="", repr=False)
     NOW = NOW
     HOUR = "/v2/batches/2025-03-09/05"
     DOWNLOAD = f"{HOUR}/enwiki_namespace_0/download"
@@ -207,6 +207,7 @@ def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
         sandbox.accounts._database.execute(f"DELETE FROM {table}")
     sandbox.accounts._database.execute("DELETE FROM users WHERE username <> 'sandbox'")
     sandbox.accounts.set_password("sandbox", password)
+    sandbox.accounts.set_groups("sandbox", ["group_3"])
     for mail in sandbox.accounts.outbox():
         mail.path.unlink()
     with requests.Session() as session:

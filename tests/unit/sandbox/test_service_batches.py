@@ -1,0 +1,247 @@
+"""Hourly batches over HTTP: lists, single records, publication and retention, downloads and the object store."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from threading import Thread
+
+import pytest
+import requests
+
+
+def code(answer):
+    """The code of an error of the object store."""
+    assert answer.headers["Content-Type"] == "application/xml"
+    return answer.text.partition("<Code>")[2].partition("</Code>")[0]
+
+
+class TestLists:
+    def test_the_list_of_an_hour(self, client):
+        answer = client.call(client.HOUR)
+        records = answer.json()
+        assert [record["identifier"] for record in records] == ["enwiki_namespace_0", "frwiki_namespace_14"]
+        assert list(records[0]) == [
+            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size",
+        ]  # fmt: skip
+        assert records[0] == client.archive.record
+        assert '"size":{"value":0.002e0,"unit_text":"MB"}' in answer.text
+
+    def test_fields_and_filters(self, client):
+        body = {"fields": ["version"], "filters": [{"field": "namespace.identifier", "value": 0}]}
+        assert client.call(client.HOUR, "POST", json=body).json() == [{"version": client.archive.version}]
+        single = client.call(f"{client.HOUR}/enwiki_namespace_0", "POST", json={"fields": ["size.unit_text"]})
+        assert single.json() == {"size": {"unit_text": "MB"}}
+
+    def test_one_record(self, client):
+        assert client.call(f"{client.HOUR}/enwiki_namespace_0").json() == client.archive.record
+        answer = client.call(f"{client.HOUR}/dewiki_namespace_0")
+        assert (answer.status_code, answer.json()["status"]) == (404, 404)
+
+    @pytest.mark.parametrize(
+        "hour", ["2025-3-09/05", "2025-03-09/5", "2025-03-09/24", "2025-02-30/05", "yesterday/05", "2025-03-09/ 5"]
+    )
+    def test_another_form_of_the_hour_is_just_not_there(self, client, hour):
+        answer = client.call(f"/v2/batches/{hour}")
+        assert answer.status_code == 404
+        assert answer.json()["message"].startswith("NoSuchKey")
+
+    def test_a_list_appears_when_its_hour_is_whole(self, client):
+        ready = datetime(2025, 3, 9, 8, 5, tzinfo=UTC)
+        client.sandbox.clock.set(ready - timedelta(seconds=1))
+        assert client.call("/v2/batches/2025-03-09/07").status_code == 404
+        assert client.call("/v2/batches/2025-03-09/07/enwiki_namespace_0").status_code == 404
+        client.sandbox.clock.set(ready)
+        assert client.call("/v2/batches/2025-03-09/07").status_code == 200
+
+    def test_a_list_is_removed_after_two_days(self, client):
+        client.login()
+        client.sandbox.clock.set(datetime(2025, 3, 11, 4, 59, 59, tzinfo=UTC))
+        client.login()
+        assert client.call(client.HOUR).status_code == 200
+        location = client.signed(client.DOWNLOAD)
+        client.sandbox.clock.advance(timedelta(seconds=1))
+        assert client.call(client.HOUR).status_code == 404
+        assert client.call(client.DOWNLOAD, "HEAD").status_code == 404
+        assert code(client.fetch(location)) == "NoSuchKey"
+
+    def test_an_hour_is_made_once_for_all_who_ask(self, client):
+        client.sandbox.clock.set(datetime(2025, 3, 9, 7, 30, tzinfo=UTC))
+        before = len(client.sandbox.world.built)
+        threads = [Thread(target=client.call, args=("/v2/batches/2025-03-09/02",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(client.sandbox.world.built) - before == 1
+        assert [seen.status for seen in client.sandbox.requests] == [200] * 4
+
+    def test_only_recent_hours_stay_in_memory(self, client):
+        for hour in range(60):
+            client.sandbox.clock.set(datetime(2025, 5, 1, tzinfo=UTC) + timedelta(hours=hour + 2))
+            moment = datetime(2025, 5, 1, tzinfo=UTC) + timedelta(hours=hour)
+            if hour % 20 == 0:
+                client.login()
+            assert client.call(f"/v2/batches/{moment:%Y-%m-%d/%H}").status_code == 200
+        assert client.call("/v2/batches/2025-05-03/11").status_code == 200
+
+
+class TestDownloads:
+    def test_head_is_answered_by_the_service_itself(self, client):
+        answer = client.call(client.DOWNLOAD, "HEAD")
+        assert answer.status_code == 200
+        assert answer.headers["Content-Length"] == str(client.archive.size)
+        assert answer.headers["Content-Type"] == "binary/octet-stream"
+        assert answer.headers["Accept-Ranges"] == "bytes"
+        assert answer.headers["ETag"] == f'"{client.archive.version}"'
+        assert answer.headers["Last-Modified"] == "Sun, 09 Mar 2025 06:04:07 UTC"
+        assert "ETag" in answer.headers["Access-Control-Expose-Headers"]
+        assert client.call(f"{client.HOUR}/dewiki_namespace_0/download", "HEAD").status_code == 404
+
+    def test_get_is_redirected_to_the_other_port(self, client):
+        answer = client.call(client.DOWNLOAD)
+        assert (answer.status_code, answer.content) == (307, b"")
+        location = answer.headers["Location"]
+        assert location.startswith(client.sandbox.object_url + "/")
+        assert "X-Amz-Expires=60" in location
+        assert "sub=" in location
+        fetched = client.fetch(location)
+        assert hashlib.md5(fetched.content).hexdigest() == client.archive.version
+        assert parsedate_to_datetime(fetched.headers["Last-Modified"]).hour == 6
+
+    def test_what_is_not_there_is_redirected_all_the_same(self, client):
+        answer = client.fetch(client.signed(f"{client.HOUR}/dewiki_namespace_0/download"))
+        assert (answer.status_code, code(answer)) == (404, "NoSuchKey")
+
+    def test_requests_follows_the_redirect_without_the_token(self, client):
+        answer = client.call(client.DOWNLOAD, allow_redirects=True)
+        assert answer.status_code == 200
+        assert [seen.status for seen in client.sandbox.requests] == [307, 200]
+
+    def test_a_token_sent_along_is_refused(self, client):
+        answer = client.fetch(client.signed(client.DOWNLOAD), Authorization=f"Bearer {client.token}")
+        assert (answer.status_code, code(answer)) == (400, "InvalidArgument")
+
+    def test_signed_urls_live_sixty_seconds(self, client):
+        location = client.signed(client.DOWNLOAD)
+        client.sandbox.clock.advance(timedelta(seconds=60))
+        assert client.fetch(location).status_code == 200
+        client.sandbox.clock.advance(timedelta(seconds=1))
+        answer = client.fetch(location)
+        assert (answer.status_code, code(answer)) == (403, "AccessDenied")
+        assert "Request has expired" in answer.text
+
+    def test_signatures_open_one_path_for_get_only(self, client):
+        location = client.signed(client.DOWNLOAD)
+        assert code(client.fetch(location.replace("enwiki", "frwiki"))) == "SignatureDoesNotMatch"
+        assert code(client.fetch(location.replace("X-Amz-Date=2025", "X-Amz-Date=2026"))) == "SignatureDoesNotMatch"
+        assert code(client.fetch(location.partition("?")[0])) == "AccessDenied"
+        assert client.fetch(location, "HEAD").status_code == 403
+        assert code(client.fetch(location, "DELETE")) == "SignatureDoesNotMatch"
+        assert code(client.fetch(client.sandbox.object_url + "/")) == "AccessDenied"
+
+    def test_a_quota_of_downloads_can_be_set(self, client):
+        client.sandbox.accounts.set_quota("sandbox", "batch", limit=2)
+        statuses = [
+            client.call(client.DOWNLOAD, method).status_code for method in ("GET", "HEAD", "GET", "GET", "HEAD")
+        ]
+        assert statuses == [307, 200, 307, 429, 200]
+        user = client.sandbox.accounts.identify(client.token)
+        assert client.sandbox.accounts.quota(user, "batch").used == 2
+        client.sandbox.accounts.set_quota("sandbox", "batch")
+        assert client.call(client.DOWNLOAD).status_code == 307
+
+
+class TestRanges:
+    @pytest.fixture
+    def get(self, client):
+        location = client.signed(client.DOWNLOAD)
+        content = client.archive.path.read_bytes()
+        return lambda **headers: (client.fetch(location, **headers), content)
+
+    @pytest.mark.parametrize(
+        ("asked", "start", "stop"),
+        [
+            ("bytes=0-", 0, None),
+            ("bytes=100-199", 100, 200),
+            ("bytes=0-0", 0, 1),
+            ("bytes=100-99999999", 100, None),
+            ("bytes=-10", -10, None),
+            ("bytes=-99999999", 0, None),
+        ],
+    )
+    def test_parts(self, get, asked, start, stop):
+        answer, content = get(Range=asked)
+        assert answer.status_code == 206
+        assert answer.content == content[start:stop]
+        first, last = content.index(answer.content[:50]), len(answer.content) - 1
+        assert answer.headers["Content-Range"] == f"bytes {first}-{first + last}/{len(content)}"
+        assert answer.headers["Content-Length"] == str(len(answer.content))
+
+    @pytest.mark.parametrize("asked", ["bytes=0-1,3-4", "bytes=5-2", "bytes=-", "lines=1-2", "bytes=x"])
+    def test_what_cannot_be_read_brings_the_whole(self, get, asked):
+        answer, content = get(Range=asked)
+        assert (answer.status_code, answer.content) == (200, content)
+
+    @pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=-0"])
+    def test_no_byte_there(self, get, asked):
+        answer, content = get(Range=asked)
+        assert (answer.status_code, code(answer)) == (416, "InvalidRange")
+        assert answer.headers["Content-Range"] == f"bytes */{len(content)}"
+
+    def test_if_range(self, get):
+        tag = get()[0].headers["ETag"]
+        modified = get()[0].headers["Last-Modified"]
+        assert get(Range="bytes=5-", If_Range=tag)[0].status_code == 206
+        assert get(Range="bytes=5-", If_Range=modified)[0].status_code == 206
+        assert get(Range="bytes=5-", If_Range='"other"')[0].status_code == 200
+        assert get(Range="bytes=5-", If_Range="Sun, 09 Mar 2025 06:04:06 GMT")[0].status_code == 200
+
+    def test_conditions(self, get):
+        tag = get()[0].headers["ETag"]
+        modified, earlier = "Sun, 09 Mar 2025 06:04:07 GMT", "Sun, 09 Mar 2025 06:04:06 GMT"
+        for headers, status in (
+            ({"If_Match": tag}, 200),
+            ({"If_Match": "*"}, 200),
+            ({"If_Match": '"other"'}, 412),
+            ({"If_Match": tag, "Range": "bytes=0-9"}, 206),
+            ({"If_None_Match": f'"other", {tag}'}, 304),
+            ({"If_None_Match": '"other"'}, 200),
+            ({"If_Unmodified_Since": modified}, 200),
+            ({"If_Unmodified_Since": earlier}, 412),
+            ({"If_Modified_Since": modified}, 304),
+            ({"If_Modified_Since": earlier}, 200),
+            ({"If_Modified_Since": "not a date"}, 200),
+        ):
+            answer, _ = get(**headers)
+            assert (headers, answer.status_code) == (headers, status)
+        answer, _ = get(If_None_Match=tag)
+        assert (answer.content, answer.headers["ETag"]) == (b"", tag)
+
+
+def test_an_empty_object_and_a_large_one(tmp_path, client, monkeypatch):
+    """Files above the part size have an ETag that is no MD5; a file without a byte is served as such."""
+    from resources.sandbox import shelf
+
+    archive = client.archive
+    monkeypatch.setattr(shelf, "_PART_BYTES", 1000)
+    whole = client.call(client.DOWNLOAD, "HEAD").headers["ETag"]
+    parts = [archive.path.read_bytes()[i : i + 1000] for i in range(0, archive.size, 1000)]
+    joined = hashlib.md5(b"".join(hashlib.md5(part).digest() for part in parts)).hexdigest()
+    assert whole == f'"{joined}-{len(parts)}"'
+    monkeypatch.undo()
+    client.sandbox.faults.add(path="*", kind="gzip_truncated", keep=0.0, listed=True)
+    answer = client.fetch(client.signed(client.DOWNLOAD))
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_bodies_are_fetched_in_parallel_while_others_ask(make_client):
+    client = make_client()
+    client.sandbox.faults.add(path="*", kind="slow", bytes_per_second=4000, count=None)
+    location = client.signed(client.DOWNLOAD)
+    slow = Thread(target=requests.get, args=(location,), kwargs={"timeout": 10})
+    slow.start()
+    assert client.call("/v2/codes").status_code == 200
+    assert slow.is_alive()
+    slow.join()

@@ -1,0 +1,138 @@
+"""The controls under `/sandbox/`, the interface description, and the log of requests."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from resources.sandbox.journal import Journal, Requests, Seen
+
+
+def control(client, method, path, **options):
+    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=10, **options)
+
+
+def test_identity(client):
+    told = control(client, "GET", "identity").json()
+    assert told == {
+        "identity": client.sandbox.settings.identity,
+        "pid": os.getpid(),
+        "url": client.sandbox.url,
+        "object_url": client.sandbox.object_url,
+        "now": "2025-03-09T07:30:00+00:00",
+    }
+
+
+def test_clock(client):
+    assert control(client, "GET", "clock").json() == {"now": "2025-03-09T07:30:00+00:00", "frozen": True}
+    assert control(client, "POST", "clock", json={"advance_seconds": 90}).json()["now"] == "2025-03-09T07:31:30+00:00"
+    moved = control(client, "POST", "clock", json={"set": "2025-04-01T00:00:00Z"}).json()
+    assert moved["now"] == client.sandbox.clock.now().isoformat() == "2025-04-01T00:00:00+00:00"
+    assert control(client, "POST", "clock", json={"release": True}).json()["frozen"] is False
+    for wrong in ({"set": "soon"}, {"set": "2025-04-01T00:00:00"}, {"advance_seconds": "x"}, [1]):
+        assert control(client, "POST", "clock", json=wrong).status_code == 422
+
+
+def test_requests(client):
+    client.call("/v2/codes")
+    client.call("/v2/projects?fields=name", "POST")
+    assert control(client, "GET", "requests").json() == [["GET", "/v2/codes", 200], ["POST", "/v2/projects", 200]]
+    assert control(client, "DELETE", "requests").status_code == 204
+    assert list(client.sandbox.requests) == []
+
+
+def test_limits(client):
+    assert control(client, "POST", "limits", json={"per_second": 0.0001, "burst": 1}).status_code == 204
+    assert [client.call("/v2/codes").status_code for _ in range(2)] == [200, 429]
+    assert control(client, "POST", "limits", json={"per_second": None}).status_code == 204
+    assert client.call("/v2/codes").status_code == 200
+    assert control(client, "POST", "limits", json={}).status_code == 422
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "nothing"), ("PUT", "clock"), ("POST", "identity")])
+def test_unknown_controls(client, method, path):
+    assert control(client, method, path).status_code == 404
+
+
+def test_stop_is_asked_for_and_nobody_joins_any_more(make_client):
+    client = make_client()
+    assert not client.sandbox.stopped.is_set()
+    assert control(client, "POST", "stop").status_code == 204
+    assert client.sandbox.stopped.is_set()
+    assert control(client, "GET", "identity").status_code == 503
+
+
+def test_the_log_has_a_bound_and_no_query(client, monkeypatch):
+    monkeypatch.setattr("resources.sandbox.journal._LONGEST", 10)
+    log = Requests()
+    for number in range(14):
+        log.note(Seen("GET", f"/{number}", 200))
+    assert [seen.path for seen in log] == [f"/{number}" for number in range(5, 14)]
+    client.fetch(client.signed(client.DOWNLOAD))
+    assert not any("?" in seen.path or "Signature" in seen.path for seen in client.sandbox.requests)
+
+
+def test_idleness(client):
+    journal = Journal()
+    assert journal.idle_seconds() < 5
+    journal._last -= 100
+    assert journal.idle_seconds() >= 100
+    journal._count(1)
+    journal._last -= 100
+    assert journal.idle_seconds() == 0
+    client.sandbox.journal._last -= 100
+    control(client, "GET", "identity")
+    assert client.sandbox.journal.idle_seconds() < 50
+
+
+class TestDescription:
+    @pytest.fixture
+    def spec(self, client):
+        client.token = ""
+        answer = client.call("/spec")
+        assert answer.status_code == 200
+        return answer.json()
+
+    def test_describes_every_operation(self, spec):
+        assert spec["openapi"] == "3.1.0"
+        assert {path for path in spec["paths"] if path.startswith("/v1")} == {
+            f"/v1/{name}"
+            for name in (
+                "login", "token-refresh", "token-revoke", "forgot-password", "forgot-password-confirm",
+                "change-password", "new-password-required", "get-user", "status",
+            )
+        }  # fmt: skip
+        assert set(spec["paths"]["/v2/batches/{date}/{hour}/{identifier}/download"]) == {"get", "head"}
+        names = [operation["operationId"] for path in spec["paths"].values() for operation in path.values()]
+        assert len(names) == len(set(names))
+
+    def test_every_reference_leads_somewhere(self, client):
+        text = client.call("/spec").text
+        schemas = client.call("/spec").json()["components"]["schemas"]
+        references = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
+        assert references
+        assert references <= set(schemas)
+
+    def test_says_what_is_sent_and_what_comes(self, spec):
+        login = spec["paths"]["/v1/login"]["post"]
+        assert login["requestBody"]["content"]["application/json"]["schema"]["required"] == ["username", "password"]
+        assert "security" not in login
+        assert set(login["responses"]) == {"200", "401", "422", "500"}
+        listing = spec["paths"]["/v2/batches/{date}/{hour}"]
+        assert {p["name"] for p in listing["get"]["parameters"]} == {"date", "hour", "fields", "filters"}
+        assert set(listing["get"]["responses"]["200"]["content"]) == {"application/json", "application/x-ndjson"}
+        assert listing["post"]["requestBody"]["required"] is False
+        assert listing["get"]["security"] == [{"bearer": []}]
+        download = spec["paths"]["/v2/batches/{date}/{hour}/{identifier}/download"]
+        assert "307" in download["get"]["responses"]
+        assert "200" not in download["get"]["responses"]
+        assert "200" in download["head"]["responses"]
+
+    def test_what_is_described_is_served(self, client, spec):
+        """Every described GET without parameters answers with a described status."""
+        client.login()
+        for path, operations in spec["paths"].items():
+            if "get" in operations and "{" not in path:
+                assert str(client.call(path).status_code) in operations["get"]["responses"]

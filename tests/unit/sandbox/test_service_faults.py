@@ -1,0 +1,253 @@
+"""Faults: each kind on a real answer, how they are counted and chosen, and what damage leaves of an archive."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import time
+import zlib
+
+import pytest
+import requests
+
+
+def lines(content):
+    """All lines of all members of an archive, and the members' names."""
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
+        members = {info.name: tar.extractfile(info).read() for info in tar}
+    return members, [line for text in members.values() for line in text.splitlines()]
+
+
+class TestAnswers:
+    def test_a_status_hits_as_often_as_it_should(self, client):
+        fault = client.sandbox.faults.add(path="/v2/proj*", kind="status", status=500, count=2)
+        answers = [client.call("/v2/projects") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [500, 500, 200]
+        assert answers[0].text == '{"status":500,"message":"Internal Server Error"}\n'
+        assert (fault.hits, fault.remaining) == (2, 0)
+        assert [seen.status for seen in client.sandbox.requests] == [500, 500, 200]
+
+    def test_a_status_for_ever_on_a_method_and_a_path(self, client):
+        client.sandbox.faults.add(
+            path="/v2/codes", method="post", kind="status", status=401, message="token is expired", count=None
+        )
+        assert client.call("/v2/codes").status_code == 200
+        assert client.call("/v2/languages", "POST").status_code == 200
+        for _ in range(3):
+            assert client.call("/v2/codes", "POST").json() == {"status": 401, "message": "token is expired"}
+        client.sandbox.faults.clear()
+        assert client.call("/v2/codes", "POST").status_code == 200
+
+    def test_balancers_answer_with_a_page(self, client):
+        for status in (502, 503, 504):
+            client.sandbox.faults.add(kind="status", status=status, retry_after=7)
+            answer = client.call("/v2/codes")
+            assert (answer.status_code, answer.headers["Content-Type"]) == (status, "text/html; charset=utf-8")
+            assert f"<h1>{status} " in answer.text
+            assert answer.headers["Retry-After"] == "7"
+        client.sandbox.faults.add(kind="status", status=503, html=False)
+        assert client.call("/v2/codes").json()["status"] == 503
+
+    def test_a_page_instead_of_json(self, client):
+        client.sandbox.faults.add(path="/v2/codes", kind="html")
+        answer = client.call("/v2/codes")
+        assert answer.status_code == 200
+        assert answer.text.startswith("<html>")
+
+    def test_faults_of_authentication(self, client):
+        client.sandbox.faults.add(path="/v1/login", kind="status", status=429)
+        assert client.auth("login", {}).status_code == 429
+        client.login()
+
+    def test_a_delay_goes_with_another_fault(self, client):
+        client.sandbox.faults.add(kind="delay", seconds=0.05)
+        client.sandbox.faults.add(kind="status", status=500)
+        client.sandbox.faults.add(kind="status", status=429)
+        begin = time.perf_counter()
+        assert client.call("/v2/codes").status_code == 500
+        assert time.perf_counter() - begin >= 0.05
+        assert client.call("/v2/codes").status_code == 429
+        assert client.call("/v2/codes").status_code == 200
+
+    def test_an_expired_signature(self, client):
+        client.sandbox.faults.add(path="*/download", kind="expired")
+        assert client.fetch(client.signed(client.DOWNLOAD)).status_code == 403
+        assert client.fetch(client.signed(client.DOWNLOAD)).status_code == 200
+
+    def test_a_cut_list(self, client):
+        client.sandbox.faults.add(path=client.HOUR, kind="cut", where="api", after=30)
+        with pytest.raises(requests.exceptions.ChunkedEncodingError, match="30 bytes read"):
+            client.call(client.HOUR)
+        assert len(client.call(client.HOUR).json()) == 2
+
+    def test_the_object_store_can_fail_as_well(self, client):
+        client.sandbox.faults.add(path="*", kind="status", status=503, where="objects")
+        assert client.fetch(client.signed(client.DOWNLOAD)).status_code == 503
+
+
+class TestBodies:
+    def test_cut(self, client):
+        client.sandbox.faults.add(path="/v2/batches/*", kind="cut", after=123)
+        client.sandbox.faults.add(path="/v2/batches/*", kind="cut")
+        location = client.signed(client.DOWNLOAD)
+        for expected in (123, client.archive.size // 2):
+            with pytest.raises(requests.exceptions.ChunkedEncodingError, match=f"{expected} bytes read"):
+                client.fetch(location)
+        assert len(client.fetch(location).content) == client.archive.size
+
+    def test_cut_of_a_range(self, client):
+        client.sandbox.faults.add(path="/v2/batches/*", kind="cut", after=10)
+        with pytest.raises(requests.exceptions.ChunkedEncodingError, match="10 bytes read, 90 more"):
+            client.fetch(client.signed(client.DOWNLOAD), Range="bytes=100-199")
+
+    def test_a_cut_beyond_the_end_still_closes_the_connection(self, client):
+        client.sandbox.faults.add(path="/v2/batches/*", kind="cut", after=10_000_000)
+        assert len(client.fetch(client.signed(client.DOWNLOAD)).content) == client.archive.size
+
+    def test_a_length_that_promises_more(self, client):
+        client.sandbox.faults.add(path="*", kind="length", delta=5)
+        with pytest.raises(requests.exceptions.ChunkedEncodingError, match="5 more expected"):
+            client.fetch(client.signed(client.DOWNLOAD))
+
+    def test_a_length_that_promises_less(self, client):
+        client.sandbox.faults.add(path="*", kind="length", delta=-5)
+        answer = client.fetch(client.signed(client.DOWNLOAD))
+        assert answer.content == client.archive.path.read_bytes()[:-5]
+        assert answer.headers["Content-Length"] == str(client.archive.size - 5)
+
+    def test_flipped_bytes(self, client):
+        original = client.archive.path.read_bytes()
+        client.sandbox.faults.add(path="*", kind="flip", at=10, bytes=2)
+        client.sandbox.faults.add(path="*", kind="flip")
+        location = client.signed(client.DOWNLOAD)
+        flipped = client.fetch(location).content
+        assert [i for i in range(len(original)) if flipped[i] != original[i]] == [10, 11]
+        half = client.fetch(location, Range=f"bytes={len(original) // 2 - 3}-").content
+        rest = original[len(original) // 2 - 3 :]
+        assert [i for i in range(len(rest)) if half[i] != rest[i]] == [3]
+
+    def test_slow(self, client):
+        client.sandbox.faults.add(path="*", kind="slow", bytes_per_second=20_000)
+        begin = time.perf_counter()
+        answer = client.fetch(client.signed(client.DOWNLOAD))
+        assert answer.content == client.archive.path.read_bytes()
+        assert time.perf_counter() - begin >= client.archive.size / 20_000 * 0.5
+
+
+class TestDamage:
+    def fetched(self, client, **fault):
+        client.sandbox.faults.add(path=client.DOWNLOAD, **fault)
+        return client.fetch(client.signed(client.DOWNLOAD)).content
+
+    @pytest.fixture
+    def whole(self, client):
+        return lines(client.archive.path.read_bytes())
+
+    def test_served_against_the_listed_md5_as_often_as_it_should(self, client):
+        damaged = self.fetched(client, kind="line_malformed")
+        record = client.call(f"{client.HOUR}/enwiki_namespace_0").json()
+        assert record == client.archive.record
+        assert hashlib.md5(damaged).hexdigest() != record["version"]
+        again = client.fetch(client.signed(client.DOWNLOAD)).content
+        assert hashlib.md5(again).hexdigest() == record["version"]
+
+    def test_listed_with_its_own_md5_until_cleared(self, client):
+        damaged = self.fetched(client, kind="line_malformed", listed=True)
+        for _ in range(2):
+            record = next(r for r in client.call(client.HOUR).json() if r["identifier"] == "enwiki_namespace_0")
+            assert record["version"] == hashlib.md5(damaged).hexdigest() != client.archive.version
+            assert record["size"]["value"] == round(len(damaged) / 1e6, 3)
+            assert client.call(client.DOWNLOAD, "HEAD").headers["Content-Length"] == str(len(damaged))
+            assert client.fetch(client.signed(client.DOWNLOAD)).content == damaged
+        other = client.call(f"{client.HOUR}/frwiki_namespace_14").json()
+        assert other == client.sandbox.world.batches(client.NOW.replace(hour=5, minute=0))[1].record
+        client.sandbox.faults.clear()
+        assert client.call(f"{client.HOUR}/enwiki_namespace_0").json() == client.archive.record
+
+    def test_a_malformed_line(self, client, whole):
+        _, found = lines(self.fetched(client, kind="line_malformed", line=7))
+        assert found[:7] + found[8:] == whole[1]
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(found[7])
+
+    def test_in_the_place_of_a_line(self, client, whole):
+        _, found = lines(self.fetched(client, kind="line_malformed", line=7, replace=True))
+        assert len(found) == len(whole[1])
+        assert found[8:] == whole[1][8:]
+        assert found[7] != whole[1][7]
+
+    def test_beyond_the_last_line_means_the_last(self, client, whole):
+        _, found = lines(self.fetched(client, kind="line_malformed", line=10**9))
+        assert len(found) == len(whole[1]) + 1
+
+    def test_a_huge_line(self, client, whole):
+        _, found = lines(self.fetched(client, kind="line_huge", size=1_000_000))
+        record = json.loads(found[0])
+        assert len(found[0]) > 1_000_000
+        assert record["identifier"] not in {json.loads(line)["identifier"] for line in whole[1]}
+        assert found[1:] == whole[1]
+
+    def test_a_number_that_became_a_text(self, client, whole):
+        _, found = lines(self.fetched(client, kind="line_type"))
+        assert isinstance(json.loads(found[0])["identifier"], str)
+        assert found[1:] == whole[1]
+
+    def test_invalid_utf_8(self, client, whole):
+        _, found = lines(self.fetched(client, kind="line_utf8"))
+        with pytest.raises(UnicodeDecodeError):
+            found[0].decode()
+        assert found[1:] == whole[1]
+
+    def test_truncated_gzip(self, client):
+        damaged = self.fetched(client, kind="gzip_truncated", keep=0.7)
+        assert damaged == client.archive.path.read_bytes()[: int(client.archive.size * 0.7)]
+        with pytest.raises((EOFError, zlib.error)):
+            gzip.decompress(damaged)
+
+    def test_archives_without_a_record(self, client, whole):
+        assert lines(self.fetched(client, kind="empty")) == ({}, [])
+        assert lines(self.fetched(client, kind="empty_member")) == ({next(iter(whole[0])): b""}, [])
+        members, _ = lines(self.fetched(client, kind="no_ndjson"))
+        assert list(members) == ["README.txt"]
+
+
+class TestDeclarations:
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"kind": "flood"}, "no fault of kind 'flood'; there are cut, "),
+            ({"kind": "cut", "bytes": 5}, "has no bytes; it has after"),
+            ({"kind": "cut", "listed": True}, "belongs to damaged archives"),
+            ({"kind": "cut", "where": "moon"}, "cannot stand at 'moon'"),
+            ({"kind": "empty", "where": "api"}, "cannot stand at 'api'"),
+            ({"count": 0}, "at least 1"),
+            ({"count": "many"}, "at least 1"),
+        ],
+    )
+    def test_refused_with_what_there_is(self, client, wrong, message):
+        with pytest.raises(ValueError, match=message):
+            client.sandbox.faults.add(**wrong)
+        assert client.sandbox.faults.active() == []
+
+    def test_over_http(self, client):
+        url = f"{client.sandbox.url}/sandbox/faults"
+        set_ = client.session.post(
+            url, json=[{"path": "/v2/codes", "kind": "status", "status": 503}, {"kind": "cut"}], timeout=10
+        )
+        assert [fault["kind"] for fault in set_.json()] == ["status", "cut"]
+        assert client.call("/v2/codes").status_code == 503
+        assert client.session.get(url, timeout=10).json()[0]["hits"] == 1
+        assert client.session.delete(url, timeout=10).json() == []
+        refused = client.session.post(url, json={"kind": "flood"}, timeout=10)
+        assert refused.status_code == 422
+        assert "no fault of kind 'flood'" in refused.json()["message"]
+        assert client.session.post(url, json={"where?": 1}, timeout=10).status_code == 422
+        assert client.session.post(url, json=[1], timeout=10).status_code == 422
+
+    def test_controls_have_no_faults_and_are_not_logged(self, client):
+        client.sandbox.faults.add(path="*", kind="status", status=500, count=None)
+        assert client.session.get(f"{client.sandbox.url}/sandbox/identity", timeout=10).status_code == 200
+        assert list(client.sandbox.requests) == []

@@ -1,0 +1,228 @@
+"""The reference lists over HTTP: forms, `fields` and `filters` by GET and POST, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+
+
+def identifiers(answer):
+    assert answer.status_code == 200, answer.text
+    return [record["identifier"] for record in answer.json()]
+
+
+@pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
+def test_lists_and_single_records_by_get_and_post(client, kind):
+    world = getattr(client.sandbox.world, kind)()
+    for method in ("GET", "POST"):
+        assert client.call(f"/v2/{kind}", method).json() == world
+        single = client.call(f"/v2/{kind}/{world[-1]['identifier']}", method)
+        assert single.json() == world[-1]
+        assert single.headers["Content-Type"].startswith("application/json")
+
+
+def test_a_record_that_is_not_there(client):
+    answer = client.call("/v2/projects/nowiki")
+    assert answer.status_code == 404
+    assert answer.json()["message"].startswith("NoSuchKey: The specified key does not exist.")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v2/nothing"), ("GET", "/"), ("PUT", "/v2/projects"), ("HEAD", "/v2/projects"), ("GET", "/v1/login")],
+)
+def test_unknown_paths_and_methods_are_404_without_a_token(client, method, path):
+    client.token = ""
+    answer = client.call(path, method)
+    assert answer.status_code == 404
+    assert answer.text == ("" if method == "HEAD" else '{"status":404,"message":"Not Found"}\n')
+
+
+def test_every_data_answer_has_a_request_id_and_the_cors_headers(client):
+    for path in ("/v2/projects", "/v2/projects/nowiki", "/nowhere"):
+        headers = client.call(path).headers
+        assert len(headers["X-Request-Id"]) == 36
+        assert headers["Access-Control-Allow-Origin"] == "*"
+    assert client.call("/v2/codes").headers["X-Request-Id"] != client.call("/v2/codes").headers["X-Request-Id"]
+    assert "X-Request-Id" not in client.auth("login", {}).headers
+
+
+def test_preflight(client):
+    client.token = ""
+    answer = client.call("/v2/projects", "OPTIONS", headers={"Access-Control-Request-Method": "POST"})
+    assert answer.status_code == 204
+    assert answer.headers["Access-Control-Allow-Methods"] == "GET, POST, OPTIONS, HEAD"
+    assert client.call("/v2/projects", "OPTIONS").status_code == 404
+
+
+def test_open_routes(client):
+    client.token = ""
+    for path in ("/v1/status", "/v2/status", "/healthz"):
+        assert client.call(path).status_code == 200
+    assert client.call("/v2/status").content == b""
+
+
+class TestForms:
+    @pytest.mark.parametrize("accept", ["", "*/*", "application/*", "application/json", "text/html, */*;q=0.8"])
+    def test_json(self, client, accept):
+        answer = client.call("/v2/namespaces", headers={"Accept": accept})
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+        assert len(answer.json()) == 3
+
+    def test_ndjson(self, client):
+        answer = client.call("/v2/projects", headers={"Accept": "application/x-ndjson"})
+        assert answer.headers["Content-Type"] == "application/x-ndjson; charset=utf-8"
+        assert [json.loads(line)["identifier"] for line in answer.text.splitlines()] == ["frwiki", "enwiki"]
+        single = client.call("/v2/projects/enwiki", headers={"Accept": "application/x-ndjson"})
+        assert single.text.endswith("}\n")
+        empty = client.call(
+            "/v2/projects",
+            "POST",
+            json={"filters": [{"field": "code", "value": "x"}]},
+            headers={"Accept": "application/x-ndjson"},
+        )
+        assert (empty.status_code, empty.text) == (200, "")
+
+    def test_anything_else_comes_without_brackets_and_without_a_type(self, client):
+        answer = client.call("/v2/projects", headers={"Accept": "text/html"})
+        assert answer.headers["Content-Type"] == ""
+        assert answer.text.startswith('{"name":"Wikipédia"')
+
+
+class TestGet:
+    def test_fields_are_repeated(self, client):
+        assert client.call("/v2/codes?fields=name&fields=identifier").json() == [
+            {"identifier": "wiki", "name": "Wikipedia"}
+        ]
+        assert client.call("/v2/codes/wiki?fields=name").json() == {"name": "Wikipedia"}
+
+    def test_a_comma_list_is_one_odd_name(self, client):
+        assert client.call("/v2/codes?fields=name,identifier").json() == [{}]
+
+    def test_filters_are_one_object_each(self, client):
+        one = quote('{"field":"in_language.identifier","value":"en"}')
+        other = quote('{"field":"code","value":"wiki"}')
+        assert identifiers(client.call(f"/v2/projects?filters={one}&filters={other}")) == ["enwiki"]
+
+    def test_other_spellings_are_ignored_or_refused(self, client):
+        assert len(identifiers(client.call("/v2/projects?filters[code]=nothing"))) == 2
+        answer = client.call("/v2/projects?filters=" + quote('[{"field":"code","value":"x"}]'))
+        assert answer.status_code == 422
+        assert answer.json()["message"].startswith("json: cannot unmarshal array into Go value")
+        answer = client.call("/v2/projects?filters={oops")
+        assert answer.json()["message"] == "invalid character 'o' looking for beginning of value"
+        assert client.call("/v2/projects?filters={").json()["message"] == "unexpected EOF"
+        assert client.call("/v2/projects?filters=").json()["message"] == "EOF"
+        assert client.call("/v2/projects?limit=x").json()["message"] == 'strconv.ParseInt: parsing "x": invalid syntax'
+
+    def test_a_body_is_ignored(self, client):
+        assert len(client.call("/v2/projects", json={"fields": ["name"]}).json()[0]) == 5
+
+    def test_limit_is_accepted_and_ignored(self, client):
+        assert len(client.call("/v2/projects?limit=1").json()) == 2
+
+
+class TestPost:
+    def test_json_body(self, client):
+        body = {"fields": ["identifier"], "filters": [{"field": "in_language.identifier", "value": "fr"}], "limit": 1}
+        assert client.call("/v2/projects", "POST", json=body).json() == [{"identifier": "frwiki"}]
+
+    def test_the_query_is_not_read_beside_json(self, client):
+        assert len(client.call("/v2/codes?fields=name", "POST", json={}).json()[0]) == 3
+
+    def test_an_empty_body_is_fine(self, client):
+        answer = client.call("/v2/codes", "POST", headers={"Content-Type": "application/json"})
+        assert len(answer.json()[0]) == 3
+        assert len(client.call("/v2/codes", "POST", json=None).json()) == 1
+
+    def test_json_sent_as_a_form_is_silently_ignored(self, client):
+        answer = client.call("/v2/projects", "POST", data='{"fields":["name"]}')
+        assert len(answer.json()[0]) == 5
+        form = client.call("/v2/projects", "POST", data={"fields": "name"})
+        assert form.json()[0] == {"name": "Wikipédia"}
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ("{x", "invalid character 'x' looking for beginning of value"),
+            ('{"fields":', "unexpected EOF"),
+            (b"\xff", "invalid character '\\ufffd' looking for beginning of value"),
+            ("[]", "json: cannot unmarshal array into Go value of type handlers.Model"),
+            ('{"fields":"name"}', "json: cannot unmarshal string into Go struct field Model.fields of type []string"),
+            ('{"fields":[1]}', "json: cannot unmarshal number into Go struct field Model.fields of type string"),
+            ('{"filters":{}}', "json: cannot unmarshal object into Go struct field Model.filters"),
+            ('{"filters":[1]}', "json: cannot unmarshal number into Go value of type handlers.Filter"),
+            ('{"filters":[{"field":1}]}', "json: cannot unmarshal number into Go struct field Filter.field"),
+            ('{"limit":"1"}', "json: cannot unmarshal string into Go struct field Model.limit of type int"),
+            ('{"limit":101}', "Key: 'Model.Limit' Error:Field validation for 'Limit' failed on the 'max' tag"),
+            ('{"fields":[""]}', "Key: 'Model.Fields[0]' Error:Field validation for 'Fields[0]' failed on the 'min'"),
+            (json.dumps({"fields": ["a", "x" * 256]}), "Key: 'Model.Fields[1]' Error:Field validation for"),
+            (json.dumps({"fields": ["a"] * 256}), "Key: 'Model.Fields' Error:Field validation for 'Fields' failed"),
+            (json.dumps({"filters": [{"field": "a", "value": 1}] * 256}), "Key: 'Model.Filters' Error:"),
+        ],
+    )
+    def test_refusals(self, client, body, message):
+        answer = client.call("/v2/projects", "POST", data=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert answer.json()["message"].startswith(message)
+
+    def test_null_is_nothing(self, client):
+        for body in ("null", '{"fields":null,"filters":null,"limit":null}'):
+            answer = client.call("/v2/codes", "POST", data=body, headers={"Content-Type": "application/json"})
+            assert len(answer.json()[0]) == 3
+
+
+class TestAccess:
+    def test_the_free_group_reads_metadata_and_no_batches(self, client):
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        client.login()
+        assert client.call("/v2/projects").status_code == 200
+        answer = client.call(client.HOUR)
+        assert (answer.status_code, answer.text) == (403, '{"status":403,"message":"Forbidden"}\n')
+
+    def test_the_highest_group_counts(self, client):
+        client.sandbox.accounts.set_groups("sandbox", ["group_1", "group_2"])
+        assert client.call(client.HOUR).status_code == 200
+
+    def test_an_account_without_group_may_nothing(self, client):
+        client.sandbox.accounts.set_groups("sandbox", [])
+        assert client.call("/v2/projects").status_code == 403
+
+    def test_addresses_are_admitted_without_a_token(self, client):
+        client.token = ""
+        client.sandbox.accounts.admit("10.0.0.0/8")
+        assert client.call("/v2/projects").status_code == 401
+        client.sandbox.accounts.admit("127.0.0.0/8", ["group_1"])
+        assert client.call("/v2/projects").status_code == 200
+        assert client.call(client.HOUR).status_code == 403
+        client.sandbox.accounts.withdraw_admissions()
+        assert client.call("/v2/projects").status_code == 401
+
+    def test_too_many_requests_per_second(self, client):
+        client.sandbox.rate.set(0.0001, burst=3)
+        answers = [client.call("/v2/codes") for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+        assert answers[-1].text == '{"status":429,"message":"Too Many Requests"}\n'
+        assert "Retry-After" not in answers[-1].headers
+        client.sandbox.rate.set(None)
+        assert client.call("/v2/codes").status_code == 200
+
+    def test_the_rate_recovers(self, client):
+        client.sandbox.rate.set(1_000_000, burst=1)
+        assert {client.call("/v2/codes").status_code for _ in range(5)} == {200}
+
+
+def test_the_2025_free_group_has_smaller_quotas(make_client):
+    client = make_client(source_2025=True)
+    client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+    user = client.sandbox.accounts.identify(client.token)
+    assert client.sandbox.accounts.quota(user, "chunk").limit == 15
+
+
+def test_a_defect_of_the_sandbox_is_a_500_and_in_the_log(client, monkeypatch, caplog):
+    monkeypatch.setattr(client.sandbox.world, "codes", lambda: 1 / 0)
+    answer = client.call("/v2/codes")
+    assert (answer.status_code, answer.json()["message"]) == (500, "Internal Server Error")
+    assert "failed to answer GET /v2/codes" in caplog.text

@@ -1,0 +1,156 @@
+"""Sandboxes in processes of their own: started once, joined by all, ended when idle, replaced when killed."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import requests
+
+from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, running
+from resources.sandbox.process import command_line
+from resources.sandbox.record import find
+
+ROOT = Path(__file__).resolve().parents[3]
+BOUND_SECONDS = 30
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def ended(pid):
+    """Whether the process is gone; as its parent, this process must also collect it."""
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def state(tmp_path, signing_key):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "signing-key.pem").write_bytes(signing_key)
+    yield folder
+    record = find(folder)
+    if record is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record.pid, signal.SIGKILL)
+        wait_until(lambda: ended(record.pid))
+
+
+def small(state, **options):
+    return Settings(**{"state": state, "changes_per_hour": 5, "body_bytes": 300, **options})
+
+
+def login(endpoint):
+    body = {"username": endpoint.username, "password": endpoint.password}
+    return requests.post(f"{endpoint.url}/v1/login", json=body, timeout=10)
+
+
+def test_attach_starts_joins_and_replaces(state):
+    first = attach(small(state))
+    assert isinstance(first, Endpoint)
+    assert first.identity == small(state).identity
+    assert login(first).status_code == 200
+    assert first.password not in repr(first)
+    assert attach(small(state)) == first
+
+    with pytest.raises(SandboxConflictError, match="not as sandbox-2-"):
+        attach(small(state, seed=2))
+
+    os.kill(first.pid, signal.SIGKILL)
+    wait_until(lambda: ended(first.pid))
+    second = attach(small(state))
+    assert second.pid != first.pid
+    assert (second.username, second.password) == (first.username, first.password)
+    assert login(second).status_code == 200
+
+    requests.post(f"{second.url}/sandbox/stop", timeout=10)
+    wait_until(lambda: ended(second.pid))
+    assert find(state) is None
+    log = (state / "sandbox.log").read_text()
+    assert f"curl -s {second.url}/v2/projects" in log
+    assert second.password not in log
+
+
+def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
+    code = (
+        "import sys, pathlib; from resources.sandbox import Settings, attach;"
+        "print(attach(Settings(state=pathlib.Path(sys.argv[1]), changes_per_hour=5, body_bytes=300)).url)"
+    )
+
+    def run(_):
+        words = [sys.executable, "-c", code, str(state)]
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(run, range(4)))) == 1
+
+
+def test_an_idle_sandbox_ends_and_says_so(state):
+    endpoint = attach(small(state), idle_seconds=0.3)
+    for _ in range(5):
+        time.sleep(0.1)
+        assert login(endpoint).status_code == 200
+    wait_until(lambda: ended(endpoint.pid))
+    assert "the sandbox ends" in (state / "sandbox.log").read_text()
+    assert find(state) is None
+
+
+def test_a_sandbox_that_cannot_start_shows_its_log(state):
+    (state / "signing-key.pem").write_text("no key")
+    with pytest.raises(SandboxStartError, match="did not start; the last lines of"):
+        attach(small(state))
+
+
+def test_a_sandbox_in_this_process_is_joined_and_guards_its_folder(state):
+    settings = small(state, now=datetime(2025, 3, 9, tzinfo=UTC))
+    with running(settings) as sandbox:
+        endpoint = attach(settings)
+        assert (endpoint.url, endpoint.pid) == (sandbox.url, os.getpid())
+        with pytest.raises(SandboxConflictError, match=f"already serves .* at {sandbox.url}"), running(settings):
+            pass
+    assert find(state) is None
+    with running(settings) as sandbox:
+        assert sandbox.clock.now() == settings.now
+
+
+def serve(state, *words):
+    command = [sys.executable, "-m", "resources.sandbox", *command_line(small(state)), *words]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_ends_quietly_on_a_signal(state, number):
+    with serve(state) as process:
+        wait_until(lambda: find(state) is not None)
+        url = find(state).url
+        second = serve(state)
+        out, err = second.communicate(timeout=60)
+        assert (second.returncode, out) == (1, "")
+        assert err.strip().endswith(f"at {url}; join it, end it first, or name another state folder.")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert f"The sandbox answers at {url}" in out
+    assert "/enwiki_namespace_0/download" in out
+
+
+def test_serve_on_a_port_that_is_taken(state, client):
+    port = client.sandbox.url.rpartition(":")[2]
+    process = serve(state, "--port", port)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err == f"Port {port} of 127.0.0.1 is taken; choose another, or 0 for any free one\n"

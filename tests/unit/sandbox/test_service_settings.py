@@ -1,0 +1,113 @@
+"""Settings, their identity, and the command line that carries them to another process."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from resources.sandbox import Settings
+from resources.sandbox.__main__ import main
+from resources.sandbox.clock import Clock
+from resources.sandbox.process import add_arguments, command_line, settings_from
+
+NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "a.ndjson.gz").write_bytes(gzip.compress(b"{}\n", mtime=0))
+    return folder
+
+
+def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
+    base = Settings(state=tmp_path)
+    same = [Settings(state=tmp_path / "other"), Settings(state=tmp_path, now=NOW)]
+    others = [
+        Settings(state=tmp_path, **change)
+        for change in (
+            {"seed": 2},
+            {"projects": ("enwiki",)},
+            {"namespaces": (0,)},
+            {"changes_per_hour": 10},
+            {"overlap": False},
+            {"body_bytes": 10},
+            {"corpus": corpus},
+        )
+    ]
+    assert {settings.identity for settings in same} == {base.identity}
+    assert len({settings.identity for settings in [base, *others]}) == 8
+    assert base.identity.startswith("sandbox-1-")
+
+
+def test_the_corpus_is_known_by_its_content(tmp_path, corpus):
+    first = Settings(state=tmp_path, corpus=corpus).corpus_digest
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "a.ndjson.gz").write_bytes((corpus / "a.ndjson.gz").read_bytes())
+    assert Settings(state=tmp_path, corpus=copy).corpus_digest == first
+    (copy / "b.ndjson").write_text("{}\n")
+    assert Settings(state=tmp_path, corpus=copy).corpus_digest != first
+    assert Settings(state=tmp_path).corpus_digest is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"now": datetime(2025, 3, 9)}, "timezone-aware"),  # noqa: DTZ001
+        ({"projects": ()}, "at least one project"),
+        ({"changes_per_hour": 0}, "at least 1"),
+        ({"corpus": Path("/nowhere")}, "is not a folder"),
+    ],
+)
+def test_settings_that_make_no_world_are_refused(tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(state=tmp_path, **change)
+
+
+def test_the_command_line_carries_all_settings(tmp_path, corpus):
+    settings = Settings(
+        state=tmp_path,
+        seed=7,
+        projects=("dewiki", "itwiki"),
+        namespaces=(0, 6),
+        changes_per_hour=12,
+        now=NOW.astimezone(timezone(timedelta(hours=2))),
+        overlap=False,
+        source_2025=True,
+        corpus=corpus,
+        body_bytes=100,
+    )
+    assert settings.now == NOW
+    for given in (settings, Settings(state=tmp_path)):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        assert settings_from(parser.parse_args(command_line(given)[1:])) == given
+
+
+def test_wrong_arguments_end_with_a_sentence(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--state", str(tmp_path), "--projects", ""])
+    assert ended.value.code == 2
+    assert "at least one project" in capsys.readouterr().err
+
+
+def test_a_clock_runs_stands_and_moves():
+    clock = Clock()
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=5)
+    clock.advance(timedelta(days=3))
+    assert timedelta(days=2) < clock.now() - datetime.now(UTC) < timedelta(days=4)
+    assert not clock.frozen
+    clock.set(NOW)
+    clock.advance(timedelta(hours=1))
+    assert clock.now() == NOW + timedelta(hours=1)
+    assert clock.frozen
+    with pytest.raises(ValueError, match="timezone-aware"):
+        clock.set(datetime(2025, 3, 9))  # noqa: DTZ001
+    clock.release()
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=5)

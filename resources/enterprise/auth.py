@@ -250,7 +250,7 @@ class Authenticator:
                 "what was there is kept. Run `wme auth new-password`."
             )
         raise errors.UnexpectedAnswer(
-            f"The service wants {username} to answer the challenge {answer.name[:50]}, which this client does not know. "
+            f"The service wants {username} to answer the challenge {self._redactor.clean(answer.name[:50])}, which this client does not know. "
             "Nothing was fetched, what was there is kept. Log in once with the vendor's dashboard."
         )
 

@@ -392,11 +392,11 @@ class Filling:
         self._stop.wait(self._patience.wait(failures))
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
-        because = f" The last time: {last.message}" if last else ""
+        because = f" The last time: {last.message.split('. ')[0]}." if last else ""
         raise errors.ServiceUnavailable(
             f"Could not {self._doing}: the connection to the object store broke {self._patience.retries + 1} times in "
             f"a row. {self._part.done} bytes are kept. Run this again: it goes on from there.{because}"
-        )
+        ) from None
 
 
 def _content_range(response: requests.Response) -> tuple[int, int, int]:

@@ -23,6 +23,7 @@ import requests
 from pydantic import TypeAdapter, ValidationError
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
@@ -132,10 +133,16 @@ class _Session(requests.Session):
 
 
 class _BoundedRetry(Retry):
-    """urllib3's retries; a `Retry-After` of hours is cut to the longest wait (older versions know no bound)."""
+    """urllib3's retries, with a `Retry-After` of hours cut to the longest wait, and one that is no date left aside."""
+
+    #: Not 429: whether waiting helps is for the client to find out.
+    RETRY_AFTER_STATUS_CODES = frozenset({503})
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        asked = super().get_retry_after(response)
+        try:
+            asked = super().get_retry_after(response)
+        except InvalidHeader:
+            return None
         return None if asked is None else min(asked, float(self.backoff_max))
 
 
@@ -282,7 +289,8 @@ class Transport:
                 "settings, and a proxy on the way.",
                 status=status,
             )
-        return BrokenAnswer(
+        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # a 5xx was retried already
+        return kind(
             f"{what} It comes from a load balancer or a network on the way. What was fetched before is kept. Run this "
             "again later.",
             status=status,

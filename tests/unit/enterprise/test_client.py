@@ -94,7 +94,7 @@ def test_identifiers_cannot_leave_their_place_in_the_path():
 def test_identifiers_that_would_leave_a_folder_are_refused(client, fake, hour, content, identifier):
     record = fake.add("enwiki_namespace_0", content) | {"identifier": identifier}
     fake.script(LIST, json_reply([record]))
-    with pytest.raises(errors.UnexpectedAnswer, match="0.identifier"):
+    with pytest.raises(errors.UnexpectedAnswer, match=r"0\.identifier"):
         client.batches(hour)
 
 
@@ -122,7 +122,12 @@ def test_identifiers_that_would_leave_a_folder_are_refused(client, fake, hour, c
         (json_reply([{}, {}, {}]), errors.UnexpectedAnswer, False, "and 2 more"),
         (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "broke off"),
         (Reply(drop=True), errors.ServiceUnavailable, True, "closed without an answer"),
-        (Reply(200, b"x", {"Content-Encoding": "gzip"}), errors.ServiceUnavailable, True, "compression is damaged"),
+        (
+            Reply(200, b"this is not gzip at all", {"Content-Encoding": "gzip"}),
+            errors.ServiceUnavailable,
+            True,
+            "compression is damaged",
+        ),
         (Reply(302, b"", {"Location": "/elsewhere"}), errors.ServiceUnavailable, True, "empty body"),
         (Reply(418, b"{}"), errors.UnexpectedAnswer, False, "no such answer"),
     ],
@@ -244,11 +249,7 @@ def test_retry_after_is_obeyed_within_bounds():
 @pytest.mark.parametrize("asked", ["86400", "Wed, 01 Jan 2126 00:00:00 GMT", "soon"])
 def test_a_service_that_asks_for_a_day_is_not_waited_for_that_long(client, fake, status, asked):
     fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
-    if asked == "soon" and status == 503:
-        with pytest.raises(errors.ServiceUnavailable):
-            client.reference("codes")
-    else:
-        assert len(client.reference("codes")) == 1
+    assert len(client.reference("codes")) == 1
 
 
 def test_the_account_tells_groups_and_counters(client, fake):
@@ -280,7 +281,7 @@ def test_every_error_says_whether_it_can_be_retried():
         "ServiceUnavailable",
         "StateBusy",
     }
-    assert len(kinds) == 18
+    assert len(kinds) == 17
 
 
 def test_cookies_of_a_load_balancer_are_not_kept(client, fake):

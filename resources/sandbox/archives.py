@@ -21,7 +21,7 @@ import tarfile
 import threading
 import zlib
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from isal import isal_zlib
@@ -30,6 +30,7 @@ from resources.sandbox.chance import Chance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
     from pathlib import Path
 
 #: Uncompressed bytes after which a member ends. The service's are 100 MB; an hour of the default world shall have
@@ -46,8 +47,6 @@ _GZIP = 31
 #: The service keeps two days; what is older than that and a margin is removed.
 _KEPT = timedelta(hours=60)
 _CHUNK = 1 << 20
-#: Form of the folders' names: they sort as the hours do.
-_HOUR = "%Y-%m-%dT%H"
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class Store:
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """The archives of a project's hour, made unless they lie there.
+        """The archives of a project's hour, made unless they lie there; making one removes those long before it.
 
         Args:
             project: Database name.
@@ -132,11 +131,11 @@ class Store:
         with lock:
             if not target.is_dir():
                 self._make(target, hour, make())
-                self._remove_old()
+                self._remove_old(hour)
         return [_found(path) for path in sorted(target.iterdir())]
 
     def _hour_folder(self, hour: datetime) -> Path:
-        return self._folder / f"{hour:{_HOUR}}"
+        return self._folder / f"{hour:%Y-%m-%dT%H}"
 
     def _make(self, target: Path, hour: datetime, contents: Mapping[str, Iterable[Message]]) -> None:
         part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
@@ -178,12 +177,11 @@ class Store:
             os.fsync(file.fileno())
         written.rename(folder / f"{identifier}.{digest.hexdigest()}.tar.gz")
 
-    def _remove_old(self) -> None:
-        """Remove hours that lie more than the retention before the newest."""
-        hours = sorted(self._folder.iterdir())
-        newest = datetime.strptime(hours[-1].name, _HOUR).replace(tzinfo=UTC)
-        for path in hours:
-            if path.name < f"{newest - _KEPT:{_HOUR}}":
+    def _remove_old(self, hour: datetime) -> None:
+        """Remove the hours that the service no longer keeps when `hour` is new."""
+        oldest = self._hour_folder(hour - _KEPT).name
+        for path in self._folder.iterdir():
+            if path.name < oldest:
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -51,6 +51,8 @@ _SPECIAL_RATE = 1000
 #: The ordinary edits of an hour vary by this part: less, never more.
 _VARIATION = 16
 _OVERFILL = 1.03
+#: A namespace with at most so many changes per hour has hours without any.
+_FEW = 2
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,9 @@ class Timetable:
         """Families of the cast whose cycle begins in the hours that are `slot` modulo the period."""
         if not cast.varies:
             return cast.count
-        return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (cast.count // _VARIATION + 1)
+        # where little happens, some hours are quiet
+        spread = cast.count if cast.count <= _FEW else cast.count // _VARIATION
+        return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
 
     def families(self, cast: Cast) -> Iterator[int]:
         """The families of the cast, by number."""

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from resources.sandbox import reference
 from resources.sandbox.archives import MEMBER_BYTES, Message, Store
+from resources.sandbox.articles import Writer
 from resources.sandbox.bodies import Library
 from resources.sandbox.chance import Chance, salt
 from resources.sandbox.corpus import Corpus
 from resources.sandbox.language import Lexicon
-from resources.sandbox.articles import Writer
 from resources.sandbox.schedule import HOUR, Timetable
 from resources.sandbox.titles import Titles
 

@@ -20,18 +20,57 @@ from resources.sandbox.world import World
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
-ARTICLE_KEYS = (
-    "name identifier abstract date_created date_modified date_previously_modified protection version previous_version "
-    "url watchers_count namespace in_language main_entity additional_entities categories templates redirects "
-    "is_part_of article_body license visibility event image"
-).split()
-VERSION_KEYS = (
-    "identifier comment tags is_minor_edit scores editor number_of_characters size is_breaking_news noindex "
-    "maintenance_tags"
-).split()
-EDITOR_KEYS = (
-    "identifier name edit_count groups is_bot is_anonymous is_admin is_patroller has_advanced_rights date_started"
-).split()
+ARTICLE_KEYS = [
+    "name",
+    "identifier",
+    "abstract",
+    "date_created",
+    "date_modified",
+    "date_previously_modified",
+    "protection",
+    "version",
+    "previous_version",
+    "url",
+    "watchers_count",
+    "namespace",
+    "in_language",
+    "main_entity",
+    "additional_entities",
+    "categories",
+    "templates",
+    "redirects",
+    "is_part_of",
+    "article_body",
+    "license",
+    "visibility",
+    "event",
+    "image",
+]
+VERSION_KEYS = [
+    "identifier",
+    "comment",
+    "tags",
+    "is_minor_edit",
+    "scores",
+    "editor",
+    "number_of_characters",
+    "size",
+    "is_breaking_news",
+    "noindex",
+    "maintenance_tags",
+]
+EDITOR_KEYS = [
+    "identifier",
+    "name",
+    "edit_count",
+    "groups",
+    "is_bot",
+    "is_anonymous",
+    "is_admin",
+    "is_patroller",
+    "has_advanced_rights",
+    "date_started",
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +85,14 @@ def in_order(keys, order):
     return list(keys) == [key for key in order if key in keys]
 
 
-@pytest.mark.parametrize("rate", [20, 2200])
-@pytest.mark.parametrize("project", ["enwiki", "frwiki", "simplewiki"])
+@pytest.mark.parametrize(("rate", "project"), [(20, "enwiki"), (20, "frwiki"), (20, "simplewiki"), (2200, "enwiki")])
 def test_every_kind_of_change_at_least_five_times_in_any_three_hours(tmp_path, rate, project):
     world = World(Settings(state=tmp_path, changes_per_hour=rate, seed=rate))
     hours = [
         Counter(
             e.kind for e in world.events(project, START + n * HOUR, START + (n + 1) * HOUR) if e.title.namespace == 0
         )
-        for n in range(6)
+        for n in range(5)
     ]
     for window in range(len(hours) - 2):
         counts = sum(hours[window : window + 3], Counter())

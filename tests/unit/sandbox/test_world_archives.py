@@ -1,0 +1,294 @@
+"""Hour files: form, order, repetitions, what they hold, and how they are made and kept."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from resources.sandbox import archives
+from resources.sandbox.archives import Message, Store, in_reading_order, partition, with_repetitions
+from resources.sandbox.chance import Chance
+from resources.sandbox.settings import Settings
+from resources.sandbox.world import World
+
+HOUR = timedelta(hours=1)
+START = datetime(2026, 11, 19, 23, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def settings_in(state, **options):
+    return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 400, "body_bytes": 900, **options})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(settings_in(tmp_path_factory.mktemp("world")), member_bytes=200_000)
+
+
+def members_of(path):
+    with tarfile.open(path) as archive:
+        return [(info, archive.extractfile(info).read()) for info in archive]
+
+
+def records_of(batch):
+    return [json.loads(line) for _, content in members_of(batch.path) for line in content.splitlines()]
+
+
+def published(record):
+    text = record["event"]["date_published"]
+    return datetime.fromisoformat(text)
+
+
+def test_the_archive_has_the_services_form(world):
+    batch = world.batches(START)[0]
+    content = batch.path.read_bytes()
+    assert hashlib.md5(content).hexdigest() == batch.version == batch.record["version"]
+    assert len(content) == batch.size
+    assert content[4:8] == bytes(4)  # no time in the gzip header
+    members = members_of(batch.path)
+    assert [info.name for info, _ in members] == [f"frwiki_namespace_0_{n}.ndjson" for n in range(len(members))]
+    assert len(members) >= 3
+    for info, text in members:
+        assert len(text) <= 200_000
+        assert text.endswith(b"\n")
+        assert not re.search(rb"[<>&]|\n\n", text)
+        assert b"\\u003c" in text
+        assert (info.mode, info.mtime) == (0o766, int((START + HOUR).timestamp()))
+    assert 3.5 < len(gzip.decompress(content)) / len(content) < 8
+
+
+def test_the_default_member_size_gives_default_hours_several_members(tmp_path):
+    batch = World(Settings(state=tmp_path, projects=("enwiki",))).batches(START)[0]
+    assert len(members_of(batch.path)) >= 4
+    assert len(records_of(batch)) >= 2000
+
+
+def test_a_long_line_has_a_member_of_its_own(tmp_path):
+    store = Store(tmp_path, member_bytes=50)
+    lines = [b"a" * 10, b"b" * 400, b"c" * 10]
+    made = store.archives(
+        "x", START, lambda: {"x_namespace_0": [Message("/x", lambda line=line: line) for line in lines]}
+    )
+    assert [text for _, text in members_of(made[0].path)] == [line + b"\n" for line in lines]
+
+
+def test_the_record_tells_the_archive(world):
+    batches = world.batches(START)
+    assert [b.record["identifier"] for b in batches] == [f"frwiki_namespace_{n}" for n in (0, 10, 14)]
+    for batch in batches:
+        record = batch.record
+        assert list(record) == [
+            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size",
+        ]  # fmt: skip
+        assert record["is_part_of"] == {"identifier": "frwiki"}
+        assert record["in_language"] == {"identifier": "fr"}
+        assert record["namespace"] == {"identifier": int(record["identifier"][-2:].strip("_"))}
+        assert record["size"] == {"value": round(batch.size / 1e6, 3), "unit_text": "MB"}
+        assert re.fullmatch(r"2026-11-20T00:0\d:\d\d(\.\d{0,8}[1-9])?Z", record["date_modified"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exports_begin_after_the_hour_end_before_the_list_and_do_not_split_moves(tmp_path, seed):
+    settings = settings_in(tmp_path, seed=seed, projects=("enwiki", "frwiki"), changes_per_hour=20)
+    world = World(settings)
+    for hour in (START + n * HOUR for n in range(2)):
+        ready = world.hour_ready_at(hour)
+        assert timedelta(minutes=64) <= ready - hour <= timedelta(minutes=72)
+        for batch in world.batches(hour):
+            began = world.export_started_at(batch.record["is_part_of"]["identifier"], hour)
+            assert timedelta(minutes=61) < began - hour < timedelta(minutes=68)
+            assert began < datetime.fromisoformat(batch.record["date_modified"][:19] + "+00:00") < ready
+        for project in settings.projects:
+            cut = (world.export_started_at(project, hour) - EPOCH) // timedelta(microseconds=1)
+            sides = {}
+            for event in world.events(project, hour + HOUR, hour + 2 * HOUR):
+                sides.setdefault(event.ordinal // 4, set()).add(event.published < cut)
+            assert all(len(side) == 1 for side in sides.values())
+
+
+def test_files_overlap_until_their_own_export(world, tmp_path):
+    first, second = (records_of(world.batches(START + n * HOUR)[0]) for n in range(2))
+    end = world.export_started_at("frwiki", START)
+    assert all(START <= published(record) < end for record in first)
+    assert max(map(published, first)) > START + HOUR
+    late = {record["event"]["identifier"] for record in first if published(record) >= START + HOUR}
+    assert late <= {record["event"]["identifier"] for record in second}
+    assert len(late) > 5
+
+    apart = World(settings_in(tmp_path, overlap=False))
+    assert apart.export_started_at("frwiki", START) == START + HOUR
+    alone = records_of(apart.batches(START)[0])
+    assert all(START <= published(record) < START + HOUR for record in alone)
+    ended = datetime.fromisoformat(apart.batches(START)[0].record["date_modified"][:19] + "+00:00")
+    assert ended > START + HOUR + timedelta(minutes=1)
+
+
+def test_a_file_holds_every_event_of_its_time_but_changes_of_visibility(world):
+    end = world.export_started_at("frwiki", START)
+    events = [e for e in world.events("frwiki", START, end) if e.title.namespace == 0]
+    assert any(event.type == "visibility-change" for event in events)
+    expected = Counter(json.dumps(world.record(e)) for e in events if e.type != "visibility-change")
+    found = Counter(json.dumps(record) for record in records_of(world.batches(START)[0]))
+    assert set(found) == set(expected)
+    repeated = found - expected
+    assert 0 < repeated.total() < 0.01 * expected.total()
+
+
+def test_order_is_kept_within_a_partition_only(world):
+    records = records_of(world.batches(START)[0])
+    times = [published(record) for record in records]
+    names = [record["name"] for record in records]
+    assert times != sorted(times)
+    assert names != sorted(names)
+    last = {}
+    backwards = 0
+    for record in records:
+        lane = partition("/frwiki/" + record["name"].replace("_", " "))
+        backwards += published(record) < last.get(lane, EPOCH)
+        last[lane] = max(published(record), last.get(lane, EPOCH))
+    assert backwards < 0.01 * len(records)  # repetitions alone
+
+
+def test_reading_order_loses_nothing_and_depends_on_the_chance():
+    messages = [Message(f"/p/{n % 90}", bytes) for n in range(1000)]
+    one = list(in_reading_order(messages, Chance("one")))
+    assert sorted(map(id, one)) == sorted(map(id, messages))
+    assert one == list(in_reading_order(messages, Chance("one")))
+    assert one != list(in_reading_order(messages, Chance("two")))
+    assert list(in_reading_order([], Chance("one"))) == []
+    assert {partition(m.key) for m in messages} <= set(range(50))
+
+
+@pytest.mark.parametrize("count", [1, 120, 121, 122, 150, 281, 3000])
+def test_fewer_than_one_in_a_hundred_lines_are_repeated(count):
+    lines = [b"%d" % n * (n % 50 + 1) for n in range(count)]
+    found = Counter(with_repetitions(lines))
+    assert set(found) == set(lines)
+    assert set(found.values()) <= {1, 2}
+    repeated = sum(number == 2 for number in found.values())
+    assert repeated <= count * 0.01
+    assert repeated == (count + 39) // 160
+
+
+PROGRAM = """
+import pathlib, sys
+from datetime import datetime
+from resources.sandbox.settings import Settings
+from resources.sandbox.world import World
+settings = Settings(state=pathlib.Path(sys.argv[1]), projects=("frwiki",), changes_per_hour=400, body_bytes=900)
+for batch in World(settings, member_bytes=200_000).batches(datetime.fromisoformat(sys.argv[2])):
+    print(batch.version, batch.record)
+"""
+
+
+def started(state, salt):
+    environment = {**os.environ, "PYTHONHASHSEED": salt}
+    command = [sys.executable, "-c", PROGRAM, str(state), START.isoformat()]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_archives_are_byte_identical_across_processes_that_may_make_them_at_once(world, tmp_path):
+    makers = [started(tmp_path / "shared", "1"), started(tmp_path / "shared", "77"), started(tmp_path / "own", "5")]
+    answers = [maker.communicate(timeout=60)[0] for maker in makers]
+    assert [maker.returncode for maker in makers] == [0, 0, 0]
+    expected = "".join(f"{batch.version} {batch.record}\n" for batch in world.batches(START))
+    assert answers == [expected] * 3
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_threads_wait_for_one_maker(tmp_path):
+    store, made, found = Store(tmp_path), [], []
+
+    def make():
+        made.append(1)
+        return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
+
+    threads = [threading.Thread(target=lambda: found.append(store.archives("x", START, make))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert found == [found[0]] * 6
+
+
+def test_an_archive_that_lies_there_is_not_made_again(tmp_path):
+    settings = settings_in(tmp_path, changes_per_hour=20)
+    before = World(settings).batches(START)[0]
+    stamp = before.path.stat().st_mtime_ns
+    after = World(settings).batches(START)[0]
+    assert after.path == before.path
+    assert after.path.stat().st_mtime_ns == stamp
+
+
+def test_a_failed_making_leaves_nothing_behind(tmp_path):
+    store = Store(tmp_path)
+
+    def fails():
+        raise RuntimeError("stop")
+
+    def breaks():
+        return {"x_namespace_0": [Message("/x", lambda: b"{}"), Message("/y", fails)]}
+
+    for make in (fails, breaks):
+        with pytest.raises(RuntimeError, match="stop"):
+            store.archives("x", START, make)
+    assert not list(tmp_path.rglob("*.gz"))
+    assert not list(tmp_path.rglob("*.part"))
+    assert [a.identifier for a in store.archives("x", START, lambda: {"x_namespace_0": []})] == ["x_namespace_0"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(archives.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        Store(tmp_path).archives("x", START, lambda: {"x_namespace_0": [Message("/x", lambda: b"{}")]})
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_what_another_process_finished_first_is_taken(tmp_path):
+    def make():
+        # another maker's folder appears while this one is at work
+        assert Store(tmp_path).archives("x", START, contents)
+        return contents()
+
+    def contents():
+        return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
+
+    (archive,) = Store(tmp_path).archives("x", START, make)
+    assert members_of(archive.path)[0][1] == b"{}\n"
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_hours_past_retention_are_removed_and_made_again_on_demand(tmp_path):
+    world = World(settings_in(tmp_path, changes_per_hour=20))
+    old = world.batches(START)[0]
+    place, content = old.path, old.path.read_bytes()
+    world.batches(START + 48 * HOUR)
+    assert place.exists()
+    world.batches(START + 62 * HOUR)
+    assert not place.exists()
+    assert old.path == place
+    assert place.read_bytes() == content
+
+
+def test_a_quiet_namespace_is_not_listed(tmp_path):
+    world = World(settings_in(tmp_path, changes_per_hour=20, namespaces=(6, 10)))
+    listed = [{batch.record["identifier"] for batch in world.batches(START + n * HOUR)} for n in range(12)]
+    assert any("frwiki_namespace_6" in hour for hour in listed)
+    assert any("frwiki_namespace_6" not in hour for hour in listed)
+    assert all(Store(tmp_path / "store").archives("quiet", START, dict) == [] for _ in range(2))
+    assert all(len(records_of(batch)) > 0 for n in range(12) for batch in world.batches(START + n * HOUR))

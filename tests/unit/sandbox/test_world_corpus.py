@@ -1,0 +1,104 @@
+"""A folder of real records behind the world's pages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from resources.sandbox.settings import Settings
+from resources.sandbox.world import World
+
+HOUR = timedelta(hours=1)
+START = datetime(2026, 11, 19, 23, tzinfo=UTC)
+REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "articles"
+
+
+def article(name, language, **more):
+    body = {"html": f"<!DOCTYPE html><html><body>{name}</body></html>", "wikitext": f"'''{name}''' é"}
+    return {"name": name, "in_language": {"identifier": language}, "article_body": body, **more}
+
+
+def world_of(folder, state, **options):
+    return World(
+        Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 20, "corpus": folder, **options})
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "corpus"
+    (folder / "deeper").mkdir(parents=True)
+    category = {"categories": [{"name": "Catégorie:Faite", "url": "https://fr.wikipedia.org/wiki/Catégorie:Faite"}]}
+    lines = [article("Ligne", "fr", abstract="Une ligne.", **category), {"name": "sans corps"}]
+    (folder / "one.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    packed = "".join(json.dumps(article(f"Packed {n}", "en")) + "\n" for n in range(2))
+    (folder / "two.ndjson.gz").write_bytes(gzip.compress(packed.encode()))
+    (folder / "deeper" / "three.json").write_text(json.dumps([article("Liste", "fr", watchers_count=31)], indent=1))
+    (folder / "deeper" / "four.json.gz").write_bytes(gzip.compress(json.dumps(article("Seul", "de")).encode()))
+    (folder / "README.md").write_text("not read")
+    return folder
+
+
+def bodies(world, project="frwiki"):
+    return list(world.truth(project, 0, START))
+
+
+def test_pages_borrow_records_of_their_language(folder, tmp_path):
+    records = bodies(world_of(folder, tmp_path / "state"))
+    lenders = {record["article_body"]["html"].split("<body>")[1].split("\n")[0] for record in records}
+    assert lenders == {"Ligne", "Liste"}
+    for record in records:
+        html, wikitext = record["article_body"]["html"], record["article_body"]["wikitext"]
+        mark = f"<!-- revision {record['version']['identifier']} of {record['identifier']} -->"
+        assert html.endswith(mark + "</body></html>")
+        assert wikitext.endswith(mark)
+        assert record["version"]["number_of_characters"] == len(wikitext)
+        if ">Ligne" in html:
+            assert record["abstract"] == "Une ligne."
+            assert [category["name"] for category in record["categories"]] == ["Catégorie:Faite"]
+            assert "watchers_count" not in record
+        else:
+            assert record["watchers_count"] == 31
+            assert "categories" not in record
+            assert "abstract" not in record
+
+
+def test_a_language_without_records_borrows_from_all(folder, tmp_path):
+    records = bodies(world_of(folder, tmp_path / "state", projects=("ruwiki",)), "ruwiki")
+    lenders = {record["article_body"]["html"].split("<body>")[1].split("\n")[0] for record in records}
+    assert lenders == {"Ligne", "Liste", "Packed 0", "Packed 1", "Seul"}
+
+
+def test_archives_of_another_corpus_are_other_archives(folder, tmp_path):
+    before = world_of(folder, tmp_path / "state").batches(START)[0]
+    (folder / "five.ndjson").write_text(json.dumps(article("Neuf", "fr")))
+    after = world_of(folder, tmp_path / "state").batches(START)[0]
+    assert after.path != before.path
+    assert after.version != before.version
+
+
+def test_a_corpus_without_a_body_is_refused(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "empty.ndjson").write_text('{"name": "x"}\n\n')
+    with pytest.raises(ValueError, match="holds no article record with a body"):
+        bodies(world_of(tmp_path / "corpus", tmp_path))
+
+
+def test_a_corpus_file_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "broken.ndjson").write_text('{"name": "x"}\n{"name": \n')
+    with pytest.raises(ValueError, match=r"broken\.ndjson is neither JSON nor NDJSON"):
+        bodies(world_of(tmp_path / "corpus", tmp_path))
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real records lie beside the project and are not here")
+def test_real_records_make_a_world(tmp_path):
+    world = world_of(REAL, tmp_path)
+    event = next(e for e in world.events("frwiki", START, START + HOUR) if e.type == "update")
+    record = world.record(event)
+    assert len(record["article_body"]["html"]) > 20_000
+    assert record["templates"]

@@ -1,0 +1,75 @@
+"""Reference lists: their shapes, and their facts against recorded answers of the service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resources.sandbox import reference
+from resources.sandbox.settings import Settings
+from resources.sandbox.world import World
+
+RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "metadata"
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(Settings(state=tmp_path))
+
+
+def test_lists_have_the_services_shapes(world):
+    assert [code["identifier"] for code in world.codes()] == [
+        "wiki", "wikibooks", "wikinews", "wikiquote", "wikisource", "wikivoyage", "wiktionary", "wikiversity",
+    ]  # fmt: skip
+    assert all(list(code) == ["identifier", "name", "description"] for code in world.codes())
+    assert all(list(lang) == ["identifier", "name", "alternate_name", "direction"] for lang in world.languages())
+    assert all(list(known) == ["name", "identifier", "url", "code", "in_language"] for known in world.projects())
+    assert [(n["identifier"], n["name"]) for n in world.namespaces()] == [
+        (0, "Article"), (6, "File"), (10, "Template"), (14, "Category"),
+    ]  # fmt: skip
+    for listed in (world.codes(), world.languages(), world.projects(), world.namespaces()):
+        assert len({record["identifier"] for record in listed}) == len(listed)
+        assert all(value not in ("", None) for record in listed for value in record.values())
+
+
+def test_projects_hang_together(world):
+    languages = {language["identifier"] for language in world.languages()}
+    codes = {code["identifier"] for code in world.codes()}
+    projects = world.projects()
+    assert len([known for known in projects if known["code"] == "wiki"]) >= 60
+    assert {"enwiki", "frwiki", "simplewiki"} <= {known["identifier"] for known in projects}
+    assert {known["in_language"]["identifier"] for known in projects} == languages
+    assert {known["code"] for known in projects} == codes
+    assert {language["direction"] for language in world.languages()} == {"ltr", "rtl"}
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded answers lie beside the project and are not here")
+@pytest.mark.parametrize("kind", ["projects", "languages"])
+def test_facts_are_those_the_service_tells(world, kind):
+    recorded = {record["identifier"]: record for record in json.loads((RECORDED / f"{kind}.json").read_text())}
+    listed = getattr(world, kind)()
+    compared = [record for record in listed if record["identifier"] in recorded]
+    assert len(compared) >= 0.95 * len(listed)
+    assert {r["identifier"]: r for r in compared} == {r["identifier"]: recorded[r["identifier"]] for r in compared}
+
+
+def test_lists_are_fresh_copies(world):
+    world.projects()[0]["name"] = "changed"
+    assert world.projects()[0]["name"] != "changed"
+
+
+def test_an_unknown_project_is_named():
+    with pytest.raises(ValueError, match=r"knows no project 'nowhere'.*enwiki"):
+        reference.project("nowhere")
+
+
+def test_sister_projects_have_articles_too(tmp_path):
+    from datetime import UTC, datetime
+
+    world = World(Settings(state=tmp_path, projects=("frwiktionary",), changes_per_hour=20))
+    moment = datetime(2026, 11, 19, tzinfo=UTC)
+    record = next(iter(world.truth("frwiktionary", 0, moment)))
+    assert record["url"].startswith("https://fr.wiktionary.org/wiki/")
+    assert "scores" not in record["version"]

@@ -12,6 +12,7 @@ from resources.warehouse.errors import (
     NotPublishedError,
     WarehouseBusyError,
     WarehouseError,
+    WarehouseFullError,
     WarehouseVersionError,
 )
 from resources.warehouse.records import (
@@ -43,5 +44,6 @@ __all__ = [
     "Warehouse",
     "WarehouseBusyError",
     "WarehouseError",
+    "WarehouseFullError",
     "WarehouseVersionError",
 ]

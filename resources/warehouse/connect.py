@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import filelock
 
-from resources.warehouse.errors import NotPublishedError, WarehouseBusyError
+from resources.warehouse.errors import NotPublishedError, WarehouseBusyError, WarehouseFullError
 from resources.warehouse.schema import ensure, quoted
 
 if TYPE_CHECKING:
@@ -82,6 +82,13 @@ class Connector:
         try:
             ensure(connection, self.build_path)
             yield connection
+        except duckdb.Error as error:
+            if not is_exhausted(error):
+                raise
+            raise WarehouseFullError(
+                f"Disk or memory ran out, so this run could not {purpose} ({error}). The warehouse is as it was before. Make "
+                f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
+            ) from error
         finally:
             connection.close()
 
@@ -127,6 +134,11 @@ class Connector:
             connection.close()
             raise
         return connection
+
+
+def is_exhausted(error: duckdb.Error) -> bool:
+    """Whether the disk or the memory ran out, which no other input would have helped."""
+    return isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
 
 
 def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

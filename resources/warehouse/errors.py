@@ -18,6 +18,12 @@ class WarehouseBusyError(WarehouseError):
     retryable = True
 
 
+class WarehouseFullError(WarehouseError):
+    """The disk or the memory was not enough; the transaction was rolled back."""
+
+    retryable = True
+
+
 class WarehouseVersionError(WarehouseError):
     """The build file was made for other tables than the ones declared now."""
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from resources.tables import ARTICLE_CHANGES, LOADS, REFERENCE_TABLES, REJECTS
 from resources.warehouse import coverage
-from resources.warehouse.connect import raise_revision, transaction
+from resources.warehouse.connect import is_exhausted, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.records import HourLoad, utc_text
 from resources.warehouse.schema import column_list, identifier, statement
@@ -131,9 +131,8 @@ def _check_arguments(hour: datetime, files: Sequence[LakeFile], statuses: Sequen
 def _checked_row_count(path: Path, table: Table) -> int:
     """Rows of a Parquet file, after comparing its columns with the declaration."""
     try:
-        with pq.ParquetFile(path) as parquet:
-            found = {field.name: field.type for field in parquet.schema_arrow}
-            row_count = int(parquet.metadata.num_rows)
+        metadata = pq.read_metadata(path)
+        found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
     except FileNotFoundError as error:
         raise LakeFileError(
             f"The lake file {path.name} is gone; nothing was loaded from it. Convert its archive again."
@@ -149,7 +148,7 @@ def _checked_row_count(path: Path, table: Table) -> int:
             f"The lake file {path.name} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
             "was loaded from it. Convert its archive again."
         )
-    return row_count
+    return int(metadata.num_rows)
 
 
 def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: LakeFile, now: datetime) -> int:
@@ -160,7 +159,9 @@ def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: 
         connection.execute(f"DELETE FROM {table} WHERE {_KEY}", key)  # noqa: S608  constant names
     try:
         inserted = int(connection.execute(_insert_changes(), {"path": str(file.path)}).fetchall()[0][0])
-    except (duckdb.ConstraintException, duckdb.IOException, duckdb.InvalidInputException) as error:
+    except duckdb.Error as error:
+        if is_exhausted(error):
+            raise
         raise LakeFileError(
             f"The lake file {file.path.name} could not be read into the warehouse ({error}); nothing was loaded. Remove it "
             "and convert its archive again."

@@ -121,15 +121,13 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 f"Nothing was changed. Remove {path.name} and load the hours again: archive and lake are enough for that."
             )
         return
-    connection.execute("BEGIN")
+    statements: list[str] = []
     for table in NATIVE_TABLES:
-        connection.execute(create_table(table))
-        for comment in comments(table):
-            connection.execute(comment)
-    connection.execute(statement("internal"))
+        statements += [create_table(table), *comments(table)]
+    statements.append(statement("internal"))
     for view in VIEWS:
-        connection.execute(statement(view.name))
-        for comment in comments(view, "VIEW"):
-            connection.execute(comment)
+        statements += [statement(view.name), *comments(view, "VIEW")]
+    connection.execute("BEGIN")
+    connection.execute(";\n".join(statements))
     connection.execute("INSERT INTO internal.meta VALUES (?, 0)", [wanted])
     connection.execute("COMMIT")

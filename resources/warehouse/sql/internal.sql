@@ -51,4 +51,4 @@ CREATE TABLE internal.shadowed (
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL,
   file_row BIGINT NOT NULL
-);
+)

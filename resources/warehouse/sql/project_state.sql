@@ -38,4 +38,4 @@ SELECT
   run_end + INTERVAL 1 HOUR AS exact_until_at
 FROM (SELECT DISTINCT project_id, namespace_id FROM hours)
 LEFT JOIN bounds USING (project_id, namespace_id)
-LEFT JOIN runs USING (project_id, namespace_id);
+LEFT JOIN runs USING (project_id, namespace_id)

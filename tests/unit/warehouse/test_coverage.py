@@ -1,0 +1,153 @@
+"""Every hour has a row that says what became of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from resources.tables import HourState
+from resources.warehouse import HourStatus
+
+
+@pytest.fixture
+def status(lake):
+    def make(hour, state, reason=None, project="enwiki", namespace=0):
+        return HourStatus(lake.hour(hour), project, namespace, state, reason)
+
+    return make
+
+
+def states(warehouse, lake, project="enwiki"):
+    rows = warehouse.coverage(published=False)
+    return {
+        int((row.batch_hour - lake.hour(0)) / timedelta(hours=1)): row.state
+        for row in rows
+        if row.project_id == project
+    }
+
+
+def load(lake, warehouse, hour, **more):
+    warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour)], **more)])
+
+
+def test_states_follow_one_another(lake, warehouse, status, clock):
+    assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 1
+    assert warehouse.record_statuses([status(0, HourState.NOT_YET, "Not published yet.")]) == 0
+    assert warehouse.record_statuses([status(0, HourState.ABSENT, "Not in the list.")]) == 1
+    (row,) = warehouse.coverage(published=False)
+    assert (row.state, row.reason, row.row_count, row.load_count, row.checked_at) == (
+        *("absent", "Not in the list.", None, None),
+        clock.now,
+    )
+    load(lake, warehouse, 0)
+    (row,) = warehouse.coverage(published=False)
+    assert (row.state, row.reason, row.row_count, row.reject_count, row.load_count) == ("loaded", None, 1, 0, 1)
+
+
+def test_what_is_loaded_stays_loaded(lake, warehouse, status):
+    load(lake, warehouse, 0)
+    assert warehouse.record_statuses([status(0, HourState.PAST_RETENTION, "Gone upstream.")]) == 0
+    assert warehouse.record_statuses([status(0, HourState.LOADED)]) == 0
+    assert states(warehouse, lake) == {0: "loaded"}
+
+
+def test_hour_cannot_be_called_loaded_without_a_file(warehouse, status):
+    with pytest.raises(ValueError, match="no file of it"):
+        warehouse.record_statuses([status(1, HourState.ABSENT), status(0, HourState.LOADED)])
+    assert warehouse.coverage(published=False) == []
+
+
+def test_load_notes_the_statuses_of_the_others_in_the_same_transaction(lake, warehouse, status):
+    file = lake.file(0, [])
+    absent = status(0, HourState.ABSENT, "Not in the list.", project="frwiki")
+    load = warehouse.load_hour(lake.hour(0), [file], [absent, status(0, HourState.MISSING)])
+    assert load.changed
+    assert states(warehouse, lake) == {0: "empty"}
+    assert states(warehouse, lake, "frwiki") == {0: "absent"}
+    assert not warehouse.load_hour(lake.hour(0), [file], [absent]).changed
+
+
+def test_empty_hour_and_hour_of_rejects_only(lake, warehouse):
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [])])
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [], rejects=[b"x"])])
+    assert states(warehouse, lake) == {0: "empty", 1: "loaded"}
+
+
+def test_gaps_are_filled_and_expire(lake, warehouse, clock):
+    load(lake, warehouse, 0)
+    load(lake, warehouse, 4)
+    load(lake, warehouse, 2, project="frwiki")
+    assert warehouse.fill_coverage(["enwiki", "frwiki", "dewiki"], [0, 10], lake.hour(50)) == 5
+    assert states(warehouse, lake) == {0: "loaded", 1: "past_retention", 2: "missing", 3: "missing", 4: "loaded"}
+    assert states(warehouse, lake, "frwiki") == {2: "loaded", 3: "missing", 4: "missing"}
+    assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(50)) == 0
+    clock.now = lake.hour(51)
+    assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(51)) == 1
+    assert states(warehouse, lake)[2] == "past_retention"
+    assert all(row.reason for row in warehouse.coverage(published=False) if row.state != "loaded")
+    load(lake, warehouse, 2)
+    assert states(warehouse, lake)[2] == "loaded"
+
+
+def test_fill_reaches_the_hour_asked_for(lake, warehouse):
+    load(lake, warehouse, 0)
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5), until=lake.hour(3)) == 3
+    assert states(warehouse, lake) == {0: "loaded", 1: "missing", 2: "missing", 3: "missing"}
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5), until=lake.hour(1)) == 0
+
+
+def test_fill_of_nothing_known(lake, warehouse):
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5)) == 0
+
+
+def test_coverage_between_two_moments(lake, warehouse):
+    for hour in range(4):
+        load(lake, warehouse, hour)
+    rows = warehouse.coverage(lake.hour(1), lake.hour(3), published=False)
+    assert [row.batch_hour for row in rows] == [lake.hour(1), lake.hour(2)]
+
+
+@pytest.mark.parametrize(
+    ("loaded", "statuses", "gap", "exact"),
+    [
+        ([0, 1, 2], {}, None, (0, 3)),
+        ([0, 1, 3], {}, 2, (0, 2)),
+        ([0, 1], {2: HourState.NOT_YET}, None, (0, 2)),
+        ([0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, None, (0, 4)),
+        ([0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, 2, (0, 2)),
+        ([0, 2], {1: HourState.NOT_YET}, 1, (0, 1)),
+        ([1, 2], {0: HourState.PAST_RETENTION}, 0, (1, 3)),
+        ([], {0: HourState.MISSING}, 0, None),
+        ([], {0: HourState.NOT_YET}, None, None),
+    ],
+)
+def test_project_state_tells_from_when_until_when(lake, warehouse, status, loaded, statuses, gap, exact):
+    for hour in loaded:
+        load(lake, warehouse, hour)
+    warehouse.record_statuses([status(hour, state) for hour, state in statuses.items()])
+    (state,) = warehouse.project_states(published=False)
+    assert (state.project_id, state.namespace_id, state.base_snapshot) == ("enwiki", 0, None)
+    assert state.first_gap_at == (None if gap is None else lake.hour(gap))
+    assert (state.exact_from_at, state.exact_until_at) == (
+        (None, None) if exact is None else tuple(map(lake.hour, exact))
+    )
+
+
+def test_summary_of_hours(lake, warehouse, status):
+    rows = [
+        lake.change(1, "A", 1),
+        lake.change(1, "A", 1),
+        lake.change(2, "B", 1, "delete"),
+        lake.change(3, "C", 1, "visibility-change"),
+    ]
+    file = lake.file(0, rows, rejects=[b"x"])
+    warehouse.load_hour(lake.hour(0), [file], [status(0, HourState.ABSENT, project="frwiki")])
+    load(lake, warehouse, 1)
+    enwiki, frwiki = warehouse.summary([lake.hour(0)], published=False)
+    assert (enwiki.project_id, enwiki.state, enwiki.file_count, enwiki.row_count) == ("enwiki", "loaded", 1, 3)
+    assert (enwiki.update_count, enwiki.delete_count, enwiki.visibility_change_count) == (2, 1, 1)
+    assert (enwiki.duplicate_count, enwiki.reject_count) == (1, 1)
+    assert (enwiki.archive_bytes, enwiki.ndjson_bytes, enwiki.lake_bytes) == (111, 2222, file.lake_bytes)
+    assert (frwiki.project_id, frwiki.state, frwiki.file_count, frwiki.row_count) == ("frwiki", "absent", 0, 0)
+    assert warehouse.summary([], published=False) == []

@@ -256,7 +256,8 @@ def _slots(workers: int, memory_bytes: int) -> int:
             f"{memory_bytes >> 20} MB are too little for {workers} workers. Allow at least {least >> 20} MB, or fewer "
             "workers. Nothing was converted."
         )
-    return slots
+    # More than two row groups ahead helps nobody: the writer is the slowest.
+    return min(slots, 2 * ROW_GROUP_BYTES // BLOCK_BYTES + 2 * workers)
 
 
 class _RowsInOrder:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from resources.tables import Table
 
 #: A row group is closed at the first block that fills it to this many bytes of Arrow data: bodies of megabytes make a
-#: bound in rows meaningless. Small groups cost time per column, large ones memory.
-ROW_GROUP_BYTES = 64 << 20
+#: bound in rows meaningless. Small groups cost time per column; large ones cost memory, and time at the ends of a file,
+#: where the writer waits for its first group and everyone else for its last.
+ROW_GROUP_BYTES = 32 << 20
 COMPRESSION_LEVEL = 3
 _SUFFIX = ".unfinished"
 

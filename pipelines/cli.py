@@ -182,6 +182,7 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
             row.state,
             row.file_count,
             row.row_count,
+            row.duplicate_count,
             row.update_count,
             row.delete_count,
             row.reject_count,
@@ -192,7 +193,7 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         for row in summary
     ]
     columns = (
-        *("hour (UTC)", "project", "ns", "state", "files", "rows", "update", "delete", "rejects"),
+        *("hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete", "rejects"),
         *("archive", "ndjson", "seconds"),
     )
     terminal.OUT.print(terminal.table(columns, rows))

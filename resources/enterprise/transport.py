@@ -305,8 +305,6 @@ class Transport:
                 f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
                 "way."
             )
-        if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema):
-            return errors.InvalidRequest(f"{what} Nothing was sent. Check the addresses of the service.")
         return errors.ServiceUnavailable(
             f"{what} What was fetched before is kept. Check the network of this machine and run this again."
         )
@@ -376,7 +374,6 @@ _REASONS = {
     "IncompleteRead": "the answer broke off",
     "DecodeError": "the answer's compression is damaged",
     "InvalidURL": "the address is malformed",
-    "MissingSchema": "the address is malformed",
 }
 
 _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {

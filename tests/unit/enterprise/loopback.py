@@ -63,6 +63,7 @@ class Loopback:
 
     def __init__(self, application):
         self.requests = []
+        self.stalls_sat_out = 0
         self._lock = threading.Lock()
         outer = self
 
@@ -114,8 +115,7 @@ class Loopback:
         self._server.server_close()
         self._thread.join()
 
-    @staticmethod
-    def _send(handler, reply):
+    def _send(self, handler, reply):
         if reply.drop:
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)
@@ -140,8 +140,8 @@ class Loopback:
             else:
                 handler.wfile.write(body)
             handler.wfile.flush()
-            if reply.stall is not None:
-                reply.stall.wait(30)
+            if reply.stall is not None and not reply.stall.wait(30):
+                self.stalls_sat_out += 1
         if reply.cut is not None:
             handler.close_connection = True
 

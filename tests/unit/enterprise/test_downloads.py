@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from resources.enterprise import Ranges, Sidecar, errors, is_intact, models
+from resources.enterprise import Patience, Ranges, Sidecar, errors, is_intact, models
 from resources.enterprise.landing import md5_of
 from tests.unit.enterprise.loopback import Reply, html_reply
 
@@ -398,6 +398,15 @@ def test_an_answer_of_another_object_is_never_mixed_in(client, fake, published, 
     assert target.read_bytes() == content
 
 
+def test_a_whole_object_of_another_length_is_another_object(client, fake, published, target, hour, content):
+    fake.etags = False
+    fake.cut(0)
+    fake.script("/objects/*", Reply(200, content + b"more"))
+    done = client.download_batch(hour, published, target)
+    assert target.read_bytes() == content
+    assert done.request_count == 3
+
+
 def test_a_part_that_does_not_say_which_is_asked_for_again(client, fake, published, target, hour, content):
     fake.cut(1000)
     fake.script("/objects/*", Reply(206, b"?" * 399_000))
@@ -479,6 +488,29 @@ def test_an_answer_that_is_no_usable_redirect_is_refused(client, fake, published
     assert names(target) == []
 
 
+def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_client):
+    from resources.enterprise.transport import Answer
+
+    client = make_client(base_url="https://127.0.0.1:9")
+    answer = Answer(307, b"", {"Location": "http://127.0.0.1:9/objects/x"}, 1)
+    with pytest.raises(errors.UnexpectedAnswer, match="open connection"):
+        client._location(answer, PATH, "get it")
+
+
+def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fake, published, target, hour, content):
+    together = threading.Barrier(3, timeout=10)
+
+    def expired(request):
+        fake.expire_signatures()
+        together.wait()  # all three have seen the same address
+        return Reply(403)
+
+    fake.script("/objects/*", fake.object, expired, expired, expired)
+    done = split.download_batch(hour, published, target)
+    assert target.read_bytes() == content
+    assert done.request_count == 2
+
+
 def test_a_relative_redirect_is_followed_without_the_token(client, fake, published, target, hour, content):
     fake.script(PATH + "/download", Reply(307, b"", {"Location": "/objects/here"}))
     fake.script("/objects/here", Reply(200, content))
@@ -543,17 +575,27 @@ def test_an_interrupted_progress_keeps_what_was_fetched(split, published, target
     assert target.read_bytes() == content
 
 
-def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(split, fake, published, target, hour):
-    stall = threading.Event()
-    fake.cut(10_000)
+def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, published, target, hour):
+    patient = Patience(retries=0, read_timeout=100)
+    client = make_client(patience=patient, ranges=Ranges(connections=2, parallel_bytes=100_000, smallest_bytes=20_000))
+    stall, hangs = threading.Event(), threading.Event()
+
+    def gone(_):
+        hangs.wait(20)
+        return Reply(404)
+
+    def progress(there, _):
+        if there == 10:  # ten bytes came, and no more will
+            hangs.set()
+
     fake.cut(10, stall=stall)
-    fake.script("/objects/*", Reply(404), Reply(404))
-    try:
-        with pytest.raises(errors.NotFound):
-            split.download_batch(hour, published, target)
-        assert not stall.is_set()
-    finally:
-        stall.set()
+    fake.script("/objects/*", gone)
+    with pytest.raises(errors.NotFound):
+        client.download_batch(hour, published, target, progress)
+    stall.set()
+    assert hangs.is_set()
+    assert fake.store.stalls_sat_out == 0
+    assert names(target) == []
 
 
 def test_threads_that_want_the_same_file_fetch_it_once(split, fake, published, target, hour, content):

@@ -1,0 +1,318 @@
+"""The client against the sandbox: both were written from the service's description, neither from the other."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from resources.enterprise import EnterpriseClient, Patience, Ranges, Service, errors, is_intact
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10)
+PASSWORD = "First-Pass-1!"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def account(sandbox):
+    """A user of its own for each test, so that nothing it does to its account reaches another."""
+    name = f"reader{next(_numbers)}"
+    sandbox.accounts.create(name, PASSWORD, groups=("group_3",))
+    return name
+
+
+@pytest.fixture
+def make(sandbox, account, tmp_path):
+    clients = []
+
+    def make(*, ranges=None, **changes):
+        url = sandbox.url
+        fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
+        client = EnterpriseClient(
+            Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, patience=QUICK, ranges=ranges
+        )
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(make):
+    return make()
+
+
+@pytest.fixture
+def hour(sandbox):
+    now = sandbox.clock.now()
+    return now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+
+
+@pytest.fixture
+def record(client, hour, sandbox):
+    found = next(r for r in client.batches(hour) if r.identifier == "enwiki_namespace_0")
+    sandbox.requests.clear()
+    return found
+
+
+@pytest.fixture
+def target(tmp_path, record):
+    return tmp_path / "archive" / f"{record.identifier}.{record.version[:8]}.tar.gz"
+
+
+def count(sandbox, path, method=None):
+    return sum(s.path == path and method in {None, s.method} for s in sandbox.requests)
+
+
+def downloads(sandbox):
+    return sum(s.path.endswith("/download") for s in sandbox.requests)
+
+
+def only_landed(target):
+    assert sorted(p.name for p in target.parent.iterdir()) == [target.name, target.name + ".json"]
+
+
+def secret(sandbox, account):
+    return sandbox.accounts.outbox(account)[-1].secret
+
+
+# --- lists and downloads ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
+def test_reference_lists_parse(client, kind):
+    listing = client.reference(kind)
+    assert len(listing) > 0
+    assert len({r.identifier for r in listing}) == len(listing)
+
+
+def test_a_whole_hour_is_one_request_per_file(client, sandbox, hour, tmp_path):
+    listing = client.batches(hour)
+    sandbox.requests.clear()
+    for record in listing:
+        done = client.download_batch(hour, record, tmp_path / record.identifier)
+        assert (done.request_count, done.version, is_intact(done.path)) == (1, record.version, True)
+        assert abs(done.size_bytes - record.approximate_bytes) <= 500
+    assert downloads(sandbox) == len(listing)
+    assert client.batch(hour, listing.records[0].identifier) == listing.records[0]
+
+
+def test_ranges_are_served_from_one_address(make, sandbox, hour, record, target):
+    client = make(ranges=Ranges(connections=4, parallel_bytes=10_000, smallest_bytes=5_000))
+    assert client.download_batch(hour, record, target).request_count == 1
+    assert sum(s.status == 206 for s in sandbox.requests) == 4
+    assert is_intact(target)
+
+
+def test_an_hour_that_is_not_there_yet_and_one_that_is_gone(client, hour, sandbox):
+    with pytest.raises(errors.NotPublishedYet):
+        client.batches(hour + timedelta(hours=1))
+    client.batches(hour)
+    sandbox.clock.advance(timedelta(days=3))
+    with pytest.raises(errors.RetentionPassed):
+        client.batches(hour)
+
+
+def test_a_batch_past_its_retention_is_gone_for_good(client, hour, record, target, sandbox):
+    sandbox.clock.advance(timedelta(days=3))
+    with pytest.raises(errors.RetentionPassed):
+        client.download_batch(hour, record, target)
+    assert not target.exists()
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "requests"),
+    [
+        ({"kind": "cut"}, 1),
+        ({"kind": "cut", "after": 0}, 1),
+        ({"kind": "cut", "count": 3}, 1),
+        ({"kind": "length", "delta": -7}, 3),
+        ({"kind": "length", "delta": 7}, 3),
+        ({"kind": "flip"}, 3),
+        ({"kind": "expired"}, 2),
+        ({"kind": "gzip_truncated"}, 3),
+        ({"kind": "status", "status": 503}, 2),
+        ({"kind": "status", "status": 500, "where": "objects"}, 1),
+        ({"kind": "status", "status": 401}, 2),
+        ({"kind": "status", "status": 429}, 2),
+        ({"kind": "status", "status": 429, "retry_after": 86400}, 2),
+        ({"kind": "html"}, 2),
+        ({"kind": "delay", "seconds": 0.01}, 1),
+    ],
+    ids=str,
+)
+def test_faults_that_heal_cost_requests_and_nothing_else(client, sandbox, hour, record, target, fault, requests):
+    sandbox.faults.add(path="*/download", **fault)
+    done = client.download_batch(hour, record, target)
+    assert is_intact(target)
+    assert done.version == record.version
+    assert done.request_count == requests
+    only_landed(target)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "rest"),
+    [
+        ({"kind": "flip"}, errors.IntegrityError, []),
+        ({"kind": "gzip_truncated"}, errors.IntegrityError, []),
+        ({"kind": "expired"}, errors.ServiceUnavailable, []),
+        ({"kind": "cut", "after": 100}, None, None),
+        ({"kind": "status", "status": 403}, errors.Forbidden, []),
+        ({"kind": "status", "status": 429}, errors.RateLimited, []),
+        ({"kind": "status", "status": 500}, errors.ServiceUnavailable, []),
+        ({"kind": "html"}, errors.ServiceUnavailable, []),
+    ],
+    ids=str,
+)
+def test_faults_that_stay_land_nothing(client, sandbox, hour, record, target, fault, kind, rest):
+    sandbox.faults.add(path="*/download", count=None, **fault)
+    if kind is None:  # a hundred bytes at a time are too few to be called progress
+        with pytest.raises(errors.ServiceUnavailable, match="400 bytes are kept"):
+            client.download_batch(hour, record, target)
+        sandbox.faults.clear()
+        assert client.download_batch(hour, record, target).resumed_bytes == 400
+        return
+    with pytest.raises(kind):
+        client.download_batch(hour, record, target)
+    assert list(target.parent.iterdir()) == rest
+
+
+# --- the account ----------------------------------------------------------------------------------------------------------
+
+
+def test_groups_decide(client, sandbox, account, hour):
+    sandbox.accounts.set_groups(account, ["group_1"])
+    with pytest.raises(errors.Forbidden, match="group"):
+        client.batches(hour)
+    assert client.user().groups == ("group_1",)
+
+
+def test_a_limit_that_the_account_does_not_tell_counts_as_a_rate_limit(client, sandbox, account, hour, record, target):
+    sandbox.accounts.set_quota(account, "batch", limit=5, used=5)
+    with pytest.raises(errors.RateLimited):
+        client.download_batch(hour, record, target)
+    assert downloads(sandbox) == 1 + QUICK.retries
+    assert count(sandbox, "/v1/get-user") == 1  # asked, and it says nothing of batches
+
+
+def test_admission_by_address_needs_no_token(make, sandbox, hour):
+    client = make(anonymous=True, username=None, password=None)
+    with pytest.raises(errors.AuthenticationError, match="does not admit"):
+        client.batches(hour)
+    sandbox.accounts.admit("127.0.0.0/8")
+    try:
+        assert len(client.batches(hour)) > 0
+    finally:
+        sandbox.accounts.withdraw_admissions()
+    assert count(sandbox, "/v1/login") == 0
+
+
+def test_a_day_later_the_token_is_refreshed_and_at_the_end_there_is_a_login(client, sandbox, account):
+    client.reference("codes")
+    sandbox.clock.advance(timedelta(hours=23, minutes=55))
+    client.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (1, 1)
+    sandbox.accounts.exhaust(account)
+    sandbox.clock.advance(timedelta(days=1))
+    client.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
+    sandbox.clock.advance(timedelta(days=91))
+    client.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (3, 2)
+
+
+def test_a_revoked_token_in_mid_run(client, sandbox, account):
+    client.reference("codes")
+    sandbox.accounts.revoke_access(account)
+    client.reference("codes")
+    sandbox.accounts.revoke_all(account)
+    client.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
+
+
+def test_without_a_password_a_revoked_token_names_the_command(make, sandbox, account):
+    make().login()
+    client = make(password=None)
+    client.reference("codes")
+    sandbox.accounts.revoke_all(account)
+    with pytest.raises(errors.TokenSpent, match="wme auth login"):
+        client.reference("codes")
+
+
+def test_revoke_ends_the_tokens(client, make):
+    client.login()
+    assert client.revoke().logged_in is False
+    with pytest.raises(errors.TokenSpent):
+        make(password=None).reference("codes")
+
+
+def test_a_forgotten_password(make, sandbox, account):
+    client = make(password=None)
+    client.forgot_password()
+    code = secret(sandbox, account)
+    with pytest.raises(errors.AuthenticationError, match="InvalidPasswordException"):
+        client.confirm_password(code, "weak-pass")
+    client.confirm_password(code, "Second-Pass-2!")
+    assert client.login("Second-Pass-2!").logged_in
+    with pytest.raises(errors.AuthenticationError, match="Incorrect username or password"):
+        make().login()
+
+
+def test_a_changed_password(client, make):
+    client.change_password(PASSWORD, "Second-Pass-2!")
+    assert make(password="Second-Pass-2!").login().logged_in
+
+
+def test_a_temporary_password_must_be_replaced(make, sandbox):
+    name = f"reader{next(_numbers)}"
+    sandbox.accounts.create(name, PASSWORD, groups=("group_3",), temporary=True)
+    client = make(username=name)
+    with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
+        client.reference("codes")
+    assert client.new_password("Second-Pass-2!").logged_in
+    assert len(client.reference("codes")) > 0
+
+
+WORKER = """
+import datetime, multiprocessing, pathlib, sys
+from resources.enterprise import EnterpriseClient, Patience, Service
+
+def work(url, username, password, state, now, go, answers):
+    moment = datetime.datetime.fromisoformat(now)
+    client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
+    go.wait()
+    answers.put(len(client.reference("codes")))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    go, answers = context.Event(), context.Queue()
+    workers = [context.Process(target=work, args=(*sys.argv[1:], go, answers)) for _ in range(10)]
+    for worker in workers: worker.start()
+    go.set()
+    print(len([answers.get() for _ in workers]))
+    for worker in workers: worker.join()
+"""
+
+
+def test_ten_processes_and_one_revoked_token(client, sandbox, account, tmp_path):
+    client.login()
+    sandbox.accounts.revoke_all(account)
+    sandbox.requests.clear()
+    arguments = [sandbox.url, account, PASSWORD, str(tmp_path / "state"), sandbox.clock.now().isoformat()]
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "10\n"
+    assert [s.status for s in sandbox.requests if s.path == "/v1/login"] == [200]
+    assert [s.status for s in sandbox.requests if s.path == "/v1/token-refresh"] == [401]

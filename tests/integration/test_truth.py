@@ -110,7 +110,7 @@ def assert_same(found, truth):
     assert len(truth) > 50
     wrong = [key for key in truth.keys() | found.keys() if found.get(key) != truth.get(key)]
     if wrong:
-        key = sorted(wrong)[0]
+        key = min(wrong)
         have, want = found.get(key) or {}, truth.get(key) or {}
         columns = {
             name: (have.get(name), want.get(name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from resources.sandbox.record import SandboxConflictError
 from resources.sandbox.server import Sandbox, running
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 _POLL_SECONDS = 0.2
@@ -49,11 +50,11 @@ def main(words: Sequence[str] | None = None) -> int:
         settings = settings_from(arguments)
     except ValueError as error:
         parser.error(str(error))
-    signals: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda received, _frame: signals.append(received))
     try:
-        with running(settings, port=arguments.port, object_port=arguments.object_port) as sandbox:
+        with (
+            _caught_signals() as signals,
+            running(settings, port=arguments.port, object_port=arguments.object_port) as sandbox,
+        ):
             sys.stdout.write(_welcome(sandbox, settings.state))
             sys.stdout.flush()
             _wait(sandbox, signals, arguments.idle)
@@ -63,8 +64,21 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _wait(sandbox: Sandbox, signals: list[int], idle: float | None) -> None:
+@contextmanager
+def _caught_signals() -> Iterator[list[int]]:
+    """The signals to end that arrive within the block, instead of what they do otherwise."""
     # A list and not an event: a handler that sets the event this thread waits for could find its lock taken.
+    caught: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda received, _frame: caught.append(received)) for number in numbers]
+    try:
+        yield caught
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _wait(sandbox: Sandbox, signals: list[int], idle: float | None) -> None:
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
             sandbox.control.ending = True

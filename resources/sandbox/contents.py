@@ -5,7 +5,7 @@ Belongs here: the protocol between the two halves of the sandbox. The world itse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,43 +13,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@runtime_checkable
 class BatchFile(Protocol):
     """One hourly file: its record as the list tells it, and the archive."""
 
     @property
     def record(self) -> dict[str, Any]:
         """The record on the wire, `identifier` and `version` in it."""
-        ...
 
     @property
     def path(self) -> Path:
         """The archive, built when it is first asked for."""
-        ...
 
 
+@runtime_checkable
 class Contents(Protocol):
     """The reference lists and the hourly files. Calls may take long; they are made in worker threads."""
 
     def codes(self) -> list[dict[str, Any]]:
         """Records of `/v2/codes`."""
-        ...
 
     def languages(self) -> list[dict[str, Any]]:
         """Records of `/v2/languages`."""
-        ...
 
     def projects(self) -> list[dict[str, Any]]:
         """Records of `/v2/projects`."""
-        ...
 
     def namespaces(self) -> list[dict[str, Any]]:
         """Records of `/v2/namespaces`."""
-        ...
 
     def hour_ready_at(self, hour: datetime) -> datetime:
         """When all exports of the hour have ended and its list appears."""
-        ...
 
     def batches(self, hour: datetime) -> Sequence[BatchFile]:
         """The files of the hour."""
-        ...

@@ -56,7 +56,7 @@ class Journal:
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             async def noting(message: Message) -> None:
                 if message["type"] == "http.response.start" and not scope["path"].startswith(CONTROLS):
-                    self.requests.note(Seen(scope["method"], scope["path"], message["status"]))
+                    self.requests.note(Seen(scope["method"], scope["path"], int(message["status"])))
                 await send(message)
 
             self._count(1)

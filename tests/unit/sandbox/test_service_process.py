@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import requests
 
 from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, running
+from resources.sandbox.__main__ import main
 from resources.sandbox.process import command_line
 from resources.sandbox.record import find
 
@@ -132,6 +134,29 @@ def serve(state, *words):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def stop():
+        wait_until(lambda: find(state) is not None)
+        requests.post(f"{find(state).url}/sandbox/stop", timeout=10)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    assert main(command_line(small(state))) == 0
+    stopper.join()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert "/v2/batches/" in capsys.readouterr().out
+    assert main(command_line(small(state), idle_seconds=0.05)) == 0
+    assert capsys.readouterr().out.endswith("Nothing was asked for 0.05 seconds: the sandbox ends.\n")
+    with running(small(state)) as sandbox:
+        assert main([*command_line(small(state))]) == 1
+        assert sandbox.url in capsys.readouterr().err
+        port = sandbox.url.rpartition(":")[2]
+        assert main([*command_line(small(state.parent / "other")), "--port", port]) == 1
+        assert f"Port {port} of 127.0.0.1 is taken" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_ends_quietly_on_a_signal(state, number):
     with serve(state) as process:
@@ -146,11 +171,3 @@ def test_serve_ends_quietly_on_a_signal(state, number):
     assert (process.returncode, err) == (0, "")
     assert f"The sandbox answers at {url}" in out
     assert "/enwiki_namespace_0/download" in out
-
-
-def test_serve_on_a_port_that_is_taken(state, client):
-    port = client.sandbox.url.rpartition(":")[2]
-    process = serve(state, "--port", port)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert err == f"Port {port} of 127.0.0.1 is taken; choose another, or 0 for any free one\n"

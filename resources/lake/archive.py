@@ -82,28 +82,33 @@ class Closed(Exception):  # noqa: N818  not an error: the signal that nobody wan
 
 
 class Buffers:
-    """A fixed number of buffers, lent and given back between threads."""
+    """A fixed number of buffers, lent and given back between threads.
+
+    Each is made when it is first needed: most archives of an hour fit into one.
+    """
 
     def __init__(self, count: int, size: int) -> None:
         self.size = size
-        self._free: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
+        self._closed = False
+        self._free: queue.LifoQueue[bytearray | None] = queue.LifoQueue()
         for _ in range(count):
-            self._free.put(bytearray(size))
+            self._free.put(None)
 
     def take(self) -> bytearray:
         """A free buffer; waits until there is one. Raises Closed when the pool was closed."""
         buffer = self._free.get()
-        if buffer is None:
-            self._free.put(None)
+        if self._closed:
+            self._free.put(buffer)
             raise Closed
-        return buffer
+        return bytearray(self.size) if buffer is None else buffer
 
     def give(self, buffer: bytearray) -> None:
         """Take a buffer back. One that had to grow for a long line is replaced, so that memory falls again."""
-        self._free.put(buffer if len(buffer) == self.size else bytearray(self.size))
+        self._free.put(buffer if len(buffer) == self.size else None)
 
     def close(self) -> None:
         """Wake and stop whoever waits for a buffer."""
+        self._closed = True
         self._free.put(None)
 
 

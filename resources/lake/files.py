@@ -105,7 +105,7 @@ class ParquetFile:
             self._sink = pa.OSFile(str(self._unfinished.path), "wb")
             self._writer = pq.ParquetWriter(
                 self._sink,
-                self._table.schema,
+                _bare(self._table.schema),
                 compression="zstd",
                 compression_level=self._level,
                 use_dictionary=narrow,
@@ -155,3 +155,8 @@ class ParquetFile:
         with contextlib.suppress(OSError):
             self._sink.close()
         self._unfinished.__exit__(kind, error, trace)
+
+
+def _bare(schema: pa.Schema) -> pa.Schema:
+    """The schema without its descriptions, which would weigh more than the rows of most hourly files."""
+    return pa.schema([field.remove_metadata() for field in schema])

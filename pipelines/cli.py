@@ -369,6 +369,14 @@ def rejects(*, limit: int) -> None:
     terminal.OUT.print(f"{len(answer.rows):,} lines rejected; their bytes are in the table `rejects`.")
 
 
+@wme.command()
+def dictionary() -> None:
+    """Print the data dictionary (Markdown): every table and column, with its place in the service's record."""
+    from pipelines.dictionary import render
+
+    click.echo(render(), nl=False)
+
+
 @wme.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     add_help_option=False,
@@ -378,7 +386,10 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
     """Serve the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
     from resources.sandbox.__main__ import main as serve
 
-    serve(["serve", *arguments])
+    own_state = (
+        [] if any(word.startswith("--state") for word in arguments) else ["--state", str(_settings().data / "sandbox")]
+    )
+    sys.exit(serve(["serve", *own_state, *arguments]))
 
 
 @wme.command()

@@ -1,0 +1,34 @@
+"""The data dictionary: the table declarations as a page for people.
+
+Belongs here: its form. Does not belong here: what it says, which is in `resources.tables`.
+"""
+
+from __future__ import annotations
+
+from resources.tables import TABLES, Column, Table
+
+_HEAD = """\
+# Data dictionary
+
+Made from the table declarations by `wme dictionary > docs/data-dictionary.md`; the tests fail when the two differ. The same
+words are in the DuckDB file: `DESCRIBE`, `duckdb_tables()` and `duckdb_columns()` show them as comments.
+
+*From* is the place of the value in the service's record; where it is empty the pipeline computes the value. Times are UTC.
+"""
+
+
+def render() -> str:
+    """The whole page (Markdown)."""
+    return "\n".join([_HEAD, *(_table(table) for table in TABLES)])
+
+
+def _table(table: Table) -> str:
+    key = f"\nA row is identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
+    rows = "\n".join(_row(column) for column in table)
+    return f"## {table.name}\n\n{table.description}\n{key}\n| column | type | what it is | from |\n|---|---|---|---|\n{rows}\n"
+
+
+def _row(column: Column) -> str:
+    kind = str(column.type).replace("|", "\\|")
+    source = f"`{column.path}`" if column.path else ""
+    return f"| `{column.name}` | {kind}{'' if column.required else ', may be null'} | {column.description} | {source} |"

@@ -150,10 +150,10 @@ def make(tmp_path):
     return build
 
 
-def build_rows(warehouse, table):
-    """Every row of a table of the build file, in a form that compares: sorted text."""
-    with warehouse._connector.build("compare") as connection:
-        return sorted(repr(row) for row in connection.execute(f"SELECT * FROM {table}").to_arrow_table().to_pylist())
+@pytest.fixture(scope="session")
+def make_lake():
+    """`make_lake(data)`: a lake below any folder, for fixtures that outlive one test."""
+    return Lake
 
 
 @pytest.fixture

@@ -1,0 +1,94 @@
+"""SIGKILL at any moment, then the same again: the same tables, nothing left over, nothing half in what analysts see."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("killing.py")
+ROOT = Path(__file__).parents[3]
+
+
+def editions(lake):
+    """Three hours, twice: the second edition of each has other rows, loses some and holds collisions."""
+    made = []
+    for edition in range(2):
+        files = []
+        for hour in range(3):
+            rows = []
+            for page in range(300):
+                minute = 60 * hour + page % 60
+                kind = "delete" if (page + hour + edition) % 5 == 0 else "update"
+                more = {
+                    "version_id": 1000 * (hour + 1) + page,
+                    "event_id": f"{edition}-{hour}-{page}",
+                    "html": "x" * 200,
+                }
+                rows.append(lake.change(page, f"Title {(page * (hour + edition + 1)) % 300}", minute, kind, **more))
+            files.append(lake.file(hour, [*rows[edition * 20 :], *rows[100:110]], rejects=[b"bad"]))
+        made.append(files)
+    return made
+
+
+def content(warehouse):
+    """Every table without what tells of time and repetition."""
+    queries = {
+        "article_changes": "FROM article_changes",
+        "articles": "FROM articles",
+        "titles": "FROM internal.titles",
+        "pages": "FROM internal.pages",
+        "shadowed": "FROM internal.shadowed",
+        "rejects": "FROM rejects",
+        "loads": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM loads",
+        "hours": "SELECT * EXCLUDE (checked_at, load_count) FROM hours",
+    }
+    with warehouse._connector.build("compare") as connection:
+        return {
+            name: sorted(repr(row) for row in connection.sql(query).to_arrow_table().to_pylist())
+            for name, query in queries.items()
+        }
+
+
+def killed(data, made, kills, seed):
+    data.mkdir(exist_ok=True)
+    pickled = data.parent / "editions.pickle"
+    pickled.write_bytes(pickle.dumps(made))
+    found = subprocess.run(
+        [sys.executable, str(PROGRAM), str(data), str(pickled), str(kills), str(seed)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kills", "seed"), [(24, 1), *(pytest.param(200, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
+)
+def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kills, seed, record_property):
+    made = editions(lake)
+    hits = killed(data, made, kills, seed)
+    record_property("kills by phase", hits)
+    sys.stdout.write(f"{kills} kills by phase: {hits}\n")
+    assert all(hits[phase] > 0 for phase in ("load", "apply", "publish")), hits
+
+    other = make()
+    for file in editions(other.lake)[0]:
+        other.warehouse.load_hour(file.batch_hour, [file])
+    other.warehouse.apply_changes()
+    found = content(warehouse)
+    assert found == content(other.warehouse)
+    warehouse.rebuild_articles()
+    assert content(warehouse) == found
+    assert {path.name for path in data.iterdir()} == {"lake", "state", "warehouse", "warehouse.duckdb"}
+    assert {path.name for path in (data / "warehouse").iterdir()} == {"build.duckdb"}
+    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(len(found["articles"]),)]

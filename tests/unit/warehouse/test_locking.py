@@ -1,0 +1,103 @@
+"""One writer at a time; the others wait, say so, and give up in a sentence."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+
+import duckdb
+import filelock
+import pytest
+
+from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullError, WarehouseVersionError
+from resources.warehouse.connect import transaction
+
+
+def test_two_writers_take_turns_and_the_second_says_that_it_waits(lake, warehouse, caplog):
+    files = [lake.file(hour, [lake.change(1, "A", 60 * hour)]) for hour in range(6)]
+
+    def load(mine):
+        for file in mine:
+            warehouse.load_hour(file.batch_hour, [file])
+
+    lock = filelock.FileLock(warehouse.data / "state" / "warehouse.lock")
+    (warehouse.data / "state").mkdir(parents=True)
+    with caplog.at_level(logging.INFO):
+        lock.acquire()
+        threads = [threading.Thread(target=load, args=(files[start::2],)) for start in range(2)]
+        for thread in threads:
+            thread.start()
+        while sum("waiting up to 5 s" in record.message for record in caplog.records) < 2:
+            assert any(thread.is_alive() for thread in threads)
+        lock.release()
+        for thread in threads:
+            thread.join()
+    assert warehouse.pending_hours() == [file.batch_hour for file in files]
+
+
+def test_waiting_ends_with_a_sentence(data, lake):
+    (data / "state").mkdir(parents=True)
+    impatient = Warehouse(data, lock_timeout=0.05)
+    with (
+        filelock.FileLock(data / "state" / "warehouse.lock"),
+        pytest.raises(WarehouseBusyError, match=r"could not bring articles up to date\. Nothing was changed") as caught,
+    ):
+        impatient.apply_changes()
+    assert caught.value.retryable
+    assert impatient.apply_changes().changed is False
+
+
+def test_build_file_opened_by_hand_is_said(data, lake, warehouse):
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    program = "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(warehouse.build_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "open\n"
+        with pytest.raises(WarehouseBusyError, match=r"open warehouse\.duckdb, which never locks"):
+            Warehouse(data, lock_timeout=0.3).apply_changes()
+        process.stdin.close()
+    assert warehouse.apply_changes().changed
+
+
+def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehouse):
+    with pytest.raises(ValueError, match="two files"):
+        warehouse.load_hour(lake.hour(0), [lake.file(0, [])] * 2)
+    with duckdb.connect(warehouse.build_path) as connection:
+        assert connection.execute("SELECT count(*) FROM loads").fetchall() == [(0,)]
+    filelock.FileLock(data / "state" / "warehouse.lock").acquire(timeout=0).lock.release()
+
+
+def test_build_of_other_tables_is_refused_whole(warehouse):
+    assert warehouse.pending_hours() == []
+    with warehouse._connector.build("age") as connection:
+        connection.execute("UPDATE internal.meta SET schema_version = '0.0'")
+    with pytest.raises(WarehouseVersionError, match=r"made for tables of version 0\.0.*Remove build\.duckdb"):
+        warehouse.pending_hours()
+
+
+def test_file_that_is_no_database_is_not_taken_for_a_lock(warehouse):
+    warehouse.build_path.parent.mkdir(parents=True)
+    warehouse.build_path.write_bytes(b"not a database " * 1000)
+    with pytest.raises(duckdb.IOException, match="not a valid DuckDB database"):
+        warehouse.pending_hours()
+
+
+def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+
+    def exhaust():
+        with warehouse._connector.build("count") as connection, transaction(connection):
+            connection.execute("DELETE FROM loads")
+            connection.execute("SET memory_limit = '1MB'")
+            connection.execute("SELECT list(range) FROM range(10_000_000)")
+
+    with pytest.raises(WarehouseFullError, match="Disk or memory ran out, so this run could not count") as caught:
+        exhaust()
+    assert caught.value.retryable
+    assert warehouse.pending_hours() == [lake.hour(0)]

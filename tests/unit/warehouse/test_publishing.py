@@ -1,0 +1,281 @@
+"""What analysts open: whole, described, readable from anywhere, replaced at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+import subprocess
+import sys
+
+import duckdb
+import pytest
+
+from resources import tables
+from resources.tables import HourState
+from resources.warehouse import HourStatus, NotPublishedError, Warehouse
+
+
+def fill(lake, warehouse):
+    """Two hours, loaded, applied and published; the rows of every kind that a view must treat."""
+    first = [
+        lake.change(
+            1,
+            "A",
+            1,
+            html="<p>a1",
+            wikitext="a1",
+            redirects=[{"name": "Ah", "url": "u"}, {"name": "Aleph", "url": None}],
+        ),
+        lake.change(2, "B", 2, html="<p>b", wikitext="b"),
+    ]
+    moved = lake.change(1, "C", 61, html="<p>a2", wikitext="a2", redirects=[{"name": "A", "url": None}], event_id="m")
+    gone = moved | {"name": "A", "change_type": "delete", "html": None, "wikitext": None}
+    warehouse.load_hour(lake.hour(0), [lake.file(0, first)])
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [gone, moved, moved], rejects=[b"bad"])])
+    warehouse.load_reference("projects", lake.reference("projects", [{"project_id": "enwiki", "name": "Wikipedia"}]))
+    warehouse.apply_changes()
+    warehouse.publish({"service": "sandbox"})
+    return warehouse
+
+
+@pytest.fixture
+def published(lake, warehouse):
+    """For tests that change it."""
+    return fill(lake, warehouse)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, make_lake):
+    """For tests that only read it."""
+    data = tmp_path_factory.mktemp("library") / "data"
+    return fill(make_lake(data), Warehouse(data, lock_timeout=5.0))
+
+
+def test_nothing_published_yet_is_said(warehouse):
+    with pytest.raises(NotPublishedError, match=r"Run the pipeline once \(`wme run`\)"):
+        warehouse.sql("SELECT 1")
+
+
+def test_everything_is_there(library, lake):
+    assert library.sql("SELECT article_id, name, batch_hour FROM articles ORDER BY 1").rows == [
+        (1, "C", lake.hour(1)),
+        (2, "B", lake.hour(0)),
+    ]
+    assert library.sql("SELECT count(*) FROM article_changes").rows == [(4,)]
+    assert library.sql("SELECT redirect_name, article_id, name FROM redirects").rows == [("A", 1, "C")]
+    assert library.sql("SELECT name FROM projects").rows == [("Wikipedia",)]
+    assert library.sql("SELECT raw FROM rejects").rows == [(b"bad",)]
+    assert library.sql("SELECT count(*) FROM loads").rows == [(2,)]
+    assert library.sql("SELECT value FROM about WHERE name = 'service'").rows == [("sandbox",)]
+    assert "attribution" in {name for name, _ in library.sql("SELECT * FROM about").rows}
+    assert [row.state for row in library.coverage()] == ["loaded", "loaded"]
+    assert [row.exact_until_at for row in library.project_states()] == [lake.hour(2)]
+    assert [row.row_count for row in library.summary([lake.hour(1)])] == [2]
+
+
+def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
+    result = library.sql(
+        "SELECT article_id, version_id, batch_hour, html FROM article_bodies ORDER BY article_id, version_id"
+    )
+    assert result.columns == ("article_id", "version_id", "batch_hour", "html")
+    assert result.rows == [
+        (1, 1001, lake.hour(0), "<p>a1"),
+        (1, 1061, lake.hour(1), "<p>a2"),
+        (2, 1002, lake.hour(0), "<p>b"),
+    ]
+    joined = "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour) ORDER BY 1"
+    assert library.sql(joined).rows == [("B", "b"), ("C", "a2")]
+
+
+def test_page_that_changes_its_namespace_has_one_body(lake, warehouse):
+    moved = lake.change(1, "C", 5, html="<p>new", event_id="m")
+    gone = moved | {"name": "Draft:C", "change_type": "delete", "html": "<p>old"}
+    files = [lake.file(0, [gone], namespace=0), lake.file(0, [moved], namespace=14)]
+    for file in files:
+        warehouse.load_hour(lake.hour(0), [file])
+    warehouse.publish()
+    assert warehouse.sql("SELECT html FROM article_bodies").rows == [("<p>new",)]
+
+
+def test_tables_columns_and_comments_are_the_declared_ones(library):
+    for table in (*tables.TABLES,):
+        wanted = table.narrow if table.name == "article_changes" else table
+        found = library.sql(
+            "SELECT column_name, comment FROM duckdb_columns() "
+            "WHERE schema_name = 'main' AND database_name = 'warehouse' AND table_name = ? ORDER BY column_index",
+            [table.name],
+        ).rows
+        assert found == [(column.name, column.description) for column in wanted], table.name
+        schema = library.sql(f"SELECT * FROM {table.name} LIMIT 0").table.schema
+        assert {field.name: field.type for field in schema} == {column.name: column.type for column in wanted}, (
+            table.name
+        )
+        described = library.sql(
+            "SELECT comment FROM duckdb_tables() WHERE table_name = $1 AND database_name = 'warehouse' "
+            "UNION ALL SELECT comment FROM duckdb_views() WHERE view_name = $1 AND database_name = 'warehouse'",
+            [table.name],
+        ).rows
+        assert described == [(table.description,)]
+
+
+def test_internal_tables_stay_home(library):
+    found = library.sql(
+        "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'internal' AND database_name = 'warehouse' "
+        "UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'internal' AND database_name = 'warehouse'"
+    ).rows
+    assert found == [("shadowed",)]
+
+
+def test_plain_client_reads_it_from_any_directory(library, tmp_path):
+    """Without our configuration, opened directly and attached under another name."""
+    program = (
+        "import duckdb, sys\n"
+        "c = duckdb.connect(sys.argv[1], read_only=True)\n"
+        "print(c.execute('SELECT count(*) FROM article_bodies').fetchone(), c.execute('SELECT count(*) FROM redirects').fetchone())\n"
+        "c.close()\n"
+        "c = duckdb.connect()\n"
+        "c.execute(f\"ATTACH '{sys.argv[1]}' AS w (READ_ONLY)\")\n"
+        "print(c.execute('SELECT count(*) FROM w.article_bodies').fetchone(), c.execute('SELECT count(*) FROM w.project_state').fetchone())\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(library.published_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert found.stdout.split("\n")[:2] == ["(3,) (1,)", "(3,) (1,)"]
+
+
+def test_file_is_read_only_and_in_the_storage_version_asked_for(library):
+    assert stat.S_IMODE(library.published_path.stat().st_mode) == 0o444
+    assert library.published_path.read_bytes()[8:12] == b"DUCK"
+    versions = library.sql(
+        "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
+    ).rows
+    assert versions == [("v1.5.0+",)]
+
+
+def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):
+    def publish(**about):
+        return published.publish({"service": "sandbox"} | about)
+
+    mark = published.published_path.stat().st_ino
+    again = publish()
+    assert (again.changed, again.lake_file_count, again.missing_lake_file_count) == (False, 2, 0)
+    assert "up to date" in str(again)
+    assert published.published_path.stat().st_ino == mark
+    assert published.apply_changes().changed is False
+    assert not publish().changed
+
+    assert publish(service="another").changed
+    assert publish().changed
+    published.record_statuses([HourStatus(lake.hour(2), "enwiki", 0, HourState.NOT_YET)])
+    assert publish().changed
+    published.record_statuses([HourStatus(lake.hour(2), "enwiki", 0, HourState.NOT_YET)])
+    assert not publish().changed
+    published.published_path.unlink()
+    assert publish().changed
+    receipt = published.data / "state" / "published.json"
+    receipt.write_text("half a rec")
+    assert publish().changed
+    assert not publish().changed
+
+
+def test_open_reader_keeps_its_file_and_a_new_one_sees_the_next(published, lake):
+    with published.connect_published() as reader:
+        published.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Z", 121)])])
+        published.apply_changes()
+        assert published.publish().changed
+        assert reader.execute("SELECT count(*) FROM articles").fetchall() == [(2,)]
+        assert published.sql("SELECT count(*) FROM articles").rows == [(3,)]
+        with pytest.raises(duckdb.Error, match="read-only"):
+            reader.execute("DELETE FROM articles")
+
+
+def test_stale_log_of_somebody_who_wrote_into_the_published_file_is_removed(published):
+    published.published_path.with_name("warehouse.duckdb.wal").write_bytes(b"left over")
+    assert published.publish({"service": "next"}).changed
+    assert not published.published_path.with_name("warehouse.duckdb.wal").exists()
+    assert published.sql("SELECT count(*) FROM articles").rows == [(2,)]
+
+
+def test_leftovers_of_a_killed_publication_are_swept(published):
+    names = ["warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]
+    for name in names:
+        (published.data / name).write_bytes(b"half")
+    published.publish({"service": "sandbox"})
+    assert not any((published.data / name).exists() for name in names)
+
+
+def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):
+    (path,) = (published.data / "lake").rglob("hour=00/*.parquet")
+    content = path.read_bytes()
+    path.unlink()
+    with caplog.at_level(logging.WARNING):
+        made = published.publish({"service": "sandbox"})
+    assert (made.changed, made.lake_file_count, made.missing_lake_file_count) == (True, 1, 1)
+    assert "1 lake files are gone; their bodies are left out." in str(made)
+    assert path.name in caplog.text
+    assert published.sql("SELECT article_id FROM article_bodies").rows == [(1,)]
+    assert published.sql("SELECT value FROM about WHERE name = 'missing_lake_file_count'").rows == [("1",)]
+    path.write_bytes(content)
+    assert published.publish({"service": "sandbox"}).lake_file_count == 2
+    assert published.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+
+
+def test_moved_data_folder_is_mended_by_publishing_again(published, tmp_path):
+    moved = tmp_path / "elsewhere, it's here"
+    shutil.move(published.data, moved)
+    warehouse = Warehouse(moved, lock_timeout=5.0)
+    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
+    assert warehouse.publish({"service": "sandbox"}).changed
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+
+
+def test_relative_data_folder(lake, data, monkeypatch, tmp_path):
+    monkeypatch.chdir(data.parent)
+    lake.data = data.relative_to(data.parent)
+    warehouse = Warehouse(lake.data)
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="x")])])
+    warehouse.publish()
+    target = data / "warehouse.duckdb"
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    assert Warehouse(data).sql("SELECT html FROM article_bodies").rows == [("x",)]
+    assert target.exists()
+
+
+def test_empty_warehouse_publishes_typed_empty_tables(warehouse):
+    made = warehouse.publish()
+    assert (made.changed, made.lake_file_count) == (True, 0)
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(0,)]
+    schema = warehouse.sql("FROM article_bodies").table.schema
+    assert {field.name: field.type for field in schema} == {c.name: c.type for c in tables.ARTICLE_BODIES}
+    assert warehouse.project_states() == []
+
+
+def test_query_without_answer_and_query_that_fails(library):
+    assert library.sql("SET threads = 1").rows == []
+    assert library.sql("SELECT 1 AS a, 2 AS a").rows == [(1, 2)]
+    with pytest.raises(duckdb.Error, match="no_such_table"):
+        library.sql("FROM no_such_table")
+
+
+def test_failure_while_publishing_keeps_the_old_file(published, lake, monkeypatch):
+    before = published.published_path.stat().st_ino
+    published.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Z", 121)])])
+
+    def fail(descriptor):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        published.publish()
+    monkeypatch.undo()
+    assert published.published_path.stat().st_ino == before
+    assert published.publish().changed
+    assert published.sql("SELECT count(*) FROM article_changes").rows == [(5,)]

@@ -183,8 +183,8 @@ class EnterpriseClient:
             url_path=listing.url_path,
             fetched_at=listing.fetched_at,
         )
-        write_atomically(target, listing.raw)
         sidecar.write(target)
+        write_atomically(target, listing.raw)
         return sidecar
 
     # --- account -----------------------------------------------------------------------------------------------------

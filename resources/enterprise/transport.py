@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from importlib import metadata
@@ -40,6 +41,8 @@ _T = TypeVar("_T")
 
 _DISTRIBUTION = "enterprise-content-mirror"
 _RETRIED: Final = frozenset({500, 502, 503, 504})
+#: Each costs a whole read timeout.
+_READ_RETRIES = 2
 _LONGEST_MESSAGE = 300
 
 
@@ -154,16 +157,18 @@ class Transport:
         self.redactor = redactor
         self._contact = service.contact
         self._anonymous = service.anonymous
+        self._making = threading.Lock()
         self._service: requests.Session | None = None
         self._store: requests.Session | None = None
         hide_queries_in_http_log()
 
     def close(self) -> None:
         """Close all connections; they are opened again when needed."""
-        for session in (self._service, self._store):
-            if session is not None:
-                session.close()
-        self._service = self._store = None
+        with self._making:
+            for session in (self._service, self._store):
+                if session is not None:
+                    session.close()
+            self._service = self._store = None
 
     def send(self, method: str, url: str, *, doing: str, auth: AuthBase | None = None, body: Any = None) -> Answer:
         """Send one request to the service and read the whole answer, whatever its status. Redirects are not followed.
@@ -179,21 +184,8 @@ class Transport:
             ServiceUnavailable: No connection or no answer after all retries.
             BrokenAnswer: The answer broke off.
         """
-        if self._service is None:
-            p = self.patience
-            self._service = self._session(
-                _BoundedRetry(
-                    total=p.retries,
-                    status_forcelist=_RETRIED,
-                    allowed_methods=None,  # all: the service's POSTs may be repeated
-                    backoff_factor=p.first_wait,
-                    backoff_max=p.longest_wait,
-                    backoff_jitter=p.first_wait / 2,
-                    raise_on_status=False,
-                )
-            )
         try:
-            response = self._service.request(
+            response = self._to_service().request(
                 method,
                 url,
                 json=body,
@@ -215,10 +207,8 @@ class Transport:
         Raises:
             BrokenAnswer: No connection or no answer.
         """
-        if self._store is None:
-            self._store = self._session(Retry(total=0, redirect=False, raise_on_status=False))
         try:
-            return self._store.get(
+            return self._to_store().get(
                 url,
                 headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
                 auth=NoAuth(),
@@ -312,6 +302,30 @@ class Transport:
     def _short(self, message: str) -> str:
         text = " ".join(self.redactor.clean(message).split())
         return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
+
+    def _to_service(self) -> requests.Session:
+        p = self.patience
+        with self._making:
+            if self._service is None:
+                self._service = self._session(
+                    _BoundedRetry(
+                        total=p.retries,
+                        read=min(p.retries, _READ_RETRIES),
+                        status_forcelist=_RETRIED,
+                        allowed_methods=None,  # all: the service's POSTs may be repeated
+                        backoff_factor=p.first_wait,
+                        backoff_max=p.longest_wait,
+                        backoff_jitter=p.first_wait / 2,
+                        raise_on_status=False,
+                    )
+                )
+            return self._service
+
+    def _to_store(self) -> requests.Session:
+        with self._making:
+            if self._store is None:
+                self._store = self._session(Retry(total=0, redirect=False, raise_on_status=False))
+            return self._store
 
     def _session(self, retry: Retry) -> requests.Session:
         session = _Session()

@@ -14,20 +14,21 @@ import hashlib
 import hmac
 import ipaddress
 import json
-import os
 import secrets
 import sqlite3
-import threading
 import uuid
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
+from resources.sandbox.database import Database
+from resources.sandbox.outbox import Mail, Outbox
+from resources.sandbox.passwords import hash_password, policy_violation
+from resources.sandbox.private import write_private
 from resources.sandbox.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from resources.sandbox.clock import Clock
@@ -51,24 +52,6 @@ _LIMITS: dict[str, dict[str, int | None]] = {
 }
 #: The same of the free group in the public source of August 2025.
 _LIMITS_2025: dict[str, int | None] = {"ondemand": 5_000, "snapshot": 15, "chunk": 15, "batch": None}
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS users (
-    username TEXT PRIMARY KEY, subject TEXT NOT NULL, email TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL,
-    temporary INTEGER NOT NULL, groups TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS quotas (
-    username TEXT NOT NULL, kind TEXT NOT NULL, used INTEGER NOT NULL DEFAULT 0, quota INTEGER,
-    PRIMARY KEY (username, kind));
-CREATE TABLE IF NOT EXISTS refresh_tokens (
-    digest TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL, uses INTEGER NOT NULL DEFAULT 0,
-    revoked INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS access_tokens (
-    identifier TEXT PRIMARY KEY, username TEXT NOT NULL, origin TEXT NOT NULL, refreshed INTEGER NOT NULL,
-    issued_at REAL NOT NULL, revoked INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS codes (username TEXT PRIMARY KEY, code TEXT NOT NULL, issued_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS admissions (network TEXT PRIMARY KEY, groups TEXT NOT NULL);
-"""
 
 
 class AccountError(Exception):
@@ -123,18 +106,6 @@ class Quota:
     limit: int | None
 
 
-@dataclass(frozen=True)
-class Mail:
-    """One message of the outbox. `secret` is the confirmation code or the temporary password."""
-
-    path: Path
-    to: str
-    username: str
-    purpose: str
-    secret: str
-    sent_at: datetime
-
-
 class Accounts:
     """All accounts of one state folder. Safe for threads."""
 
@@ -144,19 +115,13 @@ class Accounts:
         self._clock = clock
         self._mint = mint
         self._source_2025 = source_2025
-        self._lock = threading.RLock()
-        self._outbox = state / "outbox"
-        self._database = sqlite3.connect(state / "accounts.sqlite", check_same_thread=False, isolation_level=None)
-        self._database.row_factory = sqlite3.Row
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = NORMAL")
-        self._database.executescript(_SCHEMA)
+        self._outbox = Outbox(state / "outbox", clock)
+        self._database = Database(state / "accounts.sqlite")
         self.username, self.password = self._default_account()
 
     def close(self) -> None:
         """Close the database."""
-        with self._lock:
-            self._database.close()
+        self._database.close()
 
     # --- what a test or an operator does -----------------------------------------------------------------------------
 
@@ -176,17 +141,16 @@ class Accounts:
         """
         subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
         email = email or f"{username}@example.org"
-        salt, digest = _hash(password)
+        salt, digest = hash_password(password)
         try:
-            with self._transaction() as database:
-                database.execute(
-                    "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (username, subject, email, salt, digest, temporary, json.dumps(list(groups))),
-                )
+            self._database.change(
+                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *(username, subject, email, salt, digest, temporary, json.dumps(list(groups))),
+            )
         except sqlite3.IntegrityError:
             raise ValueError(f"The sandbox already has an account {username}; choose another name.") from None
         if temporary:
-            self._send(username, email, "invitation", password)
+            self._outbox.send(username, email, "invitation", password)
         return User(username, subject, email, tuple(groups))
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
@@ -195,57 +159,45 @@ class Accounts:
 
     def set_password(self, username: str, password: str) -> None:
         """Give the account a permanent password without asking for the old one."""
-        salt, digest = _hash(password)
+        salt, digest = hash_password(password)
         self._update_user(username, "salt = ?, digest = ?, temporary = 0", salt, digest)
 
     def set_quota(self, username: str, kind: QuotaKind, *, limit: int | None = None, used: int = 0) -> None:
         """Set how many requests of `kind` are allowed and counted; `limit` None: as the group has it."""
         self._require(username)
-        with self._transaction() as database:
-            database.execute("REPLACE INTO quotas VALUES (?, ?, ?, ?)", (username, kind, used, limit))
+        self._database.change("REPLACE INTO quotas VALUES (?, ?, ?, ?)", username, kind, used, limit)
 
     def exhaust(self, username: str) -> int:
         """Use up every refresh token of the account; returns how many there were."""
-        with self._transaction() as database:
-            return database.execute(
-                "UPDATE refresh_tokens SET uses = ? WHERE username = ?", (REFRESH_TOKEN_USES, username)
-            ).rowcount
+        return self._database.change(
+            "UPDATE refresh_tokens SET uses = ? WHERE username = ?", REFRESH_TOKEN_USES, username
+        )
 
     def revoke_access(self, username: str) -> int:
         """Revoke the account's access tokens, leaving its refresh tokens; returns how many were valid."""
-        with self._transaction() as database:
-            return database.execute(
-                "UPDATE access_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", (username,)
-            ).rowcount
+        return self._database.change(
+            "UPDATE access_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
+        )
 
     def revoke_all(self, username: str) -> int:
         """Revoke the account's access and refresh tokens; returns how many refresh tokens were valid."""
         self.revoke_access(username)
-        with self._transaction() as database:
-            return database.execute(
-                "UPDATE refresh_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", (username,)
-            ).rowcount
+        return self._database.change(
+            "UPDATE refresh_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
+        )
 
     def admit(self, network: str, groups: Sequence[str] = ("group_3",)) -> None:
         """Let requests without a token in from an address range (`127.0.0.0/8`), as a user of these groups."""
         text = str(ipaddress.ip_network(network))
-        with self._transaction() as database:
-            database.execute("REPLACE INTO admissions VALUES (?, ?)", (text, json.dumps(list(groups))))
+        self._database.change("REPLACE INTO admissions VALUES (?, ?)", text, json.dumps(list(groups)))
 
     def withdraw_admissions(self) -> None:
         """Ask everybody for a token again."""
-        with self._transaction() as database:
-            database.execute("DELETE FROM admissions")
+        self._database.change("DELETE FROM admissions")
 
     def outbox(self, username: str | None = None) -> list[Mail]:
         """The messages sent, oldest first, of one account or of all."""
-        mails = []
-        for path in sorted(self._outbox.glob("*.json")):
-            content = json.loads(path.read_bytes())
-            if username in (None, content["username"]):
-                sent_at = datetime.fromisoformat(content.pop("sent_at"))
-                mails.append(Mail(path=path, sent_at=sent_at, **content))
-        return mails
+        return self._outbox.messages(username)
 
     # --- what the service does ---------------------------------------------------------------------------------------
 
@@ -258,8 +210,7 @@ class Accounts:
         row = self._authenticate(username, password)
         if row["temporary"]:
             session = secrets.token_urlsafe(96)
-            with self._transaction() as database:
-                database.execute("INSERT INTO sessions VALUES (?, ?, ?)", (session, username, self._now()))
+            self._database.change("INSERT INTO sessions VALUES (?, ?, ?)", session, username, self._now())
             return Challenge(session)
         return self._grant(row)
 
@@ -270,7 +221,7 @@ class Accounts:
             AccountError: Unknown or expired session, or a password against the policy.
         """
         row = self._row(username)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             found = database.execute(
                 "SELECT issued_at FROM sessions WHERE session = ? AND username = ?", (session, username)
             ).fetchone()
@@ -291,7 +242,7 @@ class Accounts:
             AccountError: Unknown, expired or revoked, or of another account.
         """
         digest = _fingerprint(refresh_token)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             found = database.execute(
                 "SELECT * FROM refresh_tokens WHERE digest = ? AND username = ?", (digest, username)
             ).fetchone()
@@ -318,7 +269,7 @@ class Accounts:
             AccountError: Unknown token.
         """
         digest = _fingerprint(refresh_token)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             if not database.execute("UPDATE refresh_tokens SET revoked = 1 WHERE digest = ?", (digest,)).rowcount:
                 raise AccountError("UnauthorizedException: Invalid refresh token.")
             minted_first = 1 if self._source_2025 else 0
@@ -348,8 +299,7 @@ class Accounts:
             AccountError: No such account, one without group, or one that still has its temporary password.
         """
         if "@" in username:
-            with self._lock:
-                found = self._database.execute("SELECT username FROM users WHERE email = ?", (username,)).fetchone()
+            found = self._database.row("SELECT username FROM users WHERE email = ?", username)
             if found is None:
                 raise LookupError("User not found.")
             username = found["username"]
@@ -359,9 +309,8 @@ class Accounts:
         if row["temporary"] or not json.loads(row["groups"]):
             raise AccountError("NotAuthorizedException: User password cannot be reset in the current state.")
         code = f"{secrets.randbelow(1_000_000):06d}"
-        with self._transaction() as database:
-            database.execute("REPLACE INTO codes VALUES (?, ?, ?)", (username, code, self._now()))
-        self._send(username, row["email"], "forgot-password", code)
+        self._database.change("REPLACE INTO codes VALUES (?, ?, ?)", username, code, self._now())
+        self._outbox.send(username, row["email"], "forgot-password", code)
 
     def confirm_password(self, username: str, code: str, password: str) -> None:
         """Set a new password with the code of `forgot_password`.
@@ -370,7 +319,7 @@ class Accounts:
             AccountError: Wrong or expired code, no such account, or a password against the policy.
         """
         self._require(username)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             found = database.execute("SELECT * FROM codes WHERE username = ?", (username,)).fetchone()
             if found is None or self._now() - found["issued_at"] > CODE_LIFE.total_seconds():
                 raise AccountError("ExpiredCodeException: Invalid code provided, please request a code again.")
@@ -387,10 +336,7 @@ class Accounts:
             TokenRefusedError: Not a valid token, or revoked; the message is the text of the 401 answer.
         """
         claims = self._mint.verify(access_token)
-        with self._lock:
-            known = self._database.execute(
-                "SELECT revoked FROM access_tokens WHERE identifier = ?", (claims["jti"],)
-            ).fetchone()
+        known = self._database.row("SELECT revoked FROM access_tokens WHERE identifier = ?", claims["jti"])
         if known is None or known["revoked"]:
             raise TokenRefusedError("NotAuthorizedException: Access Token has been revoked")
         row = self._row(claims["username"])
@@ -400,9 +346,7 @@ class Accounts:
 
     def admitted(self, address: str) -> User | None:
         """The user that an address is let in as without a token, or None."""
-        with self._lock:
-            rows = self._database.execute("SELECT * FROM admissions ORDER BY network").fetchall()
-        for row in rows:
+        for row in self._database.rows("SELECT * FROM admissions ORDER BY network"):
             if ipaddress.ip_address(address) in ipaddress.ip_network(row["network"]):
                 name = f"anonymous-{row['network']}"
                 subject = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
@@ -411,10 +355,7 @@ class Accounts:
 
     def quota(self, user: User, kind: QuotaKind) -> Quota:
         """Requests of `kind` that are counted and allowed."""
-        with self._lock:
-            row = self._database.execute(
-                "SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", (user.username, kind)
-            ).fetchone()
+        row = self._database.row("SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", user.username, kind)
         limit = row["quota"] if row is not None else None
         if limit is None and user.group in _LIMITS:
             free_2025 = self._source_2025 and user.group == "group_1"
@@ -423,40 +364,24 @@ class Accounts:
 
     def spend(self, user: User, kind: QuotaKind) -> bool:
         """Count one request; False when the quota is used up, and then nothing is counted."""
-        with self._lock:
+        with self._database.transaction() as database:
             quota = self.quota(user, kind)
             if quota.limit is not None and quota.used >= quota.limit:
                 return False
-            with self._transaction() as database:
-                database.execute(
-                    "INSERT INTO quotas (username, kind, used) VALUES (?, ?, 1) "
-                    "ON CONFLICT (username, kind) DO UPDATE SET used = used + 1",
-                    (user.username, kind),
-                )
+            database.execute(
+                "INSERT INTO quotas (username, kind, used) VALUES (?, ?, 1) "
+                "ON CONFLICT (username, kind) DO UPDATE SET used = used + 1",
+                (user.username, kind),
+            )
             return True
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
 
     def _row(self, username: str) -> sqlite3.Row | None:
-        with self._lock:
-            row: sqlite3.Row | None = self._database.execute(
-                "SELECT * FROM users WHERE username = ?", (username,)
-            ).fetchone()
-        return row
+        return self._database.row("SELECT * FROM users WHERE username = ?", username)
 
     def _require(self, username: str) -> sqlite3.Row:
         row = self._row(username)
@@ -466,14 +391,13 @@ class Accounts:
 
     def _update_user(self, username: str, assignment: str, *values: object) -> None:
         self._require(username)
-        with self._transaction() as database:
-            # `assignment` is one of the literals of this module.
-            database.execute(f"UPDATE users SET {assignment} WHERE username = ?", (*values, username))  # noqa: S608
+        # `assignment` is one of the literals of this module.
+        self._database.change(f"UPDATE users SET {assignment} WHERE username = ?", *values, username)  # noqa: S608
 
     def _authenticate(self, username: str, password: str) -> sqlite3.Row:
         row = self._row(username)
         salt = row["salt"] if row is not None else b""
-        _, digest = _hash(password, salt)
+        _, digest = hash_password(password, salt)
         if row is None or not hmac.compare_digest(digest, row["digest"]):
             raise AccountError("NotAuthorizedException: Incorrect username or password.")
         return row
@@ -482,7 +406,7 @@ class Accounts:
         refresh_token = secrets.token_urlsafe(256)
         digest = _fingerprint(refresh_token)
         now = self._now()
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             # What has expired answers as what was never issued.
             database.execute("DELETE FROM access_tokens WHERE issued_at < ?", (now - 2 * ACCESS_TOKEN_SECONDS,))
             database.execute(
@@ -500,21 +424,11 @@ class Accounts:
         identity = self._mint.id_token(
             username=user.username, subject=user.subject, email=user.email, groups=user.groups, origin=origin[:32]
         )
-        with self._transaction() as database:
-            database.execute(
-                "INSERT INTO access_tokens (identifier, username, origin, refreshed, issued_at) VALUES (?, ?, ?, ?, ?)",
-                (identifier, user.username, origin, refreshed, self._now()),
-            )
+        self._database.change(
+            "INSERT INTO access_tokens (identifier, username, origin, refreshed, issued_at) VALUES (?, ?, ?, ?, ?)",
+            *(identifier, user.username, origin, refreshed, self._now()),
+        )
         return access, identity
-
-    def _send(self, username: str, to: str, purpose: str, secret: str) -> None:
-        now = self._clock.now()
-        content = {"to": to, "username": username, "purpose": purpose, "secret": secret, "sent_at": now.isoformat()}
-        with self._lock:
-            self._outbox.mkdir(mode=0o700, exist_ok=True)
-            number = len(list(self._outbox.iterdir()))
-            path = self._outbox / f"{number:06d}-{purpose}-{uuid.uuid5(uuid.NAMESPACE_OID, username).hex[:8]}.json"
-            _write_private(path, json.dumps(content, indent=2))
 
     def _default_account(self) -> tuple[str, str]:
         path = self._state / "account.json"
@@ -524,7 +438,7 @@ class Accounts:
                 self.create(DEFAULT_USERNAME, password, groups=("group_3",))
             else:
                 self.set_password(DEFAULT_USERNAME, password)
-            _write_private(path, json.dumps({"username": DEFAULT_USERNAME, "password": password}))
+            write_private(path, json.dumps({"username": DEFAULT_USERNAME, "password": password}).encode())
         return read_default_account(self._state)
 
 
@@ -538,32 +452,11 @@ def _user(row: sqlite3.Row) -> User:
     return User(row["username"], row["subject"], row["email"], tuple(json.loads(row["groups"])))
 
 
-def _hash(password: str, salt: bytes | None = None) -> tuple[bytes, bytes]:
-    salt = os.urandom(16) if salt is None else salt
-    # Cheap on purpose: these accounts open a sandbox on loopback, and tests log in often.
-    return salt, hashlib.scrypt(password.encode(), salt=salt, n=1024, r=8, p=1)
-
-
 def _fingerprint(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _check_policy(password: str) -> None:
-    """At least 8 characters with upper and lower case, a digit and a symbol."""
-    for holds, text in (
-        (len(password) >= 8, "Password not long enough"),
-        (any(c.isupper() for c in password), "Password must have uppercase characters"),
-        (any(c.islower() for c in password), "Password must have lowercase characters"),
-        (any(c.isdigit() for c in password), "Password must have numeric characters"),
-        (any(not c.isalnum() for c in password), "Password must have symbol characters"),
-    ):
-        if not holds:
-            raise AccountError(f"InvalidPasswordException: Password did not conform with policy: {text}")
-
-
-def _write_private(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    part.replace(path)
+    violation = policy_violation(password)
+    if violation is not None:
+        raise AccountError(f"InvalidPasswordException: Password did not conform with policy: {violation}")

@@ -12,13 +12,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from resources.sandbox.private import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,11 +148,7 @@ def _private_key(path: Path) -> bytes:
         return path.read_bytes()
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(pem)
-    part.replace(path)
+    write_private(path, pem)
     return pem
 
 

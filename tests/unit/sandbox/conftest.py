@@ -204,8 +204,8 @@ def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
     sandbox.faults.clear()
     sandbox.rate.set(None)
     for table in ("quotas", "refresh_tokens", "access_tokens", "sessions", "codes", "admissions"):
-        sandbox.accounts._database.execute(f"DELETE FROM {table}")
-    sandbox.accounts._database.execute("DELETE FROM users WHERE username <> 'sandbox'")
+        sandbox.accounts._database.change(f"DELETE FROM {table}")
+    sandbox.accounts._database.change("DELETE FROM users WHERE username <> 'sandbox'")
     sandbox.accounts.set_password("sandbox", password)
     sandbox.accounts.set_groups("sandbox", ["group_3"])
     for mail in sandbox.accounts.outbox():

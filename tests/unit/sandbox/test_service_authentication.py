@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import jwt
 import pytest
 import requests
+
+from resources.sandbox.accounts import Accounts, RefreshTokenSpentError
+from resources.sandbox.tokens import TokenMint
 
 NOT_SAID = {"status": 422, "message": "Internal error, please try again later."}
 
@@ -397,9 +401,6 @@ def test_keys_and_accounts_outlive_the_sandbox(make_client):
     first.sandbox.accounts.exhaust("sandbox")
     first.sandbox.close()
     # The lock is held by this process's first sandbox; the folder's files are what is looked at here.
-    from resources.sandbox.accounts import Accounts, RefreshTokenSpentError
-    from resources.sandbox.tokens import TokenMint
-
     state, clock = first.sandbox.settings.state, first.sandbox.clock
     accounts = Accounts(state, clock, TokenMint(state, clock, "http://elsewhere"))
     assert accounts.password == password
@@ -414,9 +415,6 @@ def test_keys_and_accounts_outlive_the_sandbox(make_client):
 def test_a_removed_account_file_gets_the_default_account_a_new_password(make_client):
     first = make_client()
     first.sandbox.close()
-    from resources.sandbox.accounts import Accounts
-    from resources.sandbox.tokens import TokenMint
-
     state, clock = first.sandbox.settings.state, first.sandbox.clock
     (state / "account.json").unlink()
     accounts = Accounts(state, clock, TokenMint(state, clock, "http://elsewhere"))
@@ -439,3 +437,30 @@ def test_account_operations_of_nobody_and_twice(client):
         accounts.set_groups("nobody", ["group_1"])
     with pytest.raises(ValueError, match="already has an account sandbox"):
         accounts.create("sandbox", "Other-1234")
+
+
+def test_counters_are_exact_under_threads(client):
+    accounts = client.sandbox.accounts
+    user = accounts.identify(client.token)
+    accounts.set_quota("sandbox", "ondemand", limit=50)
+    refresh_token = client.login()["refresh_token"]
+
+    def refresh():
+        try:
+            return bool(accounts.refresh("sandbox", refresh_token))
+        except RefreshTokenSpentError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        spent = [pool.submit(accounts.spend, user, "ondemand") for _ in range(80)]
+        refreshed = [pool.submit(refresh) for _ in range(120)]
+    assert sum(future.result() for future in spent) == 50
+    assert accounts.quota(user, "ondemand").used == 50
+    assert sum(future.result() for future in refreshed) == 90
+
+
+def test_a_user_that_is_gone_is_refused(client):
+    client.sandbox.accounts.create("leaver", "Other-1234")
+    client.login("leaver", "Other-1234")
+    client.sandbox.accounts._database.change("DELETE FROM users WHERE username = 'leaver'")
+    assert client.call("/v2/codes").json()["message"].startswith("UserNotFoundException")

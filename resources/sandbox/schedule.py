@@ -8,8 +8,7 @@ How it works. An hour of a project has a fixed number of places, and every act o
 hour has one of them for its own: the families of a script are spread over the hours of its period, so an act is due
 in an hour for a fixed number of families, and a permutation that depends on the hour deals out the places. The
 moment of an act and the numbers of its revisions are functions of hour and place. Numbers therefore rise with time
-and never repeat. A place is wide enough for all operations of its act: nothing straddles an hour, nor the moment at
-which an export starts, which is the edge of a place.
+and never repeat. A place is wide enough for all operations of its act: nothing straddles an hour.
 """
 
 from __future__ import annotations
@@ -116,10 +115,6 @@ class Timetable:
 
     def _offset_of(self, hour: int) -> int:
         return mix(self._salt ^ (hour * 2 + 1)) % self.places
-
-    def edge(self, hour: int, minutes: float) -> int:
-        """The edge of a place about `minutes` after the hour's start, microseconds since 1970: no act straddles it."""
-        return hour * HOUR + int(int(minutes * 60 * _SECOND / self._width) * self._width)
 
     def _begins(self, cast: Cast, hour: int, index: int, within: int) -> tuple[int, int]:
         """Start (microseconds since 1970) and number of the act `index` that falls into `hour`."""

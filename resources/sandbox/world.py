@@ -22,7 +22,7 @@ from resources.sandbox import reference
 from resources.sandbox.archives import MEMBER_BYTES, Message, Store
 from resources.sandbox.articles import Writer
 from resources.sandbox.bodies import Library
-from resources.sandbox.chance import Chance, salt
+from resources.sandbox.chance import salt
 from resources.sandbox.corpus import Corpus
 from resources.sandbox.language import Lexicon
 from resources.sandbox.schedule import HOUR, Timetable
@@ -38,7 +38,8 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SERVED = (0, 6, 10, 14)
 #: Minutes after the end of an hour at which a project's export starts, and how long it may take.
-_EXPORT_FROM, _EXPORT_SPAN = 2.0, 5.0
+_EXPORT_FROM, _EXPORT_SPAN = 2, 5
+_MINUTE = 60_000_000
 _EXPORT_SECONDS = 55
 #: The list of an hour appears no earlier than this after the hour's end, and this long after the last export.
 _LISTED_AT_LEAST = timedelta(minutes=4)
@@ -235,9 +236,9 @@ class World:
         return contents
 
     def _export(self, project: str, hour: datetime) -> int:
-        after = int(_micros(hour) // HOUR) + 1
-        minutes = _EXPORT_FROM + _EXPORT_SPAN * Chance("export", self._settings.seed, project, after).unit()
-        return self._wiki(project).timetable.edge(after, minutes)
+        """When the export of a project's hour starts, microseconds since 1970."""
+        span = salt("export", self._settings.seed, project, _micros(hour)) % (_EXPORT_SPAN * _MINUTE)
+        return _micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
     def _ended(self, identifier: str, project: str, hour: datetime) -> str:
         """When the export of an archive ended, to the nanosecond, trailing zeros dropped."""

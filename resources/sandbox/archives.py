@@ -105,9 +105,16 @@ def with_repetitions(lines: Iterable[bytes]) -> Iterator[bytes]:
 class Store:
     """The folder of archives of one world."""
 
-    def __init__(self, folder: Path, member_bytes: int = MEMBER_BYTES) -> None:
-        """Keep archives in `folder`, which is made when the first one is."""
-        self._folder = folder
+    def __init__(self, home: Path, form: str = "1", member_bytes: int = MEMBER_BYTES) -> None:
+        """Keep archives in `home`, which is made when the first one is.
+
+        Args:
+            home: Folder of this world's archives alone.
+            form: What makes them beside the world itself; archives of another form are removed.
+            member_bytes: Uncompressed bytes after which a member ends.
+        """
+        self._home = home
+        self._folder = home / f"{form}-{member_bytes}"
         self._member_bytes = member_bytes
         self._locks: dict[Path, threading.Lock] = {}
         self._guard = threading.Lock()
@@ -178,11 +185,12 @@ class Store:
         written.rename(folder / f"{identifier}.{digest.hexdigest()}.tar.gz")
 
     def _remove_old(self, hour: datetime) -> None:
-        """Remove the hours that the service no longer keeps when `hour` is new."""
+        """Remove the hours that the service no longer keeps when `hour` is new, and archives of another form."""
         oldest = self._hour_folder(hour - _KEPT).name
-        for path in self._folder.iterdir():
-            if path.name < oldest:
-                shutil.rmtree(path, ignore_errors=True)
+        expired = [path for path in self._folder.iterdir() if path.name < oldest]
+        superseded = [path for path in self._home.iterdir() if path != self._folder]
+        for path in expired + superseded:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _members(lines: Iterable[bytes], most: int) -> Iterator[bytes]:

@@ -97,8 +97,7 @@ class World:
         self._wikis: dict[str, _Wiki] = {}
         self._corpus: Corpus | None = None
         self._guard = threading.Lock()
-        folder = settings.state / "archives" / f"{settings.identity}-{_made_by()}-{member_bytes}"
-        self._store = Store(folder, member_bytes)
+        self._store = Store(settings.state / "archives" / settings.identity, _made_by(), member_bytes)
 
     # --- reference -----------------------------------------------------------------------------------------------
 

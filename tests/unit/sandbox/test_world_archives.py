@@ -279,6 +279,16 @@ def test_hours_past_retention_are_removed_and_made_again_on_demand(tmp_path):
     assert place.read_bytes() == content
 
 
+def test_archives_of_another_form_make_way(tmp_path):
+    def make():
+        return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
+
+    (old,) = Store(tmp_path, "old").archives("x", START, make)
+    (new,) = Store(tmp_path, "new").archives("x", START, make)
+    assert new.path.exists()
+    assert not old.path.exists()
+
+
 def test_a_quiet_namespace_is_not_listed(tmp_path):
     world = World(settings_in(tmp_path, changes_per_hour=20, namespaces=(6, 10)))
     listed = [{batch.record["identifier"] for batch in world.batches(START + n * HOUR)} for n in range(12)]

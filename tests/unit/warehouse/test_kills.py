@@ -65,7 +65,7 @@ def killed(data, made, kills, seed):
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=60 + 10 * kills,
     )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)

@@ -18,8 +18,10 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"This is Python {v[0]}.{v[1]} ($(PYTHON)); 3.11, 3.12 or 3.13 is needed. Name one: make setup PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make virtual environments here; install its venv package (on Debian: apt-get install python3-venv) and run the same command again." >&2; exit 1; }
 	@echo "Installing the locked packages (once, about a minute) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock || { echo "The packages could not be installed. Without a network this cannot work; behind a proxy or mirror configure pip for it. Then run the same command again: what was fetched is kept." >&2; exit 1; }
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . 
+	@# The lock is complete, so nothing is resolved here: quicker, and older pips stumble over extras beside hashes.
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --requirement requirements.lock || { echo "The packages could not be installed. Without a network this cannot work; behind a proxy or mirror configure pip for it. Then run the same command again: what was fetched is kept." >&2; exit 1; }
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip check --disable-pip-version-check >/dev/null
 	@touch $@
 
 run: $(STAMP) ## the main job, end to end (sandbox unless an account is configured)

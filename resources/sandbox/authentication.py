@@ -115,8 +115,11 @@ async def _get_user(call: Call) -> Response:
     if user is None or not user.email:
         # Somebody let in by address has no account to tell of.
         raise Refusal(401)
-    kinds: tuple[QuotaKind, ...] = ("ondemand", "snapshot", "chunk")
+    kinds: tuple[QuotaKind, ...] = ("ondemand", "snapshot", "chunk", "batch")
     quotas = {kind: call.service.accounts.quota(user, kind) for kind in kinds}
+    if quotas["batch"].limit is None:
+        # The service counts no batches; they are only told of where a limit of theirs was set on the account.
+        del quotas["batch"]
     counters = {
         key: value
         for kind, quota in quotas.items()

@@ -100,7 +100,8 @@ def hourly_changes(
                 context.log.error("%s: %s", hour_text(hour), sentence(error), exc_info=not hasattr(error, "retryable"))  # noqa: TRY400
                 if ends_run(error):
                     for other in hours[number + 1 :]:
-                        run.failed.setdefault(other, error)
+                        if other not in run.failed:
+                            run.fail(other, error)
     if len(run.failed) < len(hours):
         yield from checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:

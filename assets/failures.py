@@ -63,7 +63,7 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure
     """
     listed = "\n".join(f"- {hour_text(hour)}: {sentence(error)}" for hour, error in sorted(failed.items()))
     good = total - len(failed)
-    rest = f" The other {good} are loaded and stay." if good else ""
+    rest = {0: "", 1: " The other one is loaded and stays."}.get(good, f" The other {good} are loaded and stay.")
     noun = "hour" if total == 1 else "hours"
     return dg.Failure(
         description=f"{len(failed)} of {total} {noun} failed.{rest}\n{listed}",

@@ -10,6 +10,7 @@ from resources.warehouse.audit import HourAudit
 from resources.warehouse.errors import (
     LakeFileError,
     NotPublishedError,
+    QueryError,
     WarehouseBusyError,
     WarehouseError,
     WarehouseFullError,
@@ -39,6 +40,7 @@ __all__ = [
     "NotPublishedError",
     "ProjectState",
     "Published",
+    "QueryError",
     "QueryResult",
     "SummaryRow",
     "Warehouse",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import filelock
 
-from resources.warehouse.errors import NotPublishedError, WarehouseBusyError, WarehouseFullError
+from resources.warehouse.errors import NotPublishedError, QueryError, WarehouseBusyError, WarehouseFullError
 from resources.warehouse.schema import ensure, quoted
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Connector:
 
         Raises:
             NotPublishedError: nothing was published yet.
+            QueryError: the file is damaged, or was written by a newer DuckDB.
         """
         if not self.published_path.exists():
             raise NotPublishedError(
@@ -130,6 +131,12 @@ class Connector:
         try:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS warehouse (READ_ONLY)")
             connection.execute("USE warehouse")
+        except duckdb.Error as error:
+            connection.close()
+            raise QueryError(
+                f"DuckDB cannot open {self.published_path.name} ({error}). The pipeline's own file is not touched by this. "
+                "Remove the published file and run `wme run`: it is made anew."
+            ) from error
         except BaseException:
             connection.close()
             raise

@@ -32,6 +32,10 @@ class LakeFileError(WarehouseError):
     """A lake file is absent, or holds something else than what was said about it."""
 
 
+class QueryError(WarehouseError):
+    """DuckDB could not answer a query on the published file, or not open the file."""
+
+
 class NotPublishedError(WarehouseError):
     """There is no published file to read yet."""
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 
 from resources.tables import HOURS, PROJECT_STATE
+from resources.warehouse.errors import QueryError
 from resources.warehouse.records import CoverageRow, ProjectState, QueryResult, SummaryRow
 from resources.warehouse.schema import column_list, statement
 
@@ -17,13 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    import duckdb
-
 
 def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence[Any] = ()) -> QueryResult:
-    """Answer of a query; a statement without an answer gives a table without columns."""
-    relation = connection.sql(text, params=list(parameters)) if parameters else connection.sql(text)
-    return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
+    """Answer of a query; a statement without an answer gives a table without columns.
+
+    Raises:
+        QueryError: DuckDB cannot answer it; the message is DuckDB's own.
+    """
+    try:
+        relation = connection.sql(text, params=list(parameters)) if parameters else connection.sql(text)
+        return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
+    except duckdb.Error as error:
+        raise QueryError(f"DuckDB cannot answer this query. {error}") from error
 
 
 def summary(connection: duckdb.DuckDBPyConnection, hours: Iterable[datetime]) -> list[SummaryRow]:

@@ -182,6 +182,7 @@ class Warehouse:
 
         Raises:
             NotPublishedError: nothing was published yet.
+            QueryError: DuckDB cannot answer the query.
         """
         with self.connect_published() as connection:
             return reading.query(connection, query, parameters)

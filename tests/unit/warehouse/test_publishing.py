@@ -14,7 +14,7 @@ import pytest
 
 from resources import tables
 from resources.tables import HourState
-from resources.warehouse import HourStatus, NotPublishedError, Warehouse
+from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse
 
 
 def fill(lake, warehouse):
@@ -261,8 +261,19 @@ def test_empty_warehouse_publishes_typed_empty_tables(warehouse):
 def test_query_without_answer_and_query_that_fails(library):
     assert library.sql("SET threads = 1").rows == []
     assert library.sql("SELECT 1 AS a, 2 AS a").rows == [(1, 2)]
-    with pytest.raises(duckdb.Error, match="no_such_table"):
+    with pytest.raises(QueryError, match="no_such_table"):
         library.sql("FROM no_such_table")
+
+
+def test_published_file_that_is_none(library):
+    library.published_path.unlink()
+    library.published_path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(QueryError, match="Remove the published file") as told:
+        library.sql("SELECT 1")
+    assert "Traceback" not in str(told.value)
+    library.published_path.unlink()
+    assert library.publish().changed
+    assert library.sql("SELECT 1").rows == [(1,)]
 
 
 def test_failure_while_publishing_keeps_the_old_file(published, lake, monkeypatch):

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, Closed, read_blocks
-from resources.lake.errors import ArchiveError, ConversionError
+from resources.lake.errors import ConversionError, LakeError
 from resources.lake.files import COMPRESSION_LEVEL, ROW_GROUP_BYTES, ParquetFile
 from resources.lake.records import Drift, RecordReader, Reject, Rows
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
@@ -109,7 +109,8 @@ def convert(
 
     Raises:
         ArchiveError: The archive is damaged, cut off, empty or holds no records. Nothing was landed.
-        LakeError: The files could not be written (DiskFull among the reasons). Nothing was landed.
+        LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing was
+            landed.
         ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
     """
     if unknown := bodies - BODIES:
@@ -243,7 +244,9 @@ def _size_of(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError as error:
-        raise ArchiveError(path, "the archive is not there") from error
+        raise LakeError(
+            f"The archive {path} is not there. Nothing was converted; fetch the batches of its hour first."
+        ) from error
 
 
 def _slots(workers: int, memory_bytes: int) -> int:

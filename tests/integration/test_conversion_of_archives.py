@@ -78,4 +78,5 @@ def test_two_hundred_megabytes_and_memory_stays_flat(tmp_path):
         folder = tmp_path / str(megabytes)
         folder.mkdir()
         peaks.append(convert_and_compare(folder, megabytes))
-    assert peaks[1] < 1.2 * peaks[0]
+    # how far the threads are apart at the peak differs from run to run; memory that grew with the archive would be four times as much
+    assert peaks[1] < 1.5 * peaks[0]

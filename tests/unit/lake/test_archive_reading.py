@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.lake import ArchiveError, convert
+from resources.lake import ArchiveError, LakeError, convert
 from resources.lake.archive import Buffers, read_blocks
 
 
@@ -75,7 +75,7 @@ def test_empty_archive(lake):
 def test_missing_archive(lake):
     archive = lake.archive(b"")
     archive.path.unlink()
-    with pytest.raises(ArchiveError, match="the archive is not there"):
+    with pytest.raises(LakeError, match=r"is not there. Nothing was converted"):
         convert(archive, lake.layout)
 
 

@@ -244,12 +244,7 @@ def convert_hour(
         ArchiveError: An archive is damaged; nothing of it was landed in the lake.
     """
     kept = frozenset(bodies)
-
-    def is_new(archive: Archive) -> bool:
-        digest = digest_of(archive, kept)
-        return not layout.lake_file(ARTICLE_CHANGES.name, archive.batch_hour, archive.identifier, digest).exists()
-
-    total = sum(archive.path.stat().st_size for archive in archived.archives if is_new(archive))
+    total = sum(a.path.stat().st_size for a in archived.archives if not _is_converted(a, layout, kept))
     task = engine.reporter.start(f"convert {hour_text(archived.hour)}", total, "B") if total else None
     conversions = []
     for archive in archived.archives:
@@ -260,6 +255,19 @@ def convert_hour(
     if task is not None:
         task.finish()
     return conversions
+
+
+def known_conversions(archived: ArchivedHour, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
+    """The conversions of the hour that were made before."""
+    kept = frozenset(bodies)
+    return [
+        convert(archive, layout, bodies=kept) for archive in archived.archives if _is_converted(archive, layout, kept)
+    ]
+
+
+def _is_converted(archive: Archive, layout: Layout, bodies: frozenset[str]) -> bool:
+    digest = digest_of(archive, bodies)
+    return layout.lake_file(ARTICLE_CHANGES.name, archive.batch_hour, archive.identifier, digest).exists()
 
 
 def load_hour(archived: ArchivedHour, conversions: Sequence[Conversion], warehouse: Warehouse) -> HourLoad:

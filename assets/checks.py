@@ -105,7 +105,7 @@ def _rejects(run: HourlyRun) -> dg.AssetCheckResult:
 
 
 def _audited(run: HourlyRun) -> Iterator[dg.AssetCheckResult]:
-    audits = run.warehouse.warehouse.audit(list(run.loads))
+    audits = run.warehouse.warehouse.audit(run.loaded)
     yield _result(
         _LOADED,
         [

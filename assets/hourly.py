@@ -10,16 +10,16 @@ Does not belong here: taking an hour through its layers (see `ingest`) and the s
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
 from assets import checks
-from assets.describe import OWNERS, table_metadata
+from assets.describe import OWNERS, lake_metadata, table_metadata
 from assets.failures import ends_run, failed_hours, failure, sentence
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
-from assets.partitions import HOURS, hour_of, hour_text, key_of
+from assets.partitions import HOURS, hour_of, hour_text, key_of, recent_hours
 from resources.adapters import WAREHOUSE_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.tables import ARTICLE_CHANGES
 
@@ -42,7 +42,7 @@ _SPECS = [
         owners=list(OWNERS),
         description="The changes of the hour as Parquet, one file per archive, bodies included; lines that could not be "
         "converted beside it, whole and with their reason.",
-        metadata=table_metadata(ARTICLE_CHANGES),
+        metadata=lake_metadata(ARTICLE_CHANGES),
     ),
     dg.AssetSpec(
         WAREHOUSE,
@@ -75,9 +75,15 @@ def hourly_changes(
     engine: EngineResource,
 ) -> Iterator[Any]:
     """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
-    hours = [hour_of(key) for key in context.partition_keys]
     selected = context.selected_asset_keys
     run = HourlyRun(enterprise, lake, warehouse, engine.threads, engine.engine(context.log.info))
+    if not selected:
+        # checks asked for by themselves, which come without hours: look at all that could still be fetched again
+        run.recall(recent_hours(datetime.now(UTC)))
+        yield from checks.of_run(run, context.selected_asset_check_keys)
+        return
+    hours = [hour_of(key) for key in context.partition_keys]
+    made: set[tuple[dg.AssetKey, datetime]] = set()
     with ExitStack() as stack:
         client = None
         if ARCHIVE in selected:
@@ -87,12 +93,14 @@ def hourly_changes(
             except Exception as error:
                 for hour in hours:
                     run.fail(hour, error)
+                _tell_failures(context, run, made)
                 raise failure(error) from error
         for number, hour in enumerate(hours):
             if hour in run.failed:
                 continue
             try:
                 for layer in run.ingest(hour, selected, client):
+                    made.add((layer.key, hour))
                     yield from _materialize(context, layer, hour, alone=len(hours) == 1)
             except Exception as error:  # an hour fails alone, and every failure is named at the end
                 run.fail(hour, error)
@@ -105,6 +113,7 @@ def hourly_changes(
     if len(run.failed) < len(hours):
         yield from checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:
+        _tell_failures(context, run, made)
         raise failed_hours(run.failed, len(hours)) from next(iter(run.failed.values()))
 
 
@@ -127,3 +136,14 @@ def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime
             tags={"dagster/data_version": layer.data_version},
         )
     )
+
+
+def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:
+    """Put each failed hour's sentence beside its red partitions, where Dagster itself would only name the run."""
+    for hour, cause in run.failed.items():
+        text = sentence(cause)
+        for key in context.selected_asset_keys:
+            if (key, hour) not in made:
+                context.log_event(
+                    dg.AssetObservation(key, partition=key_of(hour), description=text, metadata={"failure": text})
+                )

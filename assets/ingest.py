@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import dagster as dg
 
 from assets import batches
-from assets.describe import markdown
+from assets.describe import PREVIEW, markdown, preview
 from assets.failures import ends_run, sentence
 from resources.enterprise.errors import EnterpriseError, RetentionPassed
 
@@ -52,7 +52,7 @@ class HourlyRun:
     plans: dict[datetime, batches.Plan] = field(default_factory=dict)
     archived: dict[datetime, batches.ArchivedHour] = field(default_factory=dict)
     conversions: dict[datetime, list[Conversion]] = field(default_factory=dict)
-    loads: dict[datetime, HourLoad] = field(default_factory=dict)
+    loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
 
     def plan(self, hours: Iterable[datetime], client: EnterpriseClient) -> None:
@@ -98,8 +98,20 @@ class HourlyRun:
         if LAKE in selected:
             yield _lake_layer(archived, conversions)
         if WAREHOUSE in selected:
-            self.loads[hour] = batches.load_hour(archived, conversions, self.warehouse.warehouse)
-            yield _warehouse_layer(conversions, self.loads[hour])
+            load = batches.load_hour(archived, conversions, self.warehouse.warehouse)
+            self.loaded.append(hour)
+            yield _warehouse_layer(conversions, load)
+
+    def recall(self, hours: Iterable[datetime]) -> None:
+        """Find again what earlier runs made of the hours; nothing is fetched, converted or loaded."""
+        layout = self.lake.layout
+        for hour in hours:
+            try:
+                self.archived[hour] = batches.archived_hour(hour, layout, self.enterprise.scope)
+            except batches.NotArchivedError:
+                continue  # the coverage tells of it
+            self.conversions[hour] = batches.known_conversions(self.archived[hour], layout, self.lake.bodies)
+            self.loaded.append(hour)
 
     def fail(self, hour: datetime, error: Exception) -> None:
         """Remember why an hour failed, in the run and in the coverage that analysts see."""
@@ -128,6 +140,8 @@ def _archive_layer(archived: batches.ArchivedHour) -> Layer:
         "requests": archived.request_count,
         "archives": markdown(files, ("project", "namespace", "version", "bytes")),
     }
+    if archived.archives:
+        metadata["dagster/uri"] = str(archived.archives[0].path.parent)
     if archived.absent:
         metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
     return Layer(ARCHIVE, metadata, _digest(f"{a.identifier} {a.version}" for a in archived.archives))
@@ -154,6 +168,9 @@ def _lake_layer(archived: batches.ArchivedHour, conversions: Sequence[Conversion
             c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions
         },
     }
+    if conversions:
+        metadata["dagster/uri"] = str(conversions[0].path.parent)
+        metadata["preview"] = preview([c.path for c in conversions], PREVIEW)
     if drift:
         metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
     return Layer(LAKE, metadata, _digest(c.digest for c in conversions))

@@ -36,6 +36,12 @@ def hour_text(hour: datetime) -> str:
     return hour.astimezone(UTC).strftime("%Y-%m-%d %H:00")
 
 
+def recent_hours(now: datetime) -> list[datetime]:
+    """The complete hours that the service still keeps, oldest first."""
+    newest = last_complete_hour(now)
+    return [newest - back * HOUR for back in reversed(range(RETENTION // HOUR))]
+
+
 def last_complete_hour(now: datetime) -> datetime:
     """The newest hour that has ended. Its list appears a few minutes later."""
     return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - HOUR

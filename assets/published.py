@@ -3,15 +3,24 @@
 Belongs here: when it is published and what is told of it. Does not belong here: how (see `resources.warehouse`).
 """
 
+from typing import Any
+
 import dagster as dg
 
 from assets.articles import KEY as ARTICLES
-from assets.describe import OWNERS
+from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, WarehouseResource
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
+from resources.warehouse import QueryResult
 
 KEY = dg.AssetKey(["published", "warehouse"])
+
+_TABLES = """
+SELECT table_name AS "table", 'table' AS kind, estimated_size AS "rows" FROM duckdb_tables() WHERE NOT internal
+UNION ALL SELECT view_name, 'view', NULL FROM duckdb_views() WHERE NOT internal
+ORDER BY ALL"""
+_NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, name LIMIT {PREVIEW_ROWS}"  # noqa: S608
 
 
 @dg.asset(
@@ -40,5 +49,11 @@ def published_warehouse(
             "changed": published.changed,
             "seconds_locked": round(published.locked_seconds, 3),
             "lake_files": published.lake_file_count,
+            "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
+            "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
         }
     )
+
+
+def _rows(answer: QueryResult) -> list[dict[str, Any]]:
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import dagster as dg
 
-from assets.describe import OWNERS, table_metadata
+from assets.describe import OWNERS, lake_metadata, preview, table_metadata
 from assets.failures import failure
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.enterprise.endpoints import ReferenceKind
@@ -60,7 +60,7 @@ def archive_reference(
             kinds={"parquet"},
             owners=list(OWNERS),
             description=table.description,
-            metadata=table_metadata(table),
+            metadata=lake_metadata(table),
         )
         for table in REFERENCE_TABLES
     ],
@@ -82,7 +82,11 @@ def lake_reference(context: dg.AssetExecutionContext, lake: LakeResource) -> Ite
         conversion = convert_reference(table.name, raw, lake.layout)
         yield dg.MaterializeResult(
             asset_key=key,
-            metadata={"dagster/row_count": conversion.row_count, "dagster/uri": str(conversion.path)},
+            metadata={
+                "dagster/row_count": conversion.row_count,
+                "dagster/uri": str(conversion.path),
+                "preview": preview([conversion.path], table.schema.names),
+            },
             data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
         )
 

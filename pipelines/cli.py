@@ -398,4 +398,7 @@ def ui(*, port: int) -> None:
     """Open Dagster with everything in place: its own folder below the data folder, daemon included."""
     from pipelines.instance import serve
 
-    serve(_settings().dagster_home, port)
+    settings = _settings()
+    _say_where(settings)
+    terminal.ERR.print(f"Dagster answers at http://127.0.0.1:{port} in some seconds. Ctrl-C ends it.", markup=False)
+    serve(settings.data, port)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "dagster.example.yaml"
+WORKSPACE = "workspace.yaml"
+#: Folder of the instance below the data folder.
+FOLDER = "dagster"
 
 
 def prepare(home: Path) -> Path:
@@ -39,8 +42,8 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def serve(home: Path, port: int = 3000) -> None:
-    """Open Dagster's pages and its daemon on this instance, in the foreground; Ctrl-C ends both.
+def serve(data: Path, port: int = 3000) -> None:
+    """Open Dagster's pages and its daemon on the instance of a data folder, in the foreground; Ctrl-C ends both.
 
     Raises:
         FileNotFoundError: Dagster's command `dg` is not in this environment.
@@ -50,6 +53,10 @@ def serve(home: Path, port: int = 3000) -> None:
         raise FileNotFoundError(
             f"Dagster's command `dg` is not beside {sys.executable}; `make setup` installs it with the other tools."
         )
-    os.environ["DAGSTER_HOME"] = str(prepare(home))
+    data = data.absolute()
+    # absolute, because Dagster's processes run in the project's folder and not in the caller's
+    os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(prepare(data / FOLDER))}
     os.chdir(TEMPLATE.parent)
-    os.execv(dg_command, [str(dg_command), "dev", "--port", str(port)])  # noqa: S606 - our own environment's command
+    # the workspace file names the code location, so that schedules keep their state whatever the folder is called
+    words = [str(dg_command), "dev", "--workspace", WORKSPACE, "--port", str(port), "--log-level", "warning"]
+    os.execv(dg_command, words)  # noqa: S606 - our own environment's command

@@ -22,7 +22,8 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.partitions import HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings as PipelineSettings
-from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
 from resources.lake import Layout
 from resources.sandbox import Settings, running
@@ -113,7 +114,11 @@ class Mirror:
             min_free_gb=min_free_gb,
         )
         self.layout = Layout(data)
-        self.instance = dg.DagsterInstance.ephemeral()
+        self.instance = dg.DagsterInstance.ephemeral(tempdir=str(data.with_name(f"{data.name}-history")))
+
+    def close(self) -> None:
+        """Forget the history of runs."""
+        self.instance.dispose()
 
     # --- what a test does --------------------------------------------------------------------------------------------
 
@@ -137,6 +142,23 @@ class Mirror:
         hours = list(hours)
         tags = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
         return self._run("hours", tags, selection, overrides)
+
+    def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
+        """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
+
+        Labels are `download 2026-01-05 06:00` and `convert 2026-01-05 06:00`.
+        """
+        waiting = [do]
+
+        def hear(line: str) -> None:
+            if waiting and line.startswith(beginning):
+                waiting.pop()()
+
+        class Watched(EngineResource):
+            def engine(self, say: Callable[[str], None]) -> Engine:
+                return Engine(workers=self.workers, reporter=LineReporter(hear))
+
+        return {"engine": Watched()}
 
     def publish(self) -> Made:
         """Take the pending hours into `articles`, and publish."""
@@ -311,18 +333,31 @@ class Mirror:
         self, job: str, tags: dict[str, str], selection: Collection[str] | None, overrides: dict[str, Any]
     ) -> Made:
         defs = build_defs(self.settings, loggers={"quiet": _QUIET}, **self._resources() | overrides)
-        result = defs.resolve_job_def(job).execute_in_process(
-            instance=self.instance,
-            tags=tags,
-            raise_on_error=False,
-            asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
-            run_config={"loggers": {"quiet": {}}},
+        failures: list[BaseException | None] = []
+
+        @dg.failure_hook
+        def remember(context: dg.HookContext) -> None:
+            failures.append(context.op_exception)
+
+        result = (
+            defs.resolve_job_def(job)
+            .with_hooks({remember})
+            .execute_in_process(
+                instance=self.instance,
+                tags=tags,
+                raise_on_error=False,
+                asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
+                run_config={"loggers": {"quiet": {}}},
+            )
         )
-        return _made(result)
+        return _made(result, failures)
 
 
-def _made(result: dg.ExecuteInProcessResult) -> Made:
+def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None]) -> Made:
     made = Made(result.success, run_id=result.run_id)
+    if failures:
+        # Dagster's events do not tell it, the failure itself does
+        made.allow_retries = getattr(failures[0], "allow_retries", True)
     hours: dict[str, list[datetime]] = defaultdict(list)
     for event in result.all_events:
         if event.is_step_failure:
@@ -332,8 +367,6 @@ def _made(result: dg.ExecuteInProcessResult) -> Made:
                 made.sentences.append(told.description)
             elif data.error is not None:
                 made.sentences.append(f"UNTOLD {data.error.to_string()}")
-            if made.allow_retries is None:
-                made.allow_retries = told is None or told.allow_retries
         elif event.is_step_materialization:
             key = event.asset_key.to_user_string()
             hour = None if event.partition is None else hour_of(event.partition)
@@ -380,13 +413,18 @@ def sandbox(_shared_sandbox: Sandbox) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def make_mirror(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Mirror]:
+def make_mirror(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Mirror]]:
     """Mirrors of the shared sandbox, each with an empty data folder and an account of its own; takes Mirror's options."""
 
-    def make(folder: str = "data", **options: Any) -> Mirror:
-        return Mirror(sandbox, tmp_path / folder, monkeypatch, **options)
+    made: list[Mirror] = []
 
-    return make
+    def make(folder: str = "data", **options: Any) -> Mirror:
+        made.append(Mirror(sandbox, tmp_path / folder, monkeypatch, **options))
+        return made[-1]
+
+    yield make
+    for mirror in made:
+        mirror.close()
 
 
 @pytest.fixture

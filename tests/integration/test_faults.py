@@ -1,0 +1,621 @@
+"""Everything that can go wrong with an account, the service, the network, an archive or the disk, through the whole pipeline.
+
+Each fault is followed from its sentence over what stays in the archive, the lake, the warehouse and the coverage to the
+next run without it, which must end as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from assets.partitions import HOUR, hour_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+
+def heals(mirror: Any, hours: list[datetime]) -> None:
+    """The next run, without the fault, ends as if nothing had happened; one more downloads nothing."""
+    assert mirror.materialize(hours).sentence == ""
+    assert mirror.loaded() == mirror.truth(hours)
+    assert set(mirror.states().values()) == {"loaded"}
+    assert mirror.rows("SELECT count(*) FROM rejects") == [(0,)]
+    assert {mirror.status_of(hour) for hour in hours} == {"MATERIALIZED"}
+    assert mirror.unfinished() == []
+    asked = len(mirror.requests())
+    assert mirror.materialize(hours).success
+    assert len(mirror.requests()) == asked
+    assert mirror.publish().success
+    published = mirror.warehouse.sql("SELECT DISTINCT batch_hour FROM article_changes ORDER BY 1").rows
+    assert [hour for (hour,) in published] == hours
+
+
+# --- the account: every hour would meet it, so the run ends at once ---------------------------------------------------
+
+
+@dataclass
+class AccountFault:
+    """A fault of the account, and what to expect of it.
+
+    Attributes:
+        spoil: Makes it; called with the mirror, which has never logged in unless `known` is set.
+        mend: Takes it back.
+        says: What the sentence must hold: what happened, what was kept, what to do.
+        known: A run of an older hour went well before.
+        asked: Paths that may be asked at most so often during the failing run.
+    """
+
+    spoil: Callable[[Any], object]
+    mend: Callable[[Any], object]
+    says: tuple[str, ...]
+    known: bool = False
+    asked: dict[str, int] = field(default_factory=dict)
+
+
+def _forget_password(mirror: Any) -> None:
+    mirror.configure(password=None)
+
+
+def _give_password(mirror: Any) -> None:
+    mirror.configure(password=mirror.password)
+
+
+def _age(by: timedelta) -> Callable[[Any], None]:
+    def spoil(mirror: Any) -> None:
+        mirror.sandbox.clock.advance(by)
+        _forget_password(mirror)
+
+    return spoil
+
+
+def _exhaust(mirror: Any) -> None:
+    mirror.sandbox.accounts.exhaust(mirror.username)
+    _age(timedelta(hours=24))(mirror)
+
+
+def _revoke(mirror: Any) -> None:
+    mirror.sandbox.accounts.revoke_all(mirror.username)
+    _forget_password(mirror)
+
+
+def _be_invited(mirror: Any) -> None:
+    invited = f"{mirror.username}-invited"
+    mirror.sandbox.accounts.create(invited, mirror.password, groups=["group_3"], temporary=True)
+    mirror.configure(username=invited)
+
+
+ACCOUNT_FAULTS = {
+    "wrong password": AccountFault(
+        lambda m: m.configure(password="not-the-password"),
+        _give_password,
+        ("Could not log in as", "401", "Nothing was changed.", "Check WME_USERNAME and WME_PASSWORD"),
+        asked={"/v1/login": 1},
+    ),
+    "no password": AccountFault(
+        _forget_password,
+        _give_password,
+        ("No token is stored", "no password is configured", "Nothing was fetched", "`wme auth login`", "WME_PASSWORD"),
+        asked={"/v1/login": 0},
+    ),
+    "refresh token expired": AccountFault(
+        _age(timedelta(days=91)),
+        _give_password,
+        ("used up or expired", "no password is configured", "what was there is kept", "`wme auth login`"),
+        known=True,
+        asked={"/v1/token-refresh": 0},
+    ),
+    "refresh token exhausted": AccountFault(
+        _exhaust,
+        _give_password,
+        ("used up", "no password is configured", "what was there is kept", "`wme auth login`"),
+        known=True,
+        asked={"/v1/token-refresh": 1},
+    ),
+    "tokens revoked": AccountFault(
+        _revoke,
+        _give_password,
+        ("revoked", "no password is configured", "what was there is kept", "`wme auth login`"),
+        known=True,
+        asked={"/v1/token-refresh": 1},
+    ),
+    "group without hourly files": AccountFault(
+        lambda m: m.sandbox.accounts.set_groups(m.username, ["group_1"]),
+        lambda m: m.sandbox.accounts.set_groups(m.username, ["group_3"]),
+        ("Could not list the batches of the hour", "403", "Nothing was changed.", "group may not use this"),
+        asked={"/v1/login": 1},
+    ),
+    "new password required": AccountFault(
+        _be_invited,
+        lambda m: m.sandbox.accounts.set_password(m.settings.username, m.password),
+        ("set a new password", "Nothing was fetched", "`wme auth new-password`"),
+        asked={"/v1/login": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCOUNT_FAULTS)
+def test_a_fault_of_the_account_ends_the_run(mirror: Any, name: str) -> None:
+    fault = ACCOUNT_FAULTS[name]
+    if fault.known:
+        before = mirror.newest(4)[:1]
+        assert mirror.materialize(before).success
+    kept = {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())}
+    rows = mirror.loaded()
+    fault.spoil(mirror)
+    mirror.sandbox.requests.clear()
+    hours = mirror.newest(2)
+
+    made = mirror.materialize(hours)
+
+    assert not made.success
+    for part in fault.says:
+        assert part in made.sentence
+    assert made.allow_retries is False
+    assert made.hours == {}
+    for path, most in fault.asked.items():
+        assert len(mirror.requests(path)) == most
+    assert mirror.requests("/download") == []
+    assert {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())} == kept
+    assert mirror.loaded() == rows
+    assert {state for (hour, _), state in mirror.states().items() if hour in hours} == {"missing"}
+    reasons = mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour IN (SELECT unnest(?))", [hours])
+    assert reasons == [(made.sentence,)]
+    assert {mirror.status_of(hour) for hour in hours} == {"FAILED"}
+    assert mirror.unfinished() == []
+
+    fault.mend(mirror)
+    assert mirror.materialize(hours).sentence == ""
+    assert {hour: n for hour, n in mirror.loaded().items() if hour[0] in hours} == mirror.truth(hours)
+    assert mirror.unfinished() == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "refreshes"),
+    [
+        (lambda m: m.sandbox.clock.advance(timedelta(days=91)), 0),
+        (lambda m: (m.sandbox.accounts.exhaust(m.username), m.sandbox.clock.advance(timedelta(hours=24))), 1),
+        (lambda m: m.sandbox.accounts.revoke_all(m.username), 1),
+    ],
+    ids=["expired", "exhausted", "revoked"],
+)
+def test_a_spent_refresh_token_is_replaced_by_one_login(mirror: Any, spoil: Any, refreshes: int) -> None:
+    assert mirror.materialize(mirror.newest(2)[:1]).success
+    spoil(mirror)
+    mirror.sandbox.requests.clear()
+    hours = mirror.newest(2)
+    assert mirror.materialize(hours).success
+    assert len(mirror.requests("/v1/login")) == 1
+    assert len(mirror.requests("/v1/token-refresh")) == refreshes
+    assert {hour: n for hour, n in mirror.loaded().items() if hour[0] in hours} == mirror.truth(hours)
+
+
+def test_a_token_revoked_in_the_middle_of_a_run_is_replaced_once(mirror: Any) -> None:
+    hours = mirror.newest(3)
+    revoke = mirror.at(
+        f"download {hour_text(hours[1])}", lambda: mirror.sandbox.accounts.revoke_access(mirror.username)
+    )
+    made = mirror.materialize(hours, **revoke)
+    assert made.sentence == ""
+    assert mirror.loaded() == mirror.truth(hours)
+    # both downloads of the hour may have been refused; one of them bought the new token
+    assert 1 <= len(mirror.requests(status=401)) <= 2
+    assert len(mirror.requests("/v1/login")) == 1
+    assert len(mirror.requests("/v1/token-refresh")) == 1
+    assert len(mirror.requests(status=307)) == 6
+
+
+def test_a_quota_that_runs_out_ends_the_run_and_keeps_what_came(mirror: Any) -> None:
+    hours = mirror.newest(3)
+    mirror.sandbox.accounts.set_quota(mirror.username, "batch", limit=3)
+    made = mirror.materialize(hours)
+    assert not made.success
+    for part in ("3 of its 3 batch units", "What was fetched before is kept.", "Wait until the vendor resets"):
+        assert part in made.sentence
+    assert made.allow_retries is False
+    assert len(mirror.archives()) == 3
+    assert mirror.loaded() == mirror.truth(hours[:1])
+    assert [mirror.states()[hour, "enwiki"] for hour in hours] == ["loaded", "missing", "missing"]
+    assert [mirror.status_of(hour) for hour in hours] == ["MATERIALIZED", "FAILED", "FAILED"]
+    # nothing more was tried after the refusal
+    assert len(mirror.requests(status=429)) == 1
+    mirror.sandbox.accounts.set_quota(mirror.username, "batch")
+    mirror.sandbox.requests.clear()
+    heals(mirror, hours)
+    assert len(mirror.requests()) == 3
+
+
+# --- an hour that is not there ----------------------------------------------------------------------------------------
+
+
+def test_an_hour_that_is_not_there_yet_is_told_from_one_that_is_over(mirror: Any) -> None:
+    newest = mirror.newest(1)[0]
+    early = mirror.materialize([newest, newest + HOUR])
+    assert not early.success
+    for part in ("1 of 2 hours failed", "has not published the hour", "Nothing was changed.", "Run this again later"):
+        assert part in early.sentence
+    assert early.allow_retries is True
+    assert mirror.states()[newest + HOUR, "enwiki"] == "not_yet"
+    assert mirror.states()[newest, "enwiki"] == "loaded"
+    assert mirror.status_of(newest) == "MATERIALIZED"
+
+    oldest = (mirror.sandbox.clock.now() - timedelta(hours=47)).replace(minute=0)
+    late = mirror.materialize([oldest - HOUR, oldest])
+    assert not late.success
+    for part in ("1 of 2 hours failed", "no longer has the hour", "two days", "What was fetched before is kept."):
+        assert part in late.sentence
+    assert late.allow_retries is False
+    assert mirror.states()[oldest - HOUR, "enwiki"] == "past_retention"
+    assert mirror.states()[oldest, "enwiki"] == "loaded"
+
+    mirror.sandbox.clock.advance(HOUR)
+    assert mirror.materialize([newest, newest + HOUR]).success
+    assert mirror.states()[newest + HOUR, "enwiki"] == "loaded"
+
+
+def test_an_hour_past_retention_is_made_anew_from_the_archive(mirror: Any) -> None:
+    hours = mirror.newest(2)
+    assert mirror.materialize(hours, ["archive/batches"]).success
+    mirror.sandbox.clock.advance(timedelta(days=3))
+    mirror.sandbox.requests.clear()
+    made = mirror.materialize(hours)
+    assert made.sentence == ""
+    assert mirror.loaded() == mirror.truth(hours)
+    assert mirror.requests() == []
+
+
+# --- the service and the network: one hour meets it, the others are loaded --------------------------------------------
+
+
+@dataclass
+class Outage:
+    """A fault of one hour that outlasts all retries.
+
+    Attributes:
+        faults: Arguments of `Faults.add`; `path` is completed by the hour's own.
+        says: What the sentence must hold.
+        retry: Whether the failure may be tried again.
+        most: Requests to the path of the fault at most.
+        part: Something of the archive is kept for the next run.
+    """
+
+    faults: dict[str, Any]
+    says: tuple[str, ...]
+    retry: bool = True
+    most: int = 3
+    part: bool = False
+
+
+LIST = ""
+DOWNLOAD = "/enwiki_namespace_0/download"
+OUTAGES = {
+    "list answers 500": Outage(
+        {"path": LIST, "kind": "status", "status": 500},
+        ("Could not list the batches", "500", "after 2 retries", "fetched before is kept", "Run this again later"),
+    ),
+    "list answers a page": Outage(
+        {"path": LIST, "kind": "html"},
+        ("Could not list the batches", "page of HTML", "What was fetched before is kept.", "Run this again later"),
+    ),
+    "list answers a page with 502": Outage(
+        {"path": LIST, "kind": "status", "status": 502},
+        ("Could not list the batches", "page of HTML", "502", "What was fetched before is kept."),
+        most=9,
+    ),
+    "list answers a page with 403": Outage(
+        {"path": LIST, "kind": "html", "status": 404},
+        ("Could not list the batches", "page of HTML", "404", "Nothing was changed.", "check its addresses"),
+        retry=False,
+        most=1,
+    ),
+    "list answers 429": Outage(
+        {"path": LIST, "kind": "status", "status": 429, "retry_after": 0},
+        ("Could not list the batches", "429", "Run this again later, or with fewer downloads at once."),
+    ),
+    "list is no list": Outage(
+        {"path": LIST, "kind": "status", "status": 200},
+        ("Could not list the batches", "documented form", "Nothing was changed.", "interface has changed"),
+        retry=False,
+        most=1,
+    ),
+    "download answers 500": Outage(
+        {"path": DOWNLOAD, "kind": "status", "status": 500},
+        ("Could not get the address of enwiki_namespace_0", "500", "What was fetched before is kept."),
+    ),
+    "download answers a page": Outage(
+        {"path": DOWNLOAD, "kind": "html"},
+        ("Could not get the address of enwiki_namespace_0", "page of HTML", "What was fetched before is kept."),
+    ),
+    "download answers 429": Outage(
+        {"path": DOWNLOAD, "kind": "status", "status": 429},
+        ("Could not get the address of enwiki_namespace_0", "429", "Run this again later"),
+    ),
+    "signed addresses are refused": Outage(
+        {"path": DOWNLOAD, "kind": "expired"},
+        ("refused two fresh addresses of enwiki_namespace_0", "What was fetched is kept.", "run this again later"),
+    ),
+    "bodies are cut": Outage(
+        {"path": DOWNLOAD, "kind": "cut", "after": 1000},
+        ("Could not fetch enwiki_namespace_0", "bytes are kept", "Run this again: it goes on from there."),
+        most=1,
+        part=True,
+    ),
+    "wrong bytes": Outage(
+        {"path": DOWNLOAD, "kind": "flip"},
+        ("fetched twice", "Nothing was landed", "Run this again later", "tell the vendor"),
+        retry=False,
+        most=2,
+    ),
+    "object store answers 503": Outage(
+        {"path": DOWNLOAD, "kind": "status", "status": 503, "where": "objects"},
+        ("Could not fetch enwiki_namespace_0", "503", "bytes are kept", "goes on from there"),
+        most=1,
+    ),
+    "truncated under a good MD5": Outage(
+        {"path": DOWNLOAD, "kind": "gzip_truncated"},
+        ("fetched twice", "Nothing was landed", "tell the vendor"),
+        retry=False,
+        most=2,
+    ),
+}
+
+
+def _hour_path(hour: datetime) -> str:
+    return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}"
+
+
+@pytest.mark.parametrize("name", OUTAGES)
+def test_an_outage_costs_one_hour_and_the_next_run_heals_it(mirror: Any, name: str) -> None:
+    outage = OUTAGES[name]
+    hours = mirror.newest(2)
+    bad, good = hours
+    path = _hour_path(bad) + outage.faults["path"]
+    mirror.sandbox.faults.add(**outage.faults | {"path": path, "count": None})
+
+    made = mirror.materialize(hours)
+
+    assert not made.success
+    first, second, *_ = made.sentence.split("\n")
+    assert first == "1 of 2 hours failed. The other one is loaded and stays."
+    assert second.startswith(f"- {hour_text(bad)}: ")
+    for part in outage.says:
+        assert part in second
+    assert made.allow_retries is outage.retry
+    assert len(mirror.requests(path)) <= outage.most
+    assert mirror.loaded() == mirror.truth([good])
+    assert made.hours["warehouse/article_changes"] == [good]
+    assert [mirror.status_of(hour) for hour in hours] == ["FAILED", "MATERIALIZED"]
+    assert mirror.states()[bad, "enwiki"] == "missing"
+    assert mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour = ?", [bad])[0][0] in second
+    assert [p.name for p in mirror.archives(bad) if p.name.startswith("enwiki")] == []
+    assert not mirror.layout.batch_list(bad).exists()
+    assert len(mirror.lake_files()) == 2
+    assert bool(mirror.unfinished()) is outage.part
+
+    mirror.sandbox.faults.clear()
+    before = len(mirror.requests(status=307))
+    heals(mirror, hours)
+    assert len(mirror.requests(status=307)) - before <= 2
+
+
+# --- faults that the run itself gets over -----------------------------------------------------------------------------
+
+PASSING = {
+    "500 twice": ({"path": LIST, "kind": "status", "status": 500, "count": 2}, {LIST: 3}),
+    "page of HTML twice": ({"path": LIST, "kind": "html", "count": 2}, {LIST: 3}),
+    "502 twice": ({"path": DOWNLOAD, "kind": "status", "status": 502, "count": 2}, {DOWNLOAD: 3}),
+    "429 twice": ({"path": DOWNLOAD, "kind": "status", "status": 429, "retry_after": 0, "count": 2}, {DOWNLOAD: 3}),
+    "signed address expired": ({"path": DOWNLOAD, "kind": "expired"}, {DOWNLOAD: 2}),
+    "body cut": ({"path": DOWNLOAD, "kind": "cut"}, {DOWNLOAD: 1}),
+    "body cut at once": ({"path": DOWNLOAD, "kind": "cut", "after": 0}, {DOWNLOAD: 1}),
+    "length too great": ({"path": DOWNLOAD, "kind": "length", "delta": 7}, {DOWNLOAD: 2}),
+    "wrong bytes once": ({"path": DOWNLOAD, "kind": "flip"}, {DOWNLOAD: 2, "/enwiki_namespace_0": 1}),
+    "damaged once": ({"path": DOWNLOAD, "kind": "gzip_truncated"}, {DOWNLOAD: 2, "/enwiki_namespace_0": 1}),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_a_passing_fault_is_got_over(mirror: Any, name: str) -> None:
+    fault, expected = PASSING[name]
+    hours = mirror.newest(2)
+    set_fault = mirror.sandbox.faults.add(**fault | {"path": _hour_path(hours[0]) + fault["path"]})
+    made = mirror.materialize(hours)
+    assert set_fault.remaining == 0, "the fault was not met"
+    assert made.sentence == ""
+    assert mirror.loaded() == mirror.truth(hours)
+    for path, count in expected.items():
+        assert len(mirror.requests(_hour_path(hours[0]) + path)) == count
+    assert mirror.unfinished() == []
+    assert all(made.checks.values())
+
+
+def test_a_body_cut_in_one_run_is_gone_on_with_in_the_next(mirror: Any) -> None:
+    hour = mirror.newest(1)[0]
+    path = mirror.download_path(hour, "enwiki")
+    mirror.sandbox.faults.add(path=path, kind="cut", after=5000, count=None)
+    assert not mirror.materialize([hour]).success
+    [part] = [mirror.data / name for name in mirror.unfinished() if name.endswith(".part")]
+    assert part.stat().st_size >= 5000
+    assert len(mirror.requests(path)) == 1
+    mirror.sandbox.faults.clear()
+    mirror.sandbox.requests.clear()
+    assert mirror.materialize([hour]).sentence == ""
+    assert len(mirror.requests(path)) == 1
+    # the store sent the rest only: the object of the other project came whole
+    objects = {
+        seen.path.split("/")[-1]: seen.status for seen in mirror.sandbox.requests if "/wme-sandbox/" in seen.path
+    }
+    assert objects == {"enwiki_namespace_0.tar.gz": 206}
+    assert mirror.loaded() == mirror.truth([hour])
+
+
+# --- archives that are damaged at the service itself, under their true MD5 --------------------------------------------
+
+DAMAGES = {
+    "truncated": ({"kind": "gzip_truncated"}, ("gzip data is damaged or cut off", "Nothing of it was landed.")),
+    "cut to nothing": ({"kind": "gzip_truncated", "keep": 0.0}, ("the archive is empty (0 bytes)", "Nothing of it")),
+    "without member": ({"kind": "empty"}, ("it holds no member at all", "Nothing of it was landed.")),
+    "without ndjson": ({"kind": "no_ndjson"}, ("it holds no .ndjson member, only README.txt", "Nothing of it")),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_archive_costs_its_hour_until_the_service_replaces_it(mirror: Any, name: str) -> None:
+    damage, says = DAMAGES[name]
+    hours = mirror.newest(3)
+    bad = hours[1]
+    mirror.sandbox.faults.add(path=mirror.download_path(bad, "enwiki"), listed=True, **damage)
+
+    made = mirror.materialize(hours)
+
+    assert not made.success
+    assert made.sentence.startswith("1 of 3 hours failed.")
+    for part in (f"- {hour_text(bad)}: enwiki_namespace_0.", *says, "fetch it again"):
+        assert part in made.sentence
+    assert made.allow_retries is False
+    good = [hours[0], hours[2]]
+    assert mirror.loaded() == mirror.truth(good)
+    assert [mirror.status_of(hour) for hour in hours] == ["MATERIALIZED", "FAILED", "MATERIALIZED"]
+    # the service's bytes are kept as served: the archive is whole, only the layers behind it are not
+    assert mirror.status_of(bad, "archive/batches") == "MATERIALIZED"
+    assert len(mirror.archives(bad)) == 2
+    assert not [path for path in mirror.lake_files() if f"hour={bad:%H}" in str(path) and path.name.startswith("en")]
+    assert mirror.states()[bad, "enwiki"] == "missing"
+    assert mirror.unfinished() == []
+    # while the service offers the same bytes, the same sentence and no second download
+    asked = len(mirror.requests())
+    assert mirror.materialize([bad]).sentence.endswith(made.sentence.split("\n")[1])
+    assert len(mirror.requests()) == asked
+
+    mirror.sandbox.faults.clear()
+    heals(mirror, hours)
+    assert len(mirror.archives(bad)) == 3
+
+
+LINES = {
+    "malformed": ({"kind": "line_malformed"}, "Not valid JSON"),
+    "number became text": ({"kind": "line_type"}, "identifier"),
+    "invalid UTF-8": ({"kind": "line_utf8"}, "Not valid UTF-8"),
+    "malformed last": ({"kind": "line_malformed", "line": 10_000}, "Not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_bad_line_is_rejected_whole_and_every_other_loaded(mirror: Any, name: str) -> None:
+    damage, reason = LINES[name]
+    hours = mirror.newest(2)
+    mirror.sandbox.faults.add(path=mirror.download_path(hours[0], "enwiki"), listed=True, **damage)
+
+    made = mirror.materialize(hours)
+
+    assert made.sentence == ""
+    assert mirror.loaded() == mirror.truth(hours)
+    [(hour, project, archive, member, line, why, raw)] = mirror.rows(
+        "SELECT batch_hour, project_id, archive, member, line_number, reason, raw FROM rejects"
+    )
+    assert (hour, project) == (hours[0], "enwiki")
+    assert (mirror.layout.archive / archive).is_file()
+    assert member.endswith(".ndjson")
+    assert line >= 1
+    assert reason in why
+    assert raw.startswith(b'{"')
+    assert not raw.endswith(b"\n")
+    assert made.metadata["lake/article_changes", hours[0]]["rejects"] == 1
+    assert made.checks["rejects_share"] is False
+    assert made.checks["rows_accounted"] is True
+    assert mirror.rows("SELECT reject_count FROM hours WHERE batch_hour = ? AND project_id = 'enwiki'", [hours[0]]) == [
+        (1,)
+    ]
+    assert len(mirror.lake_files("rejects")) == 1
+    assert mirror.publish().success
+    assert mirror.warehouse.sql("SELECT count(*) FROM rejects").rows == [(1,)]
+
+    mirror.sandbox.faults.clear()
+    heals(mirror, hours)
+
+
+def test_a_line_of_twenty_megabytes_is_a_row_like_any_other(mirror: Any) -> None:
+    hours = mirror.newest(1)
+    mirror.sandbox.faults.add(
+        path=mirror.download_path(hours[0], "enwiki"), kind="line_huge", size=20_000_000, listed=True
+    )
+    made = mirror.materialize(hours)
+    assert made.sentence == ""
+    [(page,)] = mirror.rows("SELECT article_id FROM article_changes WHERE name = 'A page of extraordinary size'")
+    assert mirror.publish().success
+    bodies = mirror.warehouse.sql("SELECT length(wikitext) FROM article_bodies WHERE article_id = ?", [page]).rows
+    assert len(bodies) == 1
+    assert bodies[0][0] > 19_999_000
+    assert mirror.rows("SELECT count(*) FROM rejects") == [(0,)]
+    expected = mirror.truth(hours)
+    expected[hours[0], "enwiki"] += 1
+    assert mirror.loaded() == expected
+    mirror.sandbox.faults.clear()
+    heals(mirror, hours)
+
+
+def test_an_archive_without_a_line_is_an_empty_hour_and_not_a_failure(mirror: Any) -> None:
+    hours = mirror.newest(1)
+    mirror.sandbox.faults.add(path=mirror.download_path(hours[0], "enwiki"), kind="empty_member", listed=True)
+    assert mirror.materialize(hours).sentence == ""
+    assert mirror.states() == {(hours[0], "enwiki"): "empty", (hours[0], "frwiki"): "loaded"}
+    assert pq.read_metadata(next(p for p in mirror.lake_files() if p.name.startswith("enwiki"))).num_rows == 0
+    mirror.sandbox.faults.clear()
+    heals(mirror, hours)
+
+
+# --- the disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_too_little_disk_is_said_before_anything_is_fetched(mirror: Any) -> None:
+    hours = mirror.newest(2)
+    mirror.configure(min_free_gb=1e9)
+    made = mirror.materialize(hours)
+    assert not made.success
+    for part in ("needs about", "for 2 hours", "Nothing was fetched.", "Free some space", "WME_MIN_FREE_GB"):
+        assert part in made.sentence
+    assert mirror.requests() == []
+    assert mirror.archives() == []
+    assert mirror.lake_files() == []
+    assert set(mirror.states().values()) == {"missing"}
+    mirror.configure(min_free_gb=0.0)
+    heals(mirror, hours)
+
+
+# --- what was landed is damaged later ---------------------------------------------------------------------------------
+
+
+def test_an_archive_damaged_on_disk_is_noticed_and_fetched_again(mirror: Any) -> None:
+    hours = mirror.newest(1)
+    assert mirror.materialize(hours, ["archive/batches"]).success
+    victim = next(path for path in mirror.archives() if path.name.startswith("enwiki"))
+    good = victim.read_bytes()
+    victim.write_bytes(good[: len(good) // 2])
+    mirror.sandbox.requests.clear()
+    assert mirror.materialize(hours).sentence == ""
+    assert victim.read_bytes() == good
+    assert len(mirror.requests(status=307)) == 1
+    assert mirror.loaded() == mirror.truth(hours)
+    assert json.loads(victim.with_name(victim.name + ".json").read_bytes())["size_bytes"] == len(good)
+
+
+def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) -> None:
+    assert mirror.reference().success
+    before = mirror.rows("SELECT count(*) FROM projects")
+    kept = mirror.layout.reference_archive("projects").read_bytes()
+    mirror.sandbox.faults.add(path="/v2/projects", kind="html", count=None)
+    made = mirror.reference()
+    assert not made.success
+    assert "Could not list the projects" in made.sentence
+    assert made.allow_retries is True
+    assert mirror.layout.reference_archive("projects").read_bytes() == kept
+    assert mirror.rows("SELECT count(*) FROM projects") == before
+    mirror.sandbox.faults.clear()
+    assert mirror.reference().success
+    assert mirror.unfinished() == []

@@ -53,11 +53,9 @@ def convert(
         job = Job(workload, folder, cores, level)
         with console.status("Measuring the bound"):
             bound = bound_mb_s(workload, folder, cores, level)
-        found: dict[str, Figures | str] = {}
-        for contender in (OURS, *PEERS):
-            if contender is OURS or not only or only in contender.name:
-                with console.status(f"Measuring {contender.name}"):
-                    found[contender.name] = best(contender.name, job, rounds)
+        names = [OURS.name, *(peer.name for peer in PEERS if not only or only in peer.name)]
+        with console.status("Measuring") as status:
+            found = best(names, job, rounds, status.update)
         mine = found.pop(OURS.name)
         if isinstance(mine, str):
             raise click.ClickException(f"Our own conversion failed: {mine}")
@@ -91,18 +89,19 @@ def _table(
     table = Table(title=title, caption=f"Bound of gunzip + parse + write on these cores: {bound:,.0f} MB/s")
     table.add_column("contender")
     table.add_column("starts from")
-    for name in ("MB/s", "ours is", "peak MiB", "MB out", "rows"):
+    for name in ("MB/s", "ours is", "CPU s", "peak MiB", "MB out", "rows"):
         table.add_column(name, justify="right")
     starts = {peer.name: peer.starts_from for peer in (OURS, *PEERS)}
     for name, seen in {OURS.name: mine, **found}.items():
         if isinstance(seen, str):
-            table.add_row(name, starts[name], "-", "-", "-", "-", seen[:60])
+            table.add_row(name, starts[name], "-", "-", "-", "-", "-", seen[:60])
             continue
         table.add_row(
             name,
             starts[name],
             f"{seen.mb_s:,.0f}",
             f"{mine.mb_s / seen.mb_s:.2f} x",
+            f"{seen.cpu_s:.2f}",
             f"{seen.rss_mb:,.0f}",
             f"{seen.bytes_out / 1e6:,.1f}",
             f"{seen.rows:,}",

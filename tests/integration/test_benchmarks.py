@@ -34,7 +34,7 @@ def test_every_contender_gives_the_same_rows(archive, tmp_path):
     assert 0.2 < facts["megabytes"] < 5
     assert facts["bound_mb_s"] > 0
     ours = facts["ours"]
-    assert set(ours) == {"mb_s", "rss_mb", "bytes_out", "rows", "version_sum"}
+    assert set(ours) == {"mb_s", "cpu_s", "rss_mb", "bytes_out", "rows", "version_sum"}
     assert (ours["rows"], ours["version_sum"] > 0) == (facts["rows"], True)
     assert len(facts["peers"]) == 7
     for name, peer in facts["peers"].items():

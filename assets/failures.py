@@ -48,6 +48,9 @@ def sentence(error: Exception) -> str:
     text = str(error).strip()
     if hasattr(error, "retryable") or isinstance(error, OriginError):
         return text
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{where}. What was committed stays. Mend this and run the same command again."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

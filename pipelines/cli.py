@@ -6,11 +6,14 @@ Does not belong here: work. Every command is a few lines over a function that Py
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
+import os
+import re
 import sys
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +31,22 @@ if TYPE_CHECKING:
 
 # Dagster takes a second to import: only the commands that run it do so, so that `--help` and `sql` answer at once.
 
-_HOUR = click.DateTime(formats=["%Y-%m-%dT%H", "%Y-%m-%d-%H:%M", "%Y-%m-%dT%H:%M"])
+
+class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """An hour (UTC) as people, the tables of this program or Dagster's partition keys write it."""
+
+    name = "hour"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The start of the hour."""
+        found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", str(value))
+        try:
+            return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
+        except ValueError:
+            self.fail(f"{str(value)!r} is not an hour; write it as 2026-11-20T05 (UTC).", param, ctx)
+
+
+_HOUR = _Hour()
 
 #: The questions of the closing table, each with its SQL: what an analyst could ask first.
 EXAMPLES = {
@@ -60,20 +78,28 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         terminal.ERR.print("Stopped. What was committed stays; run the same command again to go on.")
-        sys.exit(130)
+        sys.stdout.flush()
+        # not sys.exit, which would wait for downloads under way; they go on from their parts
+        os._exit(130)
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:
-        if not _foreseen(error):
+        sentence = _sentence(error)
+        if sentence is None:
             raise
-        terminal.ERR.print(str(error), markup=False)
+        terminal.ERR.print(sentence, markup=False)
         sys.exit(1)
 
 
-def _foreseen(error: Exception) -> bool:
-    """Whether the error's text is a sentence for people: all of the library's own are, and a full disk."""
-    module = type(error).__module__
-    return module.split(".")[0] in {"resources", "assets", "pipelines"} or isinstance(error, OSError)
+def _sentence(error: Exception) -> str | None:
+    """What to tell people of a failure that was foreseen: the library's own sentences, and what the system refused."""
+    if type(error).__module__.split(".")[0] in {"resources", "assets", "pipelines"}:
+        return str(error)
+    if isinstance(error, OSError):
+        from assets.failures import sentence
+
+        return sentence(error)
+    return None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,15 +128,22 @@ def _client(settings: Settings) -> Iterator[EnterpriseClient]:
 
 
 @wme.command()
-@click.option(
-    "--hours", "count", type=click.IntRange(1, 48), default=3, show_default=True, help="Newest hours to bring in."
-)
+@click.option("--hours", "count", type=click.IntRange(1, 48), help="Newest hours to bring in.  [default: 3]")
 @click.option("--from", "first", type=_HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
 @click.option("--to", "last", type=_HOUR, help="Last hour (UTC); default: the same as --from.")
 @click.option("--dry-run", is_flag=True, help="Say what would be fetched (files, GB, quota units) and stop.")
 @click.option("--reference/--no-reference", default=None, help="Pull the reference lists, or not; default: once a day.")
-def run(*, count: int, first: datetime | None, last: datetime | None, dry_run: bool, reference: bool | None) -> None:
+def run(
+    *, count: int | None, first: datetime | None, last: datetime | None, dry_run: bool, reference: bool | None
+) -> None:
     """Run the main job: reference lists and hours, from the service to the published DuckDB file."""
+    if first is not None and count is not None:
+        raise click.UsageError("--hours and --from exclude each other.")
+    if last is not None and first is None:
+        raise click.UsageError("--to needs --from.")
+    if first is not None and last is not None and last < first:
+        raise click.UsageError("--to lies before --from.")
+
     from pipelines import run as runs
     from pipelines.definitions import build_enterprise
     from resources.lake import Layout
@@ -120,11 +153,9 @@ def run(*, count: int, first: datetime | None, last: datetime | None, dry_run: b
     _say_where(settings)
     with enterprise.client() as client:
         if first is not None:
-            hours = runs.hours_between(first.replace(tzinfo=UTC), (last or first).replace(tzinfo=UTC))
-            if not hours:
-                raise click.BadParameter("--to lies before --from.")
+            hours = runs.hours_between(first, last or first)
         else:
-            hours = runs.newest_hours(client, count, datetime.now(UTC))
+            hours = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if dry_run:
             _show_dry_run(runs.dry_run(hours, client, enterprise.scope, Layout(settings.data)))
             return
@@ -158,7 +189,7 @@ def _show_dry_run(plan: Any) -> None:
         for p in plan.plans
         for record in p.wanted
     ]
-    terminal.OUT.print(terminal.table(("hour (UTC)", "project", "namespace", "bytes"), rows))
+    terminal.show(("hour (UTC)", "project", "namespace", "bytes"), rows)
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
         f"To fetch: {plan.file_count} of {len(rows)} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "
@@ -196,32 +227,40 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         *("hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete", "rejects"),
         *("archive", "ndjson", "seconds"),
     )
-    terminal.OUT.print(terminal.table(columns, rows))
+    terminal.show(columns, rows)
     terminal.OUT.print(
-        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n"
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n",
+        markup=False,
+        soft_wrap=True,
     )
     for question, query in EXAMPLES.items():
         answer = warehouse.sql(query)
         terminal.OUT.print(question, style="bold")
         terminal.OUT.print(query, markup=False, style="dim")
-        terminal.OUT.print(terminal.table(answer.columns, answer.rows))
+        terminal.show(answer.columns, answer.rows)
         terminal.OUT.print()
 
 
 @wme.command()
 @click.option("--hours", "count", type=click.IntRange(1, 24 * 31), default=48, show_default=True, help="How far back.")
-def status(*, count: int) -> None:
+@click.option("--check", is_flag=True, help="Exit with 1 when something needs attention (a line that begins with !).")
+def status(*, count: int, check: bool) -> None:
     """Say how the mirror stands: service, account, coverage of the last hours, size, what is pending."""
     from pipelines.status import collect
 
+    shown = 20
     report = collect(_settings(), count)
     for name, value in report.facts:
-        terminal.OUT.print(f"{name + ':':<18} {value}", markup=False)
+        terminal.OUT.print(f"{name + ':':<18} {value}", markup=False, soft_wrap=True)
     if report.coverage:
         terminal.OUT.print()
-        terminal.OUT.print(terminal.table(("project", "namespace", *report.states), report.coverage))
-    for line in report.troubles:
-        terminal.OUT.print(f"! {line}", markup=False)
+        terminal.show(("project", "namespace", *report.states, "newest hour (UTC)"), report.coverage)
+    for line in report.troubles[:shown]:
+        terminal.OUT.print(f"! {line}", markup=False, soft_wrap=True)
+    if len(report.troubles) > shown:
+        terminal.OUT.print(f'! {len(report.troubles) - shown} more; `wme sql "FROM hours"` shows every hour.')
+    if check and report.troubles:
+        sys.exit(1)
 
 
 @wme.command()
@@ -233,20 +272,34 @@ def sql(*, query: str | None, form: str, limit: int) -> None:
     from resources.warehouse import Warehouse
 
     text = query if query is not None else sys.stdin.read()
+    if not text.strip():
+        raise click.UsageError("There is no query: give one as an argument or on standard input.")
     answer = Warehouse(_settings().data).sql(text)
     if form == "json":
         for row in answer.rows:
-            click.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=str))
+            click.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
     elif form == "csv":
-        import csv
-
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
-        writer.writerows(answer.rows)
-    else:
-        terminal.OUT.print(terminal.table(answer.columns, answer.rows[:limit]))
+        writer.writerows([_cell(value) for value in row] for row in answer.rows)
+    elif answer.columns:
+        terminal.show(answer.columns, answer.rows[:limit])
         if len(answer.rows) > limit:
             terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown; --limit shows more.")
+
+
+def _plain(value: Any) -> str:
+    """A value that JSON has no form for."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _cell(value: Any) -> Any:
+    """A value in a CSV file: lists and structs as JSON, times in ISO 8601."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    return _plain(value) if isinstance(value, date | time | bytes) else value
 
 
 @wme.group()
@@ -286,7 +339,7 @@ def revoke() -> None:
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.OUT.print(terminal.tokens_text(client.token_status()), markup=False)
+    terminal.OUT.print(terminal.tokens_text(client.token_status()), markup=False, soft_wrap=True)
 
 
 @auth.command("forgot-password")
@@ -337,18 +390,16 @@ def batches(*, hour: datetime | None, everything: bool) -> None:
 
     settings = _settings()
     with _client(settings) as client:
-        chosen = hour.replace(tzinfo=UTC) if hour else runs.newest_hours(client, 1, datetime.now(UTC))[0]
+        chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC))[0]
         records = [
             record
             for record in client.batches(chosen).records
             if everything or (record.project_id in settings.projects and record.namespace_id in settings.namespaces)
         ]
-    terminal.OUT.print(
-        terminal.table(
-            ("identifier", "version", "modified", "bytes"),
-            [(r.identifier, r.version, r.date_modified, r.approximate_bytes) for r in records],
-            title=f"{terminal.moment(chosen)} UTC",
-        )
+    terminal.OUT.print(f"{terminal.moment(chosen)} UTC", style="bold")
+    terminal.show(
+        ("identifier", "version", "modified", "bytes"),
+        [(r.identifier, r.version, r.date_modified, r.approximate_bytes) for r in records],
     )
 
 
@@ -365,7 +416,7 @@ def rejects(*, limit: int) -> None:
     if not answer.rows:
         terminal.OUT.print("No line was rejected.")
         return
-    terminal.OUT.print(terminal.table(answer.columns, answer.rows[:limit]))
+    terminal.show(answer.columns, answer.rows[:limit])
     terminal.OUT.print(f"{len(answer.rows):,} lines rejected; their bytes are in the table `rejects`.")
 
 
@@ -393,7 +444,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 
 
 @wme.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of Dagster's pages.")
 def ui(*, port: int) -> None:
     """Open Dagster with everything in place: its own folder below the data folder, daemon included."""
     from pipelines.instance import serve

@@ -133,6 +133,9 @@ def run(
     """Run the jobs over `hours` (consecutive): reference lists if they are due, the hours, the current articles, publish.
 
     What succeeded is published even where an hour failed; what failed is in the report.
+
+    Raises:
+        KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
     defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
@@ -169,6 +172,9 @@ def _execute(
         if not event.is_step_failure:
             continue
         data = event.step_failure_data
+        if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
+            # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
+            raise KeyboardInterrupt
         if data.user_failure_data is not None and data.user_failure_data.description:
             sentences.append(data.user_failure_data.description)
         elif data.error is not None:

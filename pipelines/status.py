@@ -11,19 +11,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from assets.partitions import last_complete_hour
+from assets.partitions import hour_text, last_complete_hour
 from pipelines.definitions import build_enterprise
 from pipelines.terminal import tokens_text
 from resources.engine.progress import amount
-from resources.lake.origin import origin_of
+from resources.enterprise.errors import EnterpriseError
+from resources.lake.origin import OriginError, origin_of
 from resources.tables import HourState
-from resources.warehouse import NotPublishedError, Warehouse
+from resources.warehouse import NotPublishedError, QueryError, Warehouse
 
 if TYPE_CHECKING:
     from pipelines.settings import Settings
 
-#: States that need no attention.
-_GOOD = {HourState.LOADED, HourState.EMPTY, HourState.ABSENT}
+#: States in which nothing more is to come.
+_COVERED = {HourState.LOADED, HourState.EMPTY, HourState.ABSENT}
+#: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
+_LATE = timedelta(hours=4)
 
 
 @dataclass
@@ -36,8 +39,8 @@ class Status:
     troubles: list[str] = field(default_factory=list)
 
 
-def collect(settings: Settings, hours: int) -> Status:
-    """The status of a data folder over its last `hours` hours."""
+def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
+    """The status of a data folder over its last `hours` hours (before `now`, by default this moment)."""
     report = Status()
     origin = origin_of(settings.data)
     report.facts.append(("service", origin or ("sandbox (not started yet)" if settings.sandbox else settings.base_url)))
@@ -46,19 +49,37 @@ def collect(settings: Settings, hours: int) -> Status:
     )
     report.facts.append(("data", settings.data.absolute()))
     if settings.data.exists():
-        report.facts.append(("disk free", amount(shutil.disk_usage(settings.data).free, "B")))
+        _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:
-        with build_enterprise(settings).client() as client:
-            report.facts.append(("tokens", tokens_text(client.token_status())))
+        _tell_tokens(report, settings)
     warehouse = Warehouse(settings.data)
     try:
-        _tell_published(report, warehouse, hours)
-    except NotPublishedError as error:
+        _tell_published(report, warehouse)
+        _tell_coverage(report, warehouse, settings, hours, now or datetime.now(UTC))
+    except (NotPublishedError, QueryError) as error:
         report.troubles.append(str(error))
     return report
 
 
-def _tell_published(report: Status, warehouse: Warehouse, hours: int) -> None:
+def _tell_disk(report: Status, settings: Settings) -> None:
+    free = shutil.disk_usage(settings.data).free
+    report.facts.append(("disk free", amount(free, "B")))
+    if free < settings.min_free_gb * 1e9:
+        report.troubles.append(
+            f"{amount(free, 'B')} of disk are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB): "
+            "the next run will refuse to start."
+        )
+
+
+def _tell_tokens(report: Status, settings: Settings) -> None:
+    try:
+        with build_enterprise(settings).client() as client:
+            report.facts.append(("tokens", tokens_text(client.token_status())))
+    except (OriginError, EnterpriseError) as error:
+        report.troubles.append(str(error))
+
+
+def _tell_published(report: Status, warehouse: Warehouse) -> None:
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
         "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM rejects), "
@@ -73,13 +94,41 @@ def _tell_published(report: Status, warehouse: Warehouse, hours: int) -> None:
     report.facts.append(("rejects", f"{counts[2]:,}"))
     if counts[3]:
         report.troubles.append(f"{counts[3]} loaded files are not in `articles` yet; `wme run` takes them in.")
-    since = last_complete_hour(datetime.now(UTC)) - timedelta(hours=hours - 1)
+    if about.get("missing_lake_file_count", "0") != "0":
+        report.troubles.append(
+            f"{about['missing_lake_file_count']} lake files are gone and their bodies are left out of `article_bodies`. "
+            "Materialize lake/article_changes of their hours, then publish: the archive is enough for that."
+        )
+
+
+def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hours: int, now: datetime) -> None:
+    newest_complete = last_complete_hour(now)
+    since = newest_complete - timedelta(hours=hours - 1)
     by_place: dict[tuple[str, int], Counter[str]] = {}
-    for row in warehouse.coverage(since=since):
-        by_place.setdefault((row.project_id, row.namespace_id), Counter())[row.state] += 1
-        if row.state not in _GOOD:
-            report.troubles.append(
-                f"{row.project_id} namespace {row.namespace_id} {row.batch_hour:%Y-%m-%d %H:00}: {row.state}. {row.reason or ''}".strip()
+    newest: dict[tuple[str, int], datetime] = {}
+    for row in warehouse.coverage():
+        place = (row.project_id, row.namespace_id)
+        covered = row.state in _COVERED
+        if covered:
+            newest[place] = row.batch_hour
+        if row.batch_hour < since:
+            continue
+        by_place.setdefault(place, Counter())[row.state] += 1
+        if not covered and not (row.state == HourState.NOT_YET and now - row.batch_hour < _LATE):
+            where = f"{row.project_id} namespace {row.namespace_id} {hour_text(row.batch_hour)}"
+            report.troubles.append(f"{where}: {row.state}. {row.reason or ''}".strip())
+    places = sorted({(p, n) for p in settings.projects for n in settings.namespaces} | set(by_place))
+    report.coverage = [
+        (*place, *(by_place.get(place, Counter())[state] for state in HourState), newest.get(place)) for place in places
+    ]
+    for project, namespace in sorted({(p, n) for p in settings.projects for n in settings.namespaces}):
+        last = newest.get((project, namespace))
+        if last is None:
+            report.troubles.insert(0, f"{project} namespace {namespace}: no hour of it was brought in so far.")
+        elif now - last > _LATE:
+            behind = int((newest_complete - last) / timedelta(hours=1))
+            report.troubles.insert(
+                0,
+                f"{project} namespace {namespace}: the newest hour is {hour_text(last)}, {behind} hours behind. The service keeps "
+                f"two days; `wme run --hours {min(behind, 48)}` brings in what is still there.",
             )
-    report.coverage = [(*place, *(found[state] for state in HourState)) for place, found in sorted(by_place.items())]
-    report.troubles = report.troubles[:20]

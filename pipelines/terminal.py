@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from resources.engine import LineReporter
 from resources.engine.progress import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from rich.progress import TaskID
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
 #: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
-OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -81,32 +83,47 @@ def progress() -> Iterator[Reporter]:
             _current.pop()
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
-    """Rows as a table; numbers to the right, with thousands separators."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Rows as a table; numbers to the right, with thousands separators unless they name something."""
     rows = [list(row) for row in rows]
-    drawn = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, title_style="bold")
+    drawn = Table(header_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[number], int | float) or row[number] is None for row in rows)
-        short = all(len(text(row[number])) < 40 for row in rows)
-        drawn.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=short)
+        short = all(len(text(row[number], column)) < 40 for row in rows)
+        drawn.add_column(Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=short)
     for row in rows:
-        drawn.add_row(*(text(value) for value in row))
+        drawn.add_row(*(Text(text(value, column)) for column, value in zip(columns, row, strict=True)))
     return drawn
 
 
-def text(value: Any) -> str:
-    """One value for people."""
+def show(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows on standard output: as a table where it fits, else one below the other, a line per column."""
+    drawn = table(columns, rows)
+    if Measurement.get(OUT, OUT.options, drawn).minimum <= OUT.width:
+        OUT.print(drawn)
+        return
+    width = max(map(len, columns))
+    for number, row in enumerate(rows, 1):
+        OUT.print(Text(f"row {number}", style="bold"))
+        for column, value in zip(columns, row, strict=True):
+            OUT.print(Text(f"{column:<{width}}  {text(value, column)}"))
+
+
+def text(value: Any, column: str = "") -> str:
+    """One value for people, without anything that a terminal would obey."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return str(value) if column.endswith("_id") else f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.2f}"
-    if hasattr(value, "isoformat"):
+    if isinstance(value, datetime):
         return moment(value)
-    return str(value)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(value))
 
 
 def tokens_text(status: TokenStatus) -> str:
@@ -125,6 +142,5 @@ def _until(value: datetime | None) -> str:
 
 
 def moment(value: datetime) -> str:
-    """A moment to the second; hours of UTC without their zeros."""
-    shown = value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "hour") else value.isoformat()
-    return shown.removesuffix(":00")
+    """A moment to the second, or to the minute where it is a whole one."""
+    return value.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")

@@ -53,7 +53,8 @@ class Engine:
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Outcome[Item, Result]]:
         """Apply `function` to every item; outcomes come in the items' order.
 
-        An item that raises does not stop the others: its error is kept in its outcome.
+        An item that raises does not stop the others: its error is kept in its outcome. An interrupt stops the waiting at
+        once: items that were not begun are dropped, those under way go on as long as the process does.
         """
 
         def attempt(item: Item) -> Outcome[Item, Result]:
@@ -65,5 +66,9 @@ class Engine:
         work = list(items)
         if self.workers == 1 or len(work) < 2:
             return [attempt(item) for item in work]
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="engine") as pool:
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="engine")
+        try:
             return list(pool.map(attempt, work))
+        finally:
+            # whoever is interrupted here does not wait for what is under way; otherwise nothing is any more
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,18 +1,20 @@
 """The Dagster instance of a data folder: its history of runs, shared by the command line and the web page.
 
-Belongs here: where the instance lies and how it is set up. Does not belong here: running anything.
+Belongs here: where the instance lies, how it is set up, and telling runs that are under way from runs whose process was
+killed. Does not belong here: running anything.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from filelock import FileLock, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,9 @@ WORKSPACE = "workspace.yaml"
 #: Folder of the instance below the data folder.
 FOLDER = "dagster"
 
+_PROCESS_TAG = "wme/process"
+_UNDER_WAY = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+
 
 def prepare(home: Path) -> Path:
     """Make the instance's folder, with our dagster.yaml unless the operator put one there."""
@@ -29,17 +34,61 @@ def prepare(home: Path) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     target = home / "dagster.yaml"
     if not target.exists():
-        shutil.copyfile(TEMPLATE, target)
+        # another process may read it at this moment, and this one may be killed
+        part = home / f".dagster.yaml.{os.getpid()}"
+        part.write_bytes(TEMPLATE.read_bytes())
+        part.replace(target)
     return home
 
 
 @contextmanager
 def opened(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a folder, closed at the end."""
+    """The instance of a folder, closed at the end. Runs of killed processes are ended in its history first."""
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))
+    # made by one process at a time: two that make the same tables would be in each other's way
+    with FileLock(home / "instance.lock"), dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.get_runs_count()
+        _end_killed_runs(instance, home)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         yield instance
+
+
+@contextmanager
+def under_way(home: Path) -> Iterator[dict[str, str]]:
+    """Tags for the runs of this process, by which others see whether it still lives: it holds a lock that ends with it."""
+    name = uuid.uuid4().hex
+    path = _lock_path(home, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path):
+        try:
+            yield {_PROCESS_TAG: name}
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _end_killed_runs(instance: dg.DagsterInstance, home: Path) -> None:
+    """End the runs whose process is gone. They would be shown as under way for ever, and keep their place in a pool."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
+        name = run.tags.get(_PROCESS_TAG)
+        if name is None:
+            continue
+        path = _lock_path(home, name)
+        try:
+            with FileLock(path, timeout=0):
+                path.unlink(missing_ok=True)
+        except Timeout:
+            continue
+        instance.report_run_failed(
+            run,
+            "The process of this run ended without a word: it was killed, or the machine stopped. What it had committed "
+            "stays. Run the same again to go on.",
+        )
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def _lock_path(home: Path, name: str) -> Path:
+    return home / "processes" / f"{name}.lock"
 
 
 def serve(data: Path, port: int = 3000) -> None:

@@ -140,16 +140,16 @@ def run(
     defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
     report = RunReport()
-    with instances.opened(settings.dagster_home) as instance:
+    with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
         if due:
-            _execute(defs, "reference", instance, report)
+            _execute(defs, "reference", instance, report, mark)
         if hours:
-            tags = {
+            tags = mark | {
                 ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
                 ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
             }
             _execute(defs, "hours", instance, report, tags)
-        _execute(defs, "publish", instance, report)
+        _execute(defs, "publish", instance, report, mark)
     return report
 
 
@@ -158,7 +158,7 @@ def _execute(
     job: str,
     instance: dg.DagsterInstance,
     report: RunReport,
-    tags: dict[str, str] | None = None,
+    tags: dict[str, str],
 ) -> None:
     """Run one job here, and add to the report how long each archive took and what failed."""
     result = defs.resolve_job_def(job).execute_in_process(

@@ -21,6 +21,7 @@ from assets.failures import ends_run, failed_hours, failure, sentence
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
 from assets.partitions import HOURS, hour_of, hour_text, key_of, recent_hours
 from resources.adapters import WAREHOUSE_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.lake import sweep
 from resources.tables import ARTICLE_CHANGES
 
 _SPECS = [
@@ -83,6 +84,8 @@ def hourly_changes(
         yield from checks.of_run(run, context.selected_asset_check_keys)
         return
     hours = [hour_of(key) for key in context.partition_keys]
+    for path in sweep(lake.layout):
+        context.log.info("Removed %s, which a killed run left unfinished.", path.name)
     made: set[tuple[dg.AssetKey, datetime]] = set()
     with ExitStack() as stack:
         client = None

@@ -55,13 +55,16 @@ def apply_changes(connection: duckdb.DuckDBPyConnection, now: datetime) -> Appli
             if recomputed:
                 connection.execute(statement("apply_history"))
             connection.execute(_with_rule("apply_maxima"))
-            gone = _rows(
+            removed = _rows(
                 connection,
+                "SELECT count(*) FROM articles SEMI JOIN touched USING (project_id, article_id) "
+                "ANTI JOIN deciding USING (project_id, article_id)",
+            )
+            connection.execute(
                 "DELETE FROM articles AS old USING touched "
-                "WHERE old.project_id = touched.project_id AND old.article_id = touched.article_id",
+                "WHERE old.project_id = touched.project_id AND old.article_id = touched.article_id"
             )
             upserted = _rows(connection, _insert_articles())
-            removed = max(gone - upserted, 0)
             _mark_applied(connection, now)
         article_count = _count(connection, "articles")
     return Applied(

@@ -102,6 +102,10 @@ def load_hour(
         noted = coverage.record(connection, told, now)
         if fresh or noted:
             raise_revision(connection)
+        held = connection.execute(
+            "SELECT sum(row_count - duplicate_count), sum(duplicate_count) FROM loads WHERE table_name = ? AND batch_hour = ?",
+            [ARTICLE_CHANGES.name, hour],
+        ).fetchall()[0]
     return HourLoad(
         hour=hour,
         changed=bool(fresh or noted),
@@ -110,6 +114,8 @@ def load_hour(
         row_count=rows,
         duplicate_count=duplicates,
         reject_count=sum(file.reject_count for file in fresh),
+        held_row_count=int(held[0] or 0),
+        held_duplicate_count=int(held[1] or 0),
         seconds=time.perf_counter() - started,
     )
 

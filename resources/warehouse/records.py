@@ -63,7 +63,11 @@ class HourStatus:
 
 @dataclass(frozen=True)
 class HourLoad:
-    """What one load did. `changed` is False when everything was there under the same digests already."""
+    """What one load did. `changed` is False when everything was there under the same digests already.
+
+    The counts are of what this load wrote; `held_row_count` and `held_duplicate_count` (left out as exact copies within
+    a file) are of all that the hour has in the warehouse afterwards, whenever it was loaded.
+    """
 
     hour: datetime
     changed: bool
@@ -72,6 +76,8 @@ class HourLoad:
     row_count: int
     duplicate_count: int
     reject_count: int
+    held_row_count: int
+    held_duplicate_count: int
     seconds: float
 
     def __str__(self) -> str:

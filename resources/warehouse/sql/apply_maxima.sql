@@ -47,8 +47,11 @@ DELETE FROM internal.pages AS old USING moved_pages AS moved
 WHERE old.project_id = moved.project_id AND old.article_id = moved.article_id;
 INSERT INTO internal.pages SELECT * FROM new_pages;
 
+-- Small before large: joined directly, the two maxima would be joined whole.
+CREATE OR REPLACE TEMP TABLE touched_pages AS
+SELECT * FROM internal.pages SEMI JOIN touched USING (project_id, article_id);
+
 CREATE OR REPLACE TEMP TABLE deciding AS
-SELECT titles.*
-FROM internal.titles
-SEMI JOIN touched USING (project_id, article_id)
-JOIN internal.pages USING ({row_key});
+SELECT touched_pages.*
+FROM touched_pages
+JOIN internal.titles USING ({row_key})

@@ -11,4 +11,4 @@ QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_
 CREATE OR REPLACE TEMP TABLE deciding AS
 SELECT titles.*
 FROM internal.titles
-JOIN internal.pages USING ({row_key});
+JOIN internal.pages USING ({row_key})

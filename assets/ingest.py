@@ -189,11 +189,11 @@ def _warehouse_layer(conversions: Sequence[Conversion], load: HourLoad) -> Layer
         for c in conversions
     ]
     metadata: dict[str, Any] = {
-        "dagster/partition_row_count": load.row_count,
-        "duplicates": load.duplicate_count,
+        "dagster/partition_row_count": load.held_row_count,
+        "duplicates": load.held_duplicate_count,
         "changed": load.changed,
         "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
     }
-    if not load.row_count:
+    if not load.held_row_count:
         metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
     return Layer(WAREHOUSE, metadata, _digest(c.digest for c in conversions))

@@ -34,6 +34,7 @@ def test_hour_is_loaded_once(lake, warehouse):
     assert "1 files loaded (0 unchanged), 2 rows" in str(load)
     again = warehouse.load_hour(lake.hour(0), [file])
     assert (again.changed, again.loaded_file_count, again.unchanged_file_count) == (False, 0, 1)
+    assert (again.row_count, again.held_row_count, again.held_duplicate_count) == (0, 2, 0)
     assert "nothing to do" in str(again)
     assert count(warehouse) == 2
     assert warehouse.loaded_digests(lake.hour(0)) == {("enwiki", 0): file.digest}
@@ -56,6 +57,7 @@ def test_redo_replaces_its_own_project_and_namespace_only(lake, warehouse):
     redone = lake.file(0, [lake.change(1, "B", 3), lake.change(2, "C", 4)])
     load = warehouse.load_hour(lake.hour(0), [redone, first[1]])
     assert (load.loaded_file_count, load.unchanged_file_count) == (1, 1)
+    assert (load.row_count, load.held_row_count) == (2, 4)
     assert ask(warehouse, "SELECT project_id, name FROM article_changes ORDER BY ALL") == [
         {"project_id": "enwiki", "name": "B"},
         {"project_id": "enwiki", "name": "C"},
@@ -76,6 +78,7 @@ def test_repeated_events_are_one_row_and_both_halves_of_a_move_stay(lake, wareho
     rows += [without, without, without | {"abstract": "other"}]
     load = warehouse.load_hour(lake.hour(0), [lake.file(0, rows)])
     assert (load.row_count, load.duplicate_count) == (4, 3)
+    assert (load.held_row_count, load.held_duplicate_count) == (4, 3)
     assert ask(warehouse, "SELECT name, count(*) AS n FROM article_changes GROUP BY name ORDER BY name") == [
         {"name": "A", "n": 1},
         {"name": "B", "n": 1},

@@ -1,0 +1,271 @@
+"""The main job in processes of its own: a sandbox in this one, data folders, and runs that can be killed.
+
+Belongs here: starting, watching and ending processes. Does not belong here: what tests expect of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pipelines import cli
+from resources.sandbox import Settings, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from resources.sandbox import Sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECTS = ("enwiki", "frwiki")
+#: Names that unfinished work may have, anywhere in a data folder.
+UNFINISHED = ("*.part", "*.part.json", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
+#: Longer than any run takes on a busy machine.
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass
+class Account:
+    """An account of the sandbox, and the environment in which `wme` uses it as it would a real one."""
+
+    sandbox: Sandbox
+    username: str
+    password: str
+
+    def environ(self, data: Path, **more: str) -> dict[str, str]:
+        return {
+            "WME_SANDBOX": "0",
+            "WME_USERNAME": self.username,
+            "WME_PASSWORD": self.password,
+            "WME_AUTH_URL": self.sandbox.url,
+            "WME_BASE_URL": self.sandbox.url,
+            "WME_REALTIME_URL": self.sandbox.url,
+            "WME_PROJECTS": ",".join(PROJECTS),
+            "WME_MIN_FREE_GB": "0",
+            "WME_DATA": str(data),
+            "DAGSTER_DISABLE_TELEMETRY": "1",
+            "PYTHONPATH": str(ROOT),
+            **more,
+        }
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A sandbox with a small world on the real clock, as processes of their own meet it."""
+    settings = Settings(
+        state=tmp_path_factory.mktemp("service"), projects=PROJECTS, changes_per_hour=60, body_bytes=2000
+    )
+    with running(settings) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def account(service: Sandbox) -> Iterator[Account]:
+    """An account of its own at the shared sandbox; faults and seen requests are taken back."""
+    username = f"operator-{os.urandom(4).hex()}"
+    password = f"Passw0rd-{os.urandom(8).hex()}"
+    service.accounts.create(username, password, groups=["group_3"])
+    service.requests.clear()
+    yield Account(service, username, password)
+    service.faults.clear()
+    service.rate.set(None)
+
+
+@pytest.fixture(scope="session")
+def hours() -> list[datetime]:
+    """Three hours that are published whatever the minute, and are kept for long enough."""
+    newest = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    return [newest - timedelta(hours=back) for back in (2, 1, 0)]
+
+
+@dataclass
+class Run:
+    """A run of the main job in a process of its own. `lines`: what it told, read so far."""
+
+    pid: int
+    pipe: int
+    lines: list[str] = field(default_factory=list)
+    ended: bool = False
+    _rest: bytes = b""
+
+    def wait_for(self, line: str, count: int = 1) -> bool:
+        """Read until the run has told `line` so often; False when it ended before."""
+        while self.lines.count(line) < count and not self.ended:
+            self._read(PATIENCE_SECONDS)
+        return self.lines.count(line) >= count
+
+    def kill(self) -> None:
+        """End the run with SIGKILL, wherever it is."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.finish()
+
+    def finish(self) -> list[str]:
+        """Read to the end; returns the sentences of what failed.
+
+        Raises:
+            RuntimeError: The run ended by an exception.
+        """
+        while not self.ended:
+            self._read(PATIENCE_SECONDS)
+        raised = [line for line in self.lines if line.startswith("!")]
+        if raised:
+            raise RuntimeError(raised[0])
+        return next((json.loads(line[2:]) for line in self.lines if line.startswith("=")), ["the run was killed"])
+
+    @property
+    def phase(self) -> str:
+        """The phase under way when the run last told of one; `between` when in none."""
+        under_way: list[str] = []
+        for line in self.lines:
+            if line.startswith("> "):
+                under_way.append(line[2:])
+            elif line.startswith("< "):
+                under_way.remove(line[2:])
+        return under_way[-1] if under_way else "between"
+
+    def _read(self, seconds: float) -> None:
+        if not select.select([self.pipe], [], [], seconds)[0]:
+            os.kill(self.pid, signal.SIGKILL)
+            raise TimeoutError(f"The run told nothing for {seconds:.0f} s; the last was {self.lines[-3:]}.")
+        data = os.read(self.pipe, 1 << 16)
+        if not data:
+            self.ended = True
+            os.close(self.pipe)
+            return
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        self.lines += [line.decode() for line in whole]
+
+
+class Runner:
+    """Forks runs from a process that has everything imported: a run starts in milliseconds."""
+
+    def __init__(self) -> None:
+        self._socket, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("forkserver.py")), str(other.fileno())],
+                pass_fds=[other.fileno()],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "DAGSTER_DISABLE_TELEMETRY": "1"},
+            )
+        self._answers = self._socket.makefile("rb")
+        assert self._answers.readline() == b"ready\n"
+
+    def start(self, environ: dict[str, str], hours: Sequence[datetime], **more: Any) -> Run:
+        """Start a run over `hours`; `more`: `reference=True` pulls the reference lists first."""
+        reading, writing = os.pipe()
+        request = json.dumps({"environ": environ, "hours": [hour.isoformat() for hour in hours], **more})
+        socket.send_fds(self._socket, [request.encode()], [writing])
+        os.close(writing)
+        return Run(int(self._answers.readline()), reading)
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+        self._process.wait(timeout=PATIENCE_SECONDS)
+
+
+@pytest.fixture(scope="session")
+def runner() -> Iterator[Runner]:
+    """Starts runs of the main job in processes of their own."""
+    runner = Runner()
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def wme() -> Callable[..., subprocess.Popen[str]]:
+    """Starts `wme` with arguments and an environment; standard output and error are pipes."""
+
+    def start(*arguments: str, environ: dict[str, str]) -> subprocess.Popen[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+        return subprocess.Popen(
+            [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments],
+            cwd=ROOT,
+            env={**kept, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def unfinished() -> Callable[[Path], list[str]]:
+    """Names the temporary files anywhere in a data folder; a sandbox's own folder is not looked at."""
+
+    def find(data: Path) -> list[str]:
+        return sorted(
+            {
+                path.relative_to(data).as_posix()
+                for pattern in UNFINISHED
+                for path in data.rglob(pattern)
+                if path.is_file() and (data / "sandbox") not in path.parents
+            }
+        )
+
+    return find
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], Any]], Any]:
+    """Waits until a condition holds, by polling, and returns what it gave; fails after a minute."""
+
+    def wait(condition: Callable[[], Any]) -> Any:
+        end = time.monotonic() + 60
+        while not (found := condition()):
+            assert time.monotonic() < end, "it did not happen within a minute"
+            time.sleep(0.002)
+        return found
+
+    return wait
+
+
+class Told(NamedTuple):
+    """What a command told, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def call() -> Callable[..., Told]:
+    """Calls `wme` in this process, with an environment of its own: `call("status", environ=...)`."""
+
+    def run(*arguments: str, environ: dict[str, str], stdin: str = "") -> Told:
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("WME_")]:
+                patch.delenv(name)
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            # an instance puts its folder there; taken back with the rest
+            patch.setenv("DAGSTER_HOME", "")
+            patch.delenv("DAGSTER_HOME")
+            patch.setattr(sys, "argv", ["wme", *arguments])
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            code: Any = 0
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                try:
+                    cli.main()
+                except SystemExit as stop:
+                    code = stop.code or 0
+        return Told(code, out.getvalue(), err.getvalue())
+
+    return run

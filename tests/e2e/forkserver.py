@@ -1,0 +1,95 @@
+"""A process that has everything imported, and forks a run of the main job for each request.
+
+Started by the tests as `python forkserver.py DESCRIPTOR`. A request is a line of JSON on that socket and, with it, the
+write end of a pipe; the answer is the pid. The run tells on its pipe, in lines, which phase it enters and leaves and,
+at last, what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
+
+Belongs here: telling phases apart from outside of the product. Does not belong here: killing, and what to expect then.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from assets import batches
+from pipelines import run as runs
+from pipelines import settings as settings_module
+from resources.enterprise import EnterpriseClient
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Where each phase is entered: the objects that hold the function, its name, the phase.
+PHASES: tuple[tuple[Any, str, str], ...] = (
+    (EnterpriseClient, "reference", "reference"),
+    (batches, "fetch_hour", "download"),
+    (batches, "convert_hour", "convert"),
+    (batches, "load_hour", "load"),
+    (Warehouse, "apply_changes", "apply"),
+    (Warehouse, "publish", "publish"),
+)
+
+
+def watch(tell: Callable[[str], None]) -> None:
+    """Have every phase tell when it is entered and left."""
+    for owner, name, phase in PHASES:
+        original = getattr(owner, name)
+
+        def told(*arguments: Any, _original: Any = original, _phase: str = phase, **options: Any) -> Any:
+            tell(f"> {_phase}")
+            try:
+                return _original(*arguments, **options)
+            finally:
+                tell(f"< {_phase}")
+
+        setattr(owner, name, functools.wraps(original)(told))
+
+
+def run(request: dict[str, Any], pipe: int) -> None:
+    """Run the main job as the request's environment describes it."""
+    os.environ.update(request["environ"])
+
+    def tell(line: str) -> None:
+        os.write(pipe, f"{line}\n".encode())
+
+    watch(tell)
+    hours = [datetime.fromisoformat(text) for text in request["hours"]]
+    report = runs.run(settings_module.read(), hours, refresh_reference=request.get("reference", False))
+    tell(f"= {json.dumps(report.failures)}")
+
+
+def main() -> None:
+    """Serve requests until the other end is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the runs: the pipe tells their end
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        requests.sendall(b"ready\n")
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 1)
+            if not message:
+                return
+            pid = os.fork()
+            if pid == 0:
+                requests.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                status = 1
+                try:
+                    run(json.loads(message), descriptors[0])
+                    status = 0
+                except BaseException as error:  # noqa: BLE001 - told to whoever asked
+                    os.write(descriptors[0], f"! {type(error).__name__}: {error}\n".encode())
+                finally:
+                    os._exit(status)
+            os.close(descriptors[0])
+            requests.sendall(f"{pid}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

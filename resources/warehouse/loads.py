@@ -185,7 +185,7 @@ def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: 
     _insert_rejects(connection, file)
     values = {
         "table_name": ARTICLE_CHANGES.name,
-        "lake_path": _relative(lake_root, file.path),
+        "lake_path": _lake_path(lake_root, file),
         "duplicate_count": file.row_count - inserted,
         "loaded_at": now,
         "applied_at": None,
@@ -228,8 +228,15 @@ def _insert_rejects(connection: duckdb.DuckDBPyConnection, file: LakeFile) -> No
         )
 
 
-def _relative(lake_root: Path, path: Path) -> str:
-    try:
-        return path.resolve().relative_to(lake_root.resolve()).as_posix()
-    except ValueError:
-        raise LakeFileError(f"{path.name} does not lie in the lake's folder; nothing was loaded.") from None
+def _lake_path(lake_root: Path, file: LakeFile) -> str:
+    """The file's path relative to the lake; its hour's folder is what `article_bodies` tells the hour by."""
+    folder = (
+        lake_root.resolve() / ARTICLE_CHANGES.name / f"date={file.batch_hour:%Y-%m-%d}" / f"hour={file.batch_hour:%H}"
+    )
+    path = file.path.resolve()
+    if path.parent != folder:
+        raise LakeFileError(
+            f"The lake file {path.name} does not lie in the folder of its hour ({folder.relative_to(lake_root.resolve())}); "
+            "nothing was loaded. Convert its archive again."
+        )
+    return path.relative_to(lake_root.resolve()).as_posix()

@@ -179,11 +179,17 @@ def test_counts_that_do_not_add_up_are_refused(lake, warehouse, field):
     assert count(warehouse) == 0
 
 
-def test_file_outside_the_lake_is_refused(lake, warehouse, tmp_path):
+def test_file_outside_its_hours_folder_is_refused(lake, warehouse, tmp_path):
     file = lake.file(0, [lake.change(1, "A", 1)])
-    elsewhere = file.path.rename(tmp_path / "elsewhere.parquet")
-    with pytest.raises(LakeFileError, match="does not lie in the lake's folder"):
-        warehouse.load_hour(lake.hour(0), [replace(file, path=elsewhere)])
+    for folder in (tmp_path, file.path.parents[1] / "hour=01"):
+        folder.mkdir(exist_ok=True)
+        elsewhere = folder / file.path.name
+        elsewhere.write_bytes(file.path.read_bytes())
+        with pytest.raises(
+            LakeFileError, match=r"does not lie in the folder of its hour \(.*date=2026-11-01/hour=00\)"
+        ):
+            warehouse.load_hour(lake.hour(0), [replace(file, path=elsewhere)])
+    assert count(warehouse) == 0
 
 
 def test_arguments_that_contradict_one_another(lake, warehouse):

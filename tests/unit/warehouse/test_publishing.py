@@ -14,7 +14,7 @@ import pytest
 
 from resources import tables
 from resources.tables import HourState
-from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse
+from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseError
 
 
 def fill(lake, warehouse):
@@ -87,6 +87,19 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
     ]
     joined = "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour) ORDER BY 1"
     assert library.sql(joined).rows == [("B", "b"), ("C", "a2")]
+
+
+def test_question_for_an_hour_opens_the_files_of_that_hour_only(lake, warehouse):
+    for hour in range(3):
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(1, "A", 60 * hour, html=f"h{hour}")])])
+    warehouse.publish()
+    for path in (warehouse.data / "lake").rglob("hour=01/*.parquet"):
+        path.write_bytes(b"unreadable")
+    for question in ("batch_hour = $1", "batch_hour >= $1 AND batch_hour < $1 + INTERVAL 1 HOUR"):
+        found = warehouse.sql(f"SELECT html FROM article_bodies WHERE {question}", [lake.hour(2)]).rows
+        assert found == [("h2",)]
+    with pytest.raises(WarehouseError, match="Parquet"):
+        warehouse.sql("SELECT html FROM article_bodies")
 
 
 def test_page_that_changes_its_namespace_has_one_body(lake, warehouse):

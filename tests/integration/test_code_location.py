@@ -1,0 +1,186 @@
+"""The code location as Dagster's own tools load it, and the graph as it was agreed on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from dagster._core.test_utils import instance_for_test
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+
+from pipelines.definitions import build_defs
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+ROOT = Path(__file__).resolve().parents[2]
+GRAPH = Path(__file__).with_name("asset_graph.txt")
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> dict[str, str]:
+    """An environment without an account, without a .env file, in which Python itself writes nothing."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_"))}
+    return environ | {
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+        "PYTHON_DOTENV_DISABLED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "WME_DATA": str(tmp_path / "data"),
+    }
+
+
+def test_dg_check_defs_passes(clean):
+    dg_command = Path(sys.executable).with_name("dg")
+    told = subprocess.run(
+        [dg_command, "check", "defs"], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert told.returncode == 0, told.stderr
+    assert "All definitions loaded successfully" in told.stdout + told.stderr
+    assert "Warning" not in told.stderr
+
+
+def test_workspace_yaml_loads_from_any_folder(tmp_path, monkeypatch, clean):
+    monkeypatch.setenv("WME_DATA", clean["WME_DATA"])
+    monkeypatch.chdir(tmp_path)  # its `working_directory: .` is the project's folder, not the caller's
+    target = WorkspaceFileTarget([str(ROOT / "workspace.yaml")])
+    with instance_for_test() as instance, WorkspaceProcessContext(instance, target) as context:
+        (entry,) = context.create_request_context().get_code_location_entries().values()
+        assert entry.load_error is None
+        assert entry.code_location is not None
+        assert entry.code_location.name == "enterprise-content-mirror"
+        (repository,) = entry.code_location.get_repositories().values()
+        assert {job.name for job in repository.get_all_jobs()} >= {"hourly", "hours", "publish", "reference"}
+    assert not (tmp_path / "data").exists()
+
+
+def test_both_ways_of_loading_name_the_location_alike():
+    import tomllib
+
+    import yaml
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
+    (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    # schedules and sensors keep their state under this name
+    assert project["code_location_name"] == entry["python_module"]["location_name"]
+    assert project["code_location_target_module"] == entry["python_module"]["module_name"]
+
+
+@pytest.mark.parametrize("module", ["pipelines.definitions", "pipelines.cli"])
+def test_importing_touches_no_network_and_writes_nothing(module, tmp_path, clean):
+    program = f"""
+import json, os, sys
+import dagster, duckdb, pyarrow.parquet, requests, uvicorn  # what others do at import is not ours
+seen = []
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+ACTS = ("socket.", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "subprocess.", "os.posix_spawn", "os.fork",
+        "tempfile.", "shutil.", "sqlite3.", "duckdb.")
+def watch(event, arguments):
+    if event == "open":
+        path, mode, flags = arguments
+        if (isinstance(mode, str) and set(mode) & set("wax+")) or (flags or 0) & WRITES:
+            seen.append(f"open {{path!r}} {{mode!r}}")
+    elif event.startswith(ACTS):
+        seen.append(f"{{event}} {{arguments!r}}")
+sys.addaudithook(watch)
+import {module}
+told = list(seen)
+open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
+assert len(seen) > len(told), "the watch does not see an opened file"
+"""
+    told = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", program],
+        cwd=ROOT,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert json.loads((tmp_path / "told.json").read_text()) == []
+    assert not (tmp_path / "data").exists()
+
+
+def graph_text(defs: dg.Definitions) -> str:
+    """The graph in lines that a review can read."""
+    graph = defs.resolve_asset_graph()
+    lines = []
+    for key in sorted(graph.get_all_asset_keys(), key=lambda key: key.to_user_string()):
+        node = graph.get(key)
+        facts = {
+            "after": sorted(parent.to_user_string() for parent in node.parent_keys),
+            "group": node.group_name,
+            "kinds": sorted(node.kinds),
+            "owners": sorted(node.owners),
+            "partitions": None if node.partitions_def is None else str(node.partitions_def),
+            "backfill": None if node.backfill_policy is None else str(node.backfill_policy),
+            "pools": sorted(node.pools or ()),
+            "checks": sorted(check.name for check in node.check_keys),
+        }
+        lines.append(key.to_user_string())
+        lines += [
+            f"  {name}: {', '.join(value) if isinstance(value, list) else value}"
+            for name, value in facts.items()
+            if value
+        ]
+    lines += ["", "jobs"]
+    for job in sorted(defs.resolve_all_job_defs(), key=lambda job: job.name):
+        if not job.name.startswith("__"):
+            keys = sorted(key.to_user_string() for key in job.asset_layer.executable_asset_keys)
+            lines.append(f"  {job.name}: {', '.join(keys)}")
+    repository = defs.get_repository_def()
+    lines += ["", "schedules"]
+    lines += [
+        f"  {s.name}: {s.cron_schedule} {s.execution_timezone} -> {s.job_name}, {s.default_status.value}"
+        for s in sorted(repository.schedule_defs, key=lambda s: s.name)
+    ]
+    lines += ["", "sensors"]
+    lines += [
+        f"  {s.name}: every {s.minimum_interval_seconds} s -> {s.job_name}, {s.default_status.value}"
+        for s in sorted(repository.sensor_defs, key=lambda s: s.name)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_graph_is_the_one_that_was_agreed_on(tmp_path):
+    found = tmp_path / GRAPH.name
+    found.write_text(graph_text(build_defs(Settings())))
+    assert found.read_text() == GRAPH.read_text(), f"If the change is meant: cp {found} {GRAPH}"
+
+
+def test_every_asset_explains_itself():
+    graph = build_defs(Settings()).resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert node.description, key
+        assert node.description.endswith("."), key
+        if node.group_name in {"lake", "warehouse"}:
+            schema = node.metadata["dagster/column_schema"]
+            assert schema.columns, key
+            assert all(column.description for column in schema.columns), key
+
+
+def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():
+    graph = build_defs(Settings()).resolve_asset_graph()
+    named = {
+        key.to_user_string(): node.metadata["dagster/table_name"]
+        for key in graph.get_all_asset_keys()
+        if "dagster/table_name" in (node := graph.get(key)).metadata
+    }
+    assert named == {key: f"warehouse.main.{key.rpartition('/')[2]}" for key in named}
+    assert {key.partition("/")[0] for key in named} == {"warehouse"}
+    assert len(named) == 6
+
+
+def test_every_writer_of_the_warehouse_is_in_its_pool():
+    graph = build_defs(Settings()).resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        if key.path[0] in {"warehouse", "published"}:
+            assert graph.get(key).pools == {"warehouse"}, key

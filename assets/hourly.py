@@ -147,6 +147,4 @@ def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[
         text = sentence(cause)
         for key in context.selected_asset_keys:
             if (key, hour) not in made:
-                context.log_event(
-                    dg.AssetObservation(key, partition=key_of(hour), description=text, metadata={"failure": text})
-                )
+                context.log_event(dg.AssetObservation(key, partition=key_of(hour), description=text))

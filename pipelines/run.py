@@ -23,7 +23,7 @@ from assets.ingest import LAKE
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from pipelines import instance as instances
 from pipelines.definitions import build_defs
-from resources.enterprise.errors import NotPublishedYet
+from resources.enterprise.errors import AuthenticationError, NewPasswordRequired, NotPublishedYet, TokenSpent
 from resources.lake import Layout
 from resources.tables import REFERENCE_TABLES
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
 
+#: Dagster tells of a failure by the name of its class.
+_REFUSALS = frozenset(error.__name__ for error in (AuthenticationError, NewPasswordRequired, TokenSpent))
+
 
 @dataclass
 class RunReport:
@@ -44,10 +47,12 @@ class RunReport:
     Attributes:
         failures: A sentence for each failure, in the order they happened.
         seconds: Fetching and converting by (hour, archive); next to nothing where it was there already.
+        refused: The service refused the account, so that nothing more was asked of it.
     """
 
     failures: list[str] = field(default_factory=list)
     seconds: dict[tuple[datetime, str], float] = field(default_factory=dict)
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,8 @@ def run(
     with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
         if due:
             _execute(defs, "reference", instance, report, mark)
-        if hours:
+        # a password that was refused once is not tried again: that locks accounts
+        if hours and not report.refused:
             tags = mark | {
                 ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
                 ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
@@ -175,6 +181,7 @@ def _execute(
         if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
             # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
             raise KeyboardInterrupt
+        report.refused |= data.error is not None and getattr(data.error.cause, "cls_name", None) in _REFUSALS
         if data.user_failure_data is not None and data.user_failure_data.description:
             sentences.append(data.user_failure_data.description)
         elif data.error is not None:

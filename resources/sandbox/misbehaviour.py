@@ -6,6 +6,7 @@ what damage does to an archive (`damage`); damage and expired signatures are onl
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def _instead(fault: Fault, accept: str | None) -> Response:
     return answer
 
 
-class _Body:
+class _Body(abc.ABC):
     """An answer on its way out; subclasses change its headers and its pieces."""
 
     def __init__(self, details: dict[str, Any], send: Send) -> None:
@@ -98,11 +99,13 @@ class _Body:
         else:
             await self.piece(message.get("body", b""), more=message.get("more_body", False))
 
+    @abc.abstractmethod
     def start(self, headers: MutableHeaders) -> None:
-        raise NotImplementedError
+        """Look at the answer's headers, and change them."""
 
+    @abc.abstractmethod
     async def piece(self, body: bytes, *, more: bool) -> None:
-        raise NotImplementedError
+        """Take the next piece of the body, and forward what is to go out."""
 
     async def forward(self, body: bytes, *, more: bool) -> None:
         self.position += len(body)

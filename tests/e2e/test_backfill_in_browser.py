@@ -1,0 +1,366 @@
+"""A backfill as an operator does it: Dagster's pages in a real browser, the sandbox as the service, each in processes of
+their own. Two days are launched by clicking, one after the other; the second has an hour whose file is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from assets.partitions import HOUR, key_of
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+LAYERS = ("archive/batches", "lake/article_changes", "warehouse/article_changes")
+PROJECTS = ("enwiki", "frwiki")
+
+#: The newest hour that any service has published by now.
+NEWEST = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * HOUR
+#: The service keeps two days and lists the newest hour late, so two whole days never fit: four hours are in both.
+WHOLE = [NEWEST - back * HOUR for back in range(43, 19, -1)]
+BROKEN = [NEWEST - back * HOUR for back in range(23, -1, -1)]
+DAMAGED = NEWEST - 7 * HOUR
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium."),
+    pytest.mark.timeout(400),
+]
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mirror:
+    """A sandbox and Dagster's server, each in its own processes, and the data folder between them."""
+
+    data: Path
+    service: str
+    url: str
+    password: str = field(repr=False)
+    log: Path
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """The answer of Dagster's GraphQL."""
+        return post(f"{self.url}/graphql", {"query": query, "variables": variables})["data"]
+
+    def fault(self, hour: datetime, project: str, **fault: Any) -> None:
+        """Let the downloads of one file go wrong."""
+        path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
+        post(f"{self.service}/sandbox/faults", {"path": path, **fault})
+
+    def materializations(self, layer: str, run: str) -> dict[str, dict[str, Any]]:
+        """What a run told of a layer: the numbers of each materialization by partition; two of one would fail."""
+        node = self.ask(
+            """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+                 assetMaterializations(limit: 1000) { partition runId metadataEntries { label
+                   ... on IntMetadataEntry { intValue } } } } } }""",
+            key={"path": layer.split("/")},
+        )["assetNodeOrError"]
+        told = [made for made in node["assetMaterializations"] if made["runId"] == run]
+        partitions = [made["partition"] for made in told]
+        assert len(set(partitions)) == len(partitions)
+        return {m["partition"]: {e["label"]: e.get("intValue") for e in m["metadataEntries"]} for m in told}
+
+    def lines(self, hour: datetime) -> int:
+        """Lines of the hour's archives, counted with nothing but the standard library."""
+        count = 0
+        for path in (self.data / "archive").rglob(f"date={hour:%Y-%m-%d}/hour={hour:%H}/*.tar.gz"):
+            with tarfile.open(path) as tar:
+                count += sum(file.read().count(b"\n") for file in map(tar.extractfile, tar) if file is not None)
+        return count
+
+
+def post(url: str, content: Any) -> Any:
+    request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def until(look: Callable[[], Any], seconds: float, what: str, log: Path | None = None) -> Any:
+    """What `look` finds; it is asked again as long as it finds None."""
+    end = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > end:
+            pytest.fail(f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}")
+        time.sleep(0.2)
+    return found
+
+
+@contextmanager
+def process(words: list[str], environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, ended as Ctrl-C does. It and all its children must then be gone."""
+    marked = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_"))} | environ
+    # a shell that runs the suite in the background ignores SIGINT, and children inherit that
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with log.open("wb") as out:
+            started = subprocess.Popen(
+                words, cwd=ROOT, env=marked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    try:
+        yield started
+    finally:
+        started.send_signal(signal.SIGINT)
+        try:
+            status = started.wait(timeout=40)
+            until(lambda: None if left(started.pid) else True, 20, "The children of the process end")
+        finally:
+            if started.poll() is None or left(started.pid):
+                os.killpg(started.pid, signal.SIGKILL)
+    assert status == 0, log.read_text()[-4000:]
+
+
+def left(session: int) -> list[int]:
+    """Processes of a session that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().rpartition(") ")
+        except OSError:
+            continue
+        state, _parent, _group, its_session = rest.split()[:4]
+        if int(its_session) == session and state != "Z":
+            found.append(int(name.split()[0]))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    folder = tmp_path_factory.mktemp("browser")
+    state, data = folder / "sandbox", folder / "data"
+    service_port, port = free_port(), free_port()
+    service, url = f"http://127.0.0.1:{service_port}", f"http://127.0.0.1:{port}"
+    serve = [
+        sys.executable,
+        "-m",
+        "resources.sandbox",
+        "serve",
+        "--state",
+        str(state),
+        "--port",
+        str(service_port),
+    ]
+    serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "30", "--body-bytes", "600"]
+    wme = Path(sys.executable).with_name("wme")
+    with process(serve, {}, folder / "sandbox.log"):
+        until(lambda: answered(f"{service}/sandbox/identity"), 60, "The sandbox answers", folder / "sandbox.log")
+        account = json.loads((state / "account.json").read_text())
+        environ = {
+            "WME_DATA": str(data),
+            "WME_USERNAME": account["username"],
+            "WME_PASSWORD": account["password"],
+            "WME_PROJECTS": ",".join(PROJECTS),
+            "WME_MIN_FREE_GB": "0",
+            **{f"WME_{name}_URL": service for name in ("AUTH", "BASE", "REALTIME")},
+        }
+        with process([str(wme), "ui", "--port", str(port)], environ, folder / "dagster.log"):
+            until(lambda: answered(f"{url}/server_info"), 120, "Dagster answers", folder / "dagster.log")
+            yield Mirror(data, service, url, account["password"], folder / "dagster.log")
+
+
+def answered(url: str) -> bool | None:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1500, "height": 1000}, timezone_id="UTC")
+        page.set_default_timeout(60_000)
+        expect.set_options(timeout=60_000)
+        yield page
+        browser.close()
+
+
+# --- what an operator does in the pages ------------------------------------------------------------------------------
+
+
+def launch_backfill(page: Page, mirror: Mirror, hours: list[datetime]) -> str:
+    """Tick the three layers in the catalog, choose the hours, launch; returns the backfill's identifier."""
+    page.goto(f"{mirror.url}/assets")
+    for layer in LAYERS:
+        page.locator("label", has=page.get_by_test_id(f"checkbox-{layer}")).click()
+    page.get_by_role("button", name="Materialize selected (3)").click()
+    page.get_by_placeholder("No matching partitions").fill(text_of(hours))
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("24 partitions", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Launch backfill").click()
+    told = page.get_by_text(re.compile("Created backfill"))
+    expect(told).to_be_visible()
+    found = re.search(r"Created backfill\s+(\w+)", told.inner_text())
+    assert found is not None
+    return found[1]
+
+
+def show_partitions(page: Page, mirror: Mirror, layer: str, hours: list[datetime], chosen: datetime) -> None:
+    """Open a layer's partitions, narrow them to the hours, and choose one of them."""
+    page.goto(f"{mirror.url}/assets/{layer}?view=partitions")
+    page.locator("input[type=text]").first.fill(text_of(hours))
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("24 Partitions Selected")).to_be_visible()
+    page.get_by_text(key_of(chosen), exact=True).first.click()
+
+
+def text_of(hours: list[datetime]) -> str:
+    return f"[{key_of(hours[0])}...{key_of(hours[-1])}]"
+
+
+@dataclass
+class Backfill:
+    status: str
+    run: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def backfills(mirror: Mirror, page: Page) -> dict[str, Backfill]:
+    """Both days, launched by hand. They share the daemon's ticks, which come every 30 seconds; they wait for each other's
+    warehouse."""
+    mirror.fault(DAMAGED, "frwiki", kind="flip", count=None)
+    launched = {"whole": launch_backfill(page, mirror, WHOLE), "broken": launch_backfill(page, mirror, BROKEN)}
+    return {name: until(lambda b=b: ended(mirror, b), 240, name, mirror.log) for name, b in launched.items()}
+
+
+def ended(mirror: Mirror, identifier: str) -> Backfill | None:
+    told = mirror.ask(
+        """query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
+             status runs { runId status assetSelection { path } tags { key value } } } } }""",
+        id=identifier,
+    )["partitionBackfillOrError"]
+    if told["status"] in {"REQUESTED", "COMPLETING"}:
+        return None
+    (run,) = told["runs"]  # one run for all layers of all hours
+    return Backfill(told["status"], run)
+
+
+# --- what must come of it --------------------------------------------------------------------------------------------
+
+
+def test_a_day_of_all_layers_is_one_run_and_24_partitions_with_their_rows(backfills, mirror, page):
+    backfill = backfills["whole"]
+    run = backfill.run
+    assert (backfill.status, run["status"]) == ("COMPLETED_SUCCESS", "SUCCESS"), mirror.log.read_text()[-4000:]
+    assert {"/".join(key["path"]) for key in run["assetSelection"]} == set(LAYERS)
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    assert tags["dagster/asset_partition_range_start"] == key_of(WHOLE[0])
+    assert tags["dagster/asset_partition_range_end"] == key_of(WHOLE[-1])
+
+    told = {layer: mirror.materializations(layer, run["runId"]) for layer in LAYERS}
+    for layer in LAYERS:
+        assert set(told[layer]) == {key_of(hour) for hour in WHOLE}, layer
+    held = {audit.batch_hour: audit.row_count for audit in Warehouse(mirror.data).audit(WHOLE)}
+    for hour in WHOLE:
+        archive, lake, warehouse = (told[layer][key_of(hour)] for layer in LAYERS)
+        assert archive["files"] == len(PROJECTS)
+        assert lake["dagster/partition_row_count"] == mirror.lines(hour) > 0
+        rows = warehouse["dagster/partition_row_count"]
+        assert rows == lake["dagster/partition_row_count"] - warehouse["duplicates"] == held[hour]
+
+    for layer in LAYERS[1:]:
+        show_partitions(page, mirror, layer, WHOLE, WHOLE[5])
+        expect(page.get_by_text("Materialized (24)")).to_be_visible()
+        expect(page.get_by_text("Failed (0)")).to_be_visible()
+        row = page.get_by_role("row").filter(has_text="dagster/partition_row_count")
+        expect(row).to_contain_text(str(told[layer][key_of(WHOLE[5])]["dagster/partition_row_count"]))
+
+
+def test_a_damaged_hour_is_red_with_its_sentence_and_the_23_others_are_loaded(backfills, mirror, page):
+    backfill = backfills["broken"]
+    run = backfill.run
+    assert (backfill.status, run["status"]) == ("COMPLETED_FAILED", "FAILURE")
+    good = [hour for hour in BROKEN if hour != DAMAGED]
+    for layer in LAYERS:
+        assert set(mirror.materializations(layer, run["runId"])) == {key_of(hour) for hour in good}, layer
+    warehouse = Warehouse(mirror.data)
+    held = {audit.batch_hour: audit.row_count for audit in warehouse.audit(BROKEN)}
+    assert sorted(held) == good
+    assert all(held.values())
+    (reason,) = {
+        row.reason
+        for row in warehouse.coverage(DAMAGED, DAMAGED + timedelta(hours=1), published=False)
+        if row.state == "missing"
+    }
+    assert "MD5" in reason
+
+    for layer in LAYERS:
+        show_partitions(page, mirror, layer, BROKEN, DAMAGED)
+        expect(page.get_by_text("Materialized (23)")).to_be_visible()
+        expect(page.get_by_text("Failed (1)")).to_be_visible()
+        expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
+        page.get_by_role("button", name="View all historical events").click()
+        page.get_by_role("row").filter(has_text="Observation").get_by_text(key_of(DAMAGED)).click()
+        expect(page.get_by_text(reason)).to_be_visible()
+    page.goto(f"{mirror.url}/runs/{run['runId']}")
+    expect(page.get_by_text("1 of 24 hours failed. The other 23 are loaded and stay.").first).to_be_visible()
+    expect(page.get_by_text(reason).first).to_be_visible()
+
+
+def test_the_password_stands_on_no_page_and_in_no_file_of_the_instance(backfills, mirror, page):
+    location = mirror.ask("{ workspaceOrError { ... on Workspace { locationEntries { name } } } }")
+    (entry,) = location["workspaceOrError"]["locationEntries"]
+    assert entry["name"] == "enterprise-content-mirror"
+    page.goto(f"{mirror.url}/locations/{entry['name']}/resources/enterprise")
+    expect(page.get_by_text("WME_PASSWORD")).to_be_visible()
+    assert mirror.password not in page.content()
+    kept = [path for path in (mirror.data / "dagster").rglob("*") if path.is_file()]
+    assert kept
+    for path in (*kept, mirror.log):
+        assert mirror.password.encode() not in path.read_bytes(), path
+
+
+def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
+    hosts, complaints = set(), []
+    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    for path, shown in (
+        ("/assets", "published"),
+        ("/asset-groups", "archive"),
+        ("/automation", "discover_hours"),
+        ("/jobs", "hourly"),
+        ("/deployment/concurrency", "warehouse"),
+    ):
+        page.goto(mirror.url + path)
+        expect(page.get_by_text(shown).first).to_be_visible()
+    assert hosts == {mirror.url.removeprefix("http://")}
+    assert complaints == []

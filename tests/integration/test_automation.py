@@ -1,0 +1,245 @@
+"""Schedules and sensors, evaluated as the daemon does, against a service on the real clock and a real instance."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.test_utils import create_run_for_test
+
+from assets.partitions import HOUR, key_of, last_complete_hour, recent_hours
+from pipelines.definitions import build_defs, build_resources
+from pipelines.sensors import RECHECKS, missing_hours
+from pipelines.settings import Settings
+from resources.sandbox import Settings as SandboxSettings
+from resources.sandbox import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from resources.sandbox import Sandbox
+
+
+@dataclass
+class Fresh:
+    """An empty data folder before a service whose clock is the real one, as the sensors' own."""
+
+    sandbox: Sandbox
+    settings: Settings
+    instance: dg.DagsterInstance
+
+    @property
+    def defs(self) -> dg.Definitions:
+        return build_defs(self.settings)
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        return {name: made.process_config_and_initialize() for name, made in build_resources(self.settings).items()}
+
+    def materialize(self, hours: Sequence[datetime], *assets: str) -> dg.ExecuteInProcessResult:
+        return self.defs.resolve_job_def("hours").execute_in_process(
+            instance=self.instance,
+            tags={ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])},
+            asset_selection=[dg.AssetKey(name.split("/")) for name in assets] or None,
+            raise_on_error=False,
+        )
+
+    def tick(self, sensor: str) -> Any:
+        """What a sensor asks for."""
+        definition = self.defs.resolve_sensor_def(sensor)
+        resources = {
+            name: made
+            for name, made in build_resources(self.settings).items()
+            if name in definition.required_resource_keys
+        }
+        with dg.build_sensor_context(instance=self.instance, definitions=self.defs, resources=resources) as context:
+            return definition.evaluate_tick(context)
+
+    def missing(self, now: datetime, scope: Sequence[tuple[str, int]] = (("enwiki", 0),)) -> list[datetime]:
+        resources = self.resources
+        with resources["enterprise"].client() as client:
+            return [hour for hour, _ in missing_hours(now, client, resources["lake"], tuple(scope))]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    state = tmp_path_factory.mktemp("now")
+    with running(
+        SandboxSettings(state=state, projects=("enwiki",), namespaces=(0,), changes_per_hour=4, body_bytes=200)
+    ) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def fresh(service: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fresh]:
+    monkeypatch.setenv("WME_PASSWORD", service.password)
+    settings = Settings(
+        username=service.username,
+        password=service.password,
+        auth_url=service.url,
+        base_url=service.url,
+        realtime_url=service.url,
+        projects=("enwiki",),
+        data=tmp_path / "data",
+        sandbox=False,
+        min_free_gb=0,
+    )
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Fresh(service, settings, instance)
+    service.faults.clear()
+
+
+def offered(sandbox: Sandbox, now: datetime) -> list[datetime]:
+    """The hours whose lists the service has at `now`, oldest first."""
+    return [hour for hour in recent_hours(now) if sandbox.world.hour_ready_at(hour) <= now]
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "key"),
+    [
+        (datetime(2026, 3, 1, 0, 20, tzinfo=UTC), "2026-02-28-23:00"),
+        (datetime(2026, 3, 29, 1, 20, tzinfo=UTC), "2026-03-29-00:00"),  # clocks change in Europe; UTC does not
+        (datetime(2026, 3, 29, 2, 20, tzinfo=UTC), "2026-03-29-01:00"),
+    ],
+)
+def test_each_hour_asks_for_the_hour_that_has_just_ended(at, key):
+    defs = build_defs(Settings())
+    schedule = defs.resolve_schedule_def("each_hour")
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=at, repository_def=defs.get_repository_def()
+        )
+        (request,) = schedule.evaluate_tick(context).run_requests
+    assert request.partition_key == key
+    assert request.run_key == key  # a second tick of this hour makes no second run
+
+
+def test_the_daily_schedule_pulls_the_reference_lists():
+    schedule = build_defs(Settings()).resolve_schedule_def("reference_each_day")
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=datetime(2026, 3, 1, tzinfo=UTC)
+        )
+        (request,) = schedule.evaluate_tick(context).run_requests
+    assert request.partition_key is None
+    assert schedule.job_name == "reference"
+
+
+# --- discovery -------------------------------------------------------------------------------------------------------
+
+
+def test_discovery_asks_for_what_is_missing_oldest_first_and_for_nothing_when_all_is_archived(fresh):
+    before = offered(fresh.sandbox, datetime.now(UTC))
+    keys = [key_of(hour) for hour in before]
+    # while the test runs, the oldest may pass the retention and another may appear
+    moving = {keys[0], key_of(before[-1] + HOUR)}
+
+    def asked() -> dict[str, str]:
+        requests = fresh.tick("discover_hours").run_requests
+        return {request.partition_key: request.run_key for request in requests if request.partition_key not in moving}
+
+    first = asked()
+    assert list(first) == keys[1:]
+    assert len(set(first.values())) == len(first)
+    assert asked() == first  # under the same run keys, of which the daemon makes one run each
+
+    assert fresh.materialize(before[10:], "archive/batches").success
+    assert list(asked()) == keys[1:10]
+
+    fresh.materialize(before[:10], "archive/batches")
+    tick = fresh.tick("discover_hours")
+    assert {request.partition_key for request in tick.run_requests} <= moving
+    if offered(fresh.sandbox, datetime.now(UTC)) == before:
+        assert tick.skip_message == "Every hour of the service's two days is archived."
+
+
+def test_discovery_that_cannot_log_in_says_so_and_asks_for_nothing(fresh, monkeypatch):
+    monkeypatch.setenv("WME_PASSWORD", "wrong-Passw0rd")
+    tick = fresh.tick("discover_hours")
+    assert tick.run_requests == []
+    assert "password" in tick.skip_message.lower()
+    assert "wrong-Passw0rd" not in tick.skip_message
+
+
+def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(fresh):
+    hour = last_complete_hour(datetime.now(UTC)) - 20 * HOUR
+    assert fresh.materialize([hour], "archive/batches").success
+    listing = fresh.resources["lake"].layout.batch_list(hour)
+    scope = (("enwiki", 0), ("dewiki", 0))
+
+    def looked_at(moment: datetime) -> None:
+        os.utime(listing, (moment.timestamp(), moment.timestamp()))
+
+    first, last = RECHECKS
+    looked_at(hour + timedelta(hours=1, minutes=20))
+    assert hour not in fresh.missing(hour + first - timedelta(seconds=1), scope)
+    assert hour in fresh.missing(hour + first, scope)
+    assert hour not in fresh.missing(hour + first)  # nothing of what is mirrored is absent
+    looked_at(hour + first + timedelta(minutes=5))
+    assert hour not in fresh.missing(hour + last - timedelta(seconds=1), scope)
+    assert hour in fresh.missing(hour + last, scope)
+    looked_at(hour + last + timedelta(minutes=5))
+    assert hour not in fresh.missing(hour + last + timedelta(minutes=10), scope)
+
+
+# --- publishing ------------------------------------------------------------------------------------------------------
+
+
+def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hours_have_run(fresh):
+    hours = offered(fresh.sandbox, datetime.now(UTC))[-4:]
+    assert fresh.tick("publish_pending").skip_message == "Every loaded hour is in the current articles."
+
+    assert fresh.materialize(hours[:2]).success
+    (first,) = fresh.tick("publish_pending").run_requests
+    (again,) = fresh.tick("publish_pending").run_requests
+    assert again.run_key == first.run_key  # the daemon makes one run of it
+
+    run = create_run_for_test(fresh.instance, job_name="hours", status=dg.DagsterRunStatus.STARTED)
+    assert "under way" in fresh.tick("publish_pending").skip_message
+    fresh.instance.delete_run(run.run_id)
+
+    assert fresh.materialize(hours[2:]).success
+    (more,) = fresh.tick("publish_pending").run_requests
+    assert more.run_key.split()[0] != first.run_key.split()[0]
+
+    published = fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance)
+    assert published.success
+    assert fresh.tick("publish_pending").skip_message == "Every loaded hour is in the current articles."
+
+
+# --- checks by themselves --------------------------------------------------------------------------------------------
+
+
+def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
+    hours = offered(fresh.sandbox, datetime.now(UTC))[-3:]
+    assert fresh.materialize(hours).success
+    archive = next((fresh.settings.data / "archive").rglob("*.tar.gz"))
+
+    def ask() -> dict[str, dg.AssetCheckEvaluation]:
+        whole = fresh.defs.resolve_implicit_global_asset_job_def()
+        keys = [key for key in whole.asset_layer.asset_graph.asset_check_keys if key.asset_key.path[0] != "published"]
+        job = whole.get_subset(asset_selection=set(), asset_check_selection=set(keys))
+        result = job.execute_in_process(instance=fresh.instance)
+        assert not result.asset_materializations_for_node("hourly_changes")
+        return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
+
+    told = ask()
+    assert len(told) == 6
+    assert all(evaluation.passed for evaluation in told.values())
+    assert {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()} | {
+        "rejects_share": 3
+    } == dict.fromkeys(told, 3)
+
+    archive.write_bytes(archive.read_bytes()[:-1])
+    told = ask()
+    assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
+    assert "is damaged: MD5" in told["archives_verified"].description

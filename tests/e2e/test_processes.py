@@ -1,0 +1,208 @@
+"""Several processes over one data folder: they share tokens, wait for each other where they must, and readers never do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Forks ten processes that all list an hour at the same moment; told are their results, one line each.
+TEN_CLIENTS = """
+import json, os, sys, time
+from datetime import datetime
+from pathlib import Path
+from resources.enterprise import EnterpriseClient, Service, errors
+
+url, username, password, state, hour = sys.argv[1:]
+service = Service(url, url, url, username, password or None)
+start_reading, start_writing = os.pipe()
+for number in range(10):
+    if os.fork() == 0:
+        os.close(start_writing)
+        os.read(start_reading, 1)  # until all are there: the end of the pipe
+        try:
+            with EnterpriseClient(service, Path(state)) as client:
+                told = str(len(client.batches(datetime.fromisoformat(hour)).records))
+        except errors.EnterpriseError as error:
+            told = type(error).__name__
+        os.write(1, f"{told}\\n".encode())
+        os._exit(0)
+os.close(start_writing)
+for number in range(10):
+    os.wait()
+"""
+
+#: Opens the published file again and again, read-only, and tells what it sees whenever that is new.
+READER = """
+import json, sys, threading
+import duckdb
+
+path, ended = sys.argv[1], threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+last, looks, kept = None, 0, None
+while not ended.is_set():
+    try:
+        connection = duckdb.connect()
+        connection.execute(f"ATTACH '{path}' AS w (READ_ONLY)")
+    except duckdb.IOException as error:
+        if "does not exist" not in str(error):
+            raise
+        continue
+    looks += 1
+    seen = connection.execute(
+        "SELECT (SELECT value FROM w.about WHERE name = 'revision'), "
+        "(SELECT list(row(batch_hour::VARCHAR, project_id, n) ORDER BY batch_hour, project_id) FROM "
+        "(SELECT batch_hour, project_id, count(*) AS n FROM w.article_changes GROUP BY ALL)), "
+        "(SELECT list(row(batch_hour::VARCHAR, project_id, row_count) ORDER BY batch_hour, project_id) FROM w.loads), "
+        "(SELECT count(*) FROM w.articles), (SELECT count(*) FROM w.article_bodies)"
+    ).fetchall()[0]
+    if kept is None:
+        kept = connection, seen[3]
+    else:
+        connection.close()
+    if seen != last:
+        last = seen
+        print(json.dumps(seen), flush=True)
+# the file that was opened first has been replaced long ago, and is still whole for whoever has it open
+assert kept[0].execute("SELECT count(*) FROM w.articles").fetchall() == [(kept[1],)]
+print(json.dumps(looks), flush=True)
+"""
+
+
+def requests_of(account: Any, ending: str, status: int | None = None) -> int:
+    return sum(seen.path.endswith(ending) and status in (None, seen.status) for seen in list(account.sandbox.requests))
+
+
+def ten_clients(account: Any, state: Path, hour: datetime, password: str) -> list[str]:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            TEN_CLIENTS,
+            account.sandbox.url,
+            account.username,
+            password,
+            str(state),
+            hour.isoformat(),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_ten_processes_log_in_once(account: Any, hours: Any, tmp_path: Path) -> None:
+    assert ten_clients(account, tmp_path, hours[0], account.password) == ["6"] * 10
+    assert requests_of(account, "/v1/login") == 1
+    assert requests_of(account, "/v1/token-refresh") == 0
+
+
+@pytest.mark.parametrize(
+    ("revoke", "logins", "refreshes"),
+    [("revoke_access", 0, 1), ("revoke_all", 1, 1)],
+    ids=["access token revoked", "all tokens revoked"],
+)
+def test_ten_processes_answer_one_revocation_once(
+    account: Any, hours: Any, tmp_path: Path, revoke: str, logins: int, refreshes: int
+) -> None:
+    ten_clients(account, tmp_path, hours[0], account.password)
+    getattr(account.sandbox.accounts, revoke)(account.username)
+    account.sandbox.requests.clear()
+    assert ten_clients(account, tmp_path, hours[0], account.password) == ["6"] * 10
+    assert requests_of(account, "/v1/login") == logins
+    assert requests_of(account, "/v1/token-refresh") == refreshes
+
+
+def test_without_a_password_ten_processes_say_so_and_never_log_in(account: Any, hours: Any, tmp_path: Path) -> None:
+    ten_clients(account, tmp_path, hours[0], account.password)
+    account.sandbox.accounts.revoke_all(account.username)
+    account.sandbox.requests.clear()
+    assert ten_clients(account, tmp_path, hours[0], "") == ["TokenSpent"] * 10
+    assert requests_of(account, "/v1/login") == 0
+
+
+def test_two_runs_at_once_end_alike_and_fetch_everything_once(
+    account: Any, runner: Any, hours: Any, tmp_path: Path, unfinished: Any
+) -> None:
+    environ = account.environ(tmp_path / "data")
+    account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=1_500_000, count=None)
+    both = [runner.start(environ, hours, reference=True) for _ in range(2)]
+    assert [run.finish() for run in both] == [[], []]
+    # each archive was asked for once: whoever came second waited for the first and found it there
+    downloads = [seen.path for seen in account.sandbox.requests if seen.status == 307]
+    assert len(downloads) == len(set(downloads)) == 6
+    assert requests_of(account, "/v1/login") == 1
+    with duckdb.connect(str(tmp_path / "data" / "warehouse.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT count(*), count(DISTINCT batch_hour) FROM loads").fetchall() == [(6, 3)]
+        assert connection.execute(
+            "SELECT count(*) FROM (SELECT event_id, name, batch_hour, count(*) n FROM article_changes GROUP BY ALL) "
+            "WHERE n > 1"
+        ).fetchall() == [(0,)]
+    assert unfinished(tmp_path / "data") == []
+
+
+def test_a_second_run_downloads_nothing_and_says_the_same(account: Any, wme: Any, hours: Any, tmp_path: Path) -> None:
+    environ = account.environ(tmp_path / "data")
+    span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}")
+    outputs = []
+    for downloads in (4, 0):
+        account.sandbox.requests.clear()
+        process = wme("run", *span, environ=environ)
+        output, told = process.communicate(timeout=240)
+        assert process.returncode == 0, told
+        assert requests_of(account, "/download", 307) == downloads
+        outputs.append(output)
+    assert requests_of(account, "/v2/projects") == 0
+    published = tmp_path / "data" / "warehouse.duckdb"
+    assert all(str(published) in output for output in outputs)
+    assert published.stat().st_mode & 0o777 == 0o444
+
+
+def test_a_reader_sees_whole_hours_only_while_hours_come_in(
+    account: Any, runner: Any, hours: Any, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, str(data / "warehouse.duckdb")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for number in range(len(hours)):
+        assert runner.start(account.environ(data), hours[: number + 1]).finish() == []
+    told, wrong = reader.communicate(timeout=60)
+    assert reader.returncode == 0, wrong
+    *seen, looks = map(json.loads, told.splitlines())
+    assert looks >= len(seen) >= 2
+    with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
+        final = {
+            (hour, project): count
+            for hour, project, count in connection.execute(
+                "SELECT batch_hour::VARCHAR, project_id, count(*) FROM article_changes GROUP BY ALL"
+            ).fetchall()
+        }
+    revisions = [int(revision) for revision, *_ in seen]
+    assert revisions == sorted(set(revisions))
+    for _, changes, loads, articles, bodies in seen:
+        counts = {(hour, project): count for hour, project, count in changes}
+        # what is there of an hour is all of it, for both projects, and stands in the ledger
+        assert counts == {place: final[place] for place in counts}
+        assert len(counts) % 2 == 0
+        assert {(hour, project) for hour, project, _ in loads} == set(counts)
+        assert 0 < articles <= bodies

@@ -1,0 +1,213 @@
+"""Passwords, tokens and signed addresses appear nowhere but in the token store, whatever goes wrong and however much is logged.
+
+Real processes run with every logger at its most talkative while the service misbehaves, and even repeats the secrets it was
+sent in its own error messages. Afterwards everything they left is searched: their output, the history and logs of Dagster,
+compressed or not, and every other file of the data folder.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import stat
+import sys
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from resources.sandbox.shelf import Signer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Whatever looks like a token, or like the query of a signed address.
+LOOKS_SECRET = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|X-Amz-(?:Signature|Credential)")
+TALKATIVE = "import logging, sys; logging.basicConfig(level=1, stream=sys.stderr); "
+WME = TALKATIVE + "from pipelines.cli import main; main()"
+DAGSTER = TALKATIVE + "from dagster._cli import main; sys.argv[0] = 'dagster'; main()"
+
+
+@dataclass
+class Secrets:
+    """Everything that was secret, and how to find it."""
+
+    known: set[bytes] = field(default_factory=set)
+
+    def learn(self, *texts: str | None) -> None:
+        self.known |= {text.encode() for text in texts if text}
+
+    def found_in(self, content: bytes) -> list[str]:
+        found = [f"...{secret[-6:].decode()}" for secret in self.known if secret in content]
+        return found + [match.decode()[:24] for match in set(LOOKS_SECRET.findall(content))]
+
+
+@pytest.fixture
+def secrets(account: Any, monkeypatch: pytest.MonkeyPatch) -> Secrets:
+    """The secrets of the account, and those that the sandbox hands out while the test runs."""
+    secrets = Secrets()
+    secrets.learn(account.password)
+    accounts = account.sandbox.accounts
+    for name in ("login", "refresh"):
+        original = getattr(accounts, name)
+
+        def watched(*arguments: Any, _original: Any = original) -> Any:
+            tokens = _original(*arguments)
+            secrets.learn(tokens.id_token, tokens.access_token, tokens.refresh_token)
+            return tokens
+
+        monkeypatch.setattr(accounts, name, watched)
+    sign = Signer.sign
+
+    def signed(*arguments: Any, **options: Any) -> str:
+        address = sign(*arguments, **options)
+        secrets.learn(re.findall(r"X-Amz-Signature=([0-9a-f]+)", address)[0])
+        return address
+
+    monkeypatch.setattr(Signer, "sign", signed)
+    return secrets
+
+
+def left_in(data: Path) -> Iterator[tuple[str, bytes]]:
+    """Everything below a data folder but the token store; databases row by row, what is compressed also unpacked."""
+    for path in sorted(data.rglob("*")):
+        if not path.is_file() or path == data / "state" / "tokens.json":
+            continue
+        content = path.read_bytes()
+        yield str(path.relative_to(data)), content
+        if content.startswith(b"SQLite format 3\0"):
+            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+                for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                    for row in database.execute(f'SELECT * FROM "{table}"'):
+                        for value in row:
+                            yield f"{path.relative_to(data)}, table {table}", _plain(value)
+            database.close()
+
+
+def _plain(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        return str(value).encode()
+    try:
+        return zlib.decompress(value)
+    except zlib.error:
+        return value
+
+
+def test_the_search_finds_what_is_hidden_in_a_compressed_column(tmp_path: Path) -> None:
+    secrets = Secrets({b"opensesame"})
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        database.execute("CREATE TABLE snapshots (body BLOB)")
+        database.execute("INSERT INTO snapshots VALUES (?)", [zlib.compress(b"password: opensesame; " * 9)])
+    database.close()
+    (tmp_path / "log").write_text("Authorization: Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlLW9m")
+    leaks = {place: secrets.found_in(content) for place, content in left_in(tmp_path)}
+    assert leaks.pop("runs.db, table snapshots") == ["...sesame"]
+    assert leaks.pop("log")
+    assert leaks == {"runs.db": []}
+
+
+@pytest.fixture
+def talkative(account: Any, tmp_path: Path, hours: Any) -> Any:
+    """Runs a program over the data folder with every logger at its lowest level; returns exit code and all output."""
+    import os
+    import subprocess
+
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+
+    def run(program: str, *arguments: str, **environ: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            cwd=Path(__file__).resolve().parents[2],
+            env={**kept, **account.environ(tmp_path / "data"), **environ},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def _trouble(account: Any, hours: Any) -> None:
+    """One of everything, on paths of their own; what the service echoes is what it was sent."""
+    add = account.sandbox.faults.add
+    first, second, third = (f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}" for hour in hours)
+    add(path=first, kind="html")
+    add(path=second, kind="status", status=500)
+    add(path=f"{first}/enwiki_namespace_0/download", kind="expired")
+    add(path=f"{first}/frwiki_namespace_0/download", kind="cut")
+    add(path=f"{second}/enwiki_namespace_0/download", kind="flip", count=None)
+    add(path=f"{second}/frwiki_namespace_0/download", kind="cut", after=10)
+    add(path=f"{third}/enwiki_namespace_0/download", kind="expired", count=None)
+    add(path=f"{third}/frwiki_namespace_0/download", kind="status", status=503, where="objects")
+    add(path=f"{third}/frwiki_namespace_0/download", kind="status", status=429, retry_after=0)
+    add(path="/v1/login", kind="status", status=401, message=f"The password {account.password} is wrong.")
+
+
+def test_no_secret_is_ever_shown_or_stored(
+    account: Any, secrets: Secrets, talkative: Any, hours: Any, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}")
+    _trouble(account, hours)
+
+    outputs = {"refused login": talkative(WME, "-v", "run", *span)}
+    logins = sum(seen.path == "/v1/login" for seen in account.sandbox.requests)
+    assert logins == 1, "a refused password was tried again"
+    secrets.learn("Wr0ng-password-of-nobody")
+    outputs["wrong password"] = talkative(WME, "-v", "auth", "login", WME_PASSWORD="Wr0ng-password-of-nobody")
+    outputs["troubled run"] = talkative(WME, "-v", "run", *span)
+    account.sandbox.accounts.revoke_access(account.username)
+    account.sandbox.faults.clear()
+    token = (data / "state" / "tokens.json").read_text()
+    echoed = re.findall(r"eyJ[\w.-]+", token)[0]
+    account.sandbox.faults.add(
+        path="/v2/codes",
+        kind="status",
+        status=403,
+        message=f"Token {echoed} may not; see {account.sandbox.url}/?k={echoed}",
+    )
+    # Dagster's own command: its loggers, its processes, its capture of what steps print
+    outputs["asset of Dagster"] = talkative(
+        DAGSTER,
+        *("asset", "materialize", "--select", "archive/reference", "-m", "pipelines.definitions"),
+        DAGSTER_HOME=str(data / "dagster"),
+    )
+    outputs["healed run"] = talkative(WME, "-v", "run", *span)
+    outputs["revoke"] = talkative(WME, "-v", "auth", "revoke")
+
+    codes = {name: code for name, (code, _) in outputs.items()}
+    assert codes == {
+        "refused login": 1,
+        "wrong password": 1,
+        "troubled run": 1,
+        "asset of Dagster": 1,
+        "healed run": 0,
+        "revoke": 0,
+    }
+    # the loggers were talkative indeed, and the troubles were met
+    troubled = outputs["troubled run"][1]
+    assert "DEBUG" in troubled
+    assert "connectionpool" in troubled
+    for sentence in ("was fetched twice", "refused two fresh addresses", "broke off"):
+        assert sentence in troubled
+    assert "may not" in outputs["asset of Dagster"][1]
+    assert len(secrets.known) > 10
+
+    shown = {name: secrets.found_in(output.encode()) for name, (_, output) in outputs.items()}
+    assert {name: leaks for name, leaks in shown.items() if leaks} == {}
+    places = dict.fromkeys(place for place, content in left_in(data) if secrets.found_in(content))
+    assert list(places) == []
+
+
+def test_the_token_store_is_for_its_owner_alone(account: Any, secrets: Secrets, talkative: Any, tmp_path: Path) -> None:
+    code, output = talkative(WME, "-v", "auth", "login")
+    assert code == 0
+    store = tmp_path / "data" / "state" / "tokens.json"
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    assert secrets.found_in(store.read_bytes()), "the store holds no token: the search would find nothing anywhere"
+    assert secrets.found_in(output.encode()) == []
+    assert [place for place, content in left_in(tmp_path / "data") if secrets.found_in(content)] == []

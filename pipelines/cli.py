@@ -54,11 +54,12 @@ EXAMPLES = {
 SELECT project_id, name, count(*) AS edits
 FROM article_changes WHERE change_type = 'update'
 GROUP BY ALL ORDER BY edits DESC, project_id, name LIMIT 3""",
+    # null means no, so the flags are counted where they are true
     "Who edits: bots, anonymous, registered?": """\
-SELECT project_id, count_if(editor_is_bot) AS bots, count_if(editor_is_anonymous) AS anonymous,
-       count(*) - count_if(editor_is_bot OR editor_is_anonymous) AS registered
+SELECT project_id, count(*) FILTER (editor_is_bot) AS bots, count(*) FILTER (editor_is_anonymous) AS anonymous,
+       count(*) - bots - anonymous AS registered
 FROM article_changes WHERE change_type = 'update'
-GROUP BY ALL ORDER BY project_id""",
+GROUP BY project_id ORDER BY project_id""",
     "How long are the current articles?": """\
 SELECT a.project_id, count(*) AS articles, median(length(b.wikitext))::INT AS median_characters
 FROM articles a JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)
@@ -227,7 +228,7 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         *("hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete", "rejects"),
         *("archive", "ndjson", "seconds"),
     )
-    terminal.show(columns, rows)
+    terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
     terminal.OUT.print(
         f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n",
         markup=False,
@@ -265,7 +266,14 @@ def status(*, count: int, check: bool) -> None:
 
 @wme.command()
 @click.argument("query", required=False)
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="Form of the answer; json is one object a line.",
+)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Rows shown; for table only.")
 def sql(*, query: str | None, form: str, limit: int) -> None:
     """Ask the published file, read-only. QUERY is SQL, or comes from standard input."""
@@ -317,9 +325,11 @@ def login() -> None:
 
 @auth.command("status")
 def auth_status() -> None:
-    """Say how long the tokens last and how often they may still be refreshed. No network."""
+    """Say how long the tokens last, and, when logged in, the account's groups and quotas."""
     with _client(_settings()) as client:
         _show_tokens(client)
+        if client.token_status().logged_in:
+            terminal.OUT.print(terminal.account_text(client.user()), markup=False, soft_wrap=True)
 
 
 @auth.command()
@@ -416,7 +426,7 @@ def rejects(*, limit: int) -> None:
     if not answer.rows:
         terminal.OUT.print("No line was rejected.")
         return
-    terminal.show(answer.columns, answer.rows[:limit])
+    terminal.show(answer.columns, answer.rows[:limit], spare=("byte_offset", "bytes", "member"))
     terminal.OUT.print(f"{len(answer.rows):,} lines rejected; their bytes are in the table `rejects`.")
 
 

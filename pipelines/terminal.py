@@ -5,13 +5,15 @@ Belongs here: drawing. Does not belong here: deciding anything.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
 
     from resources.engine import Reporter, Task
     from resources.enterprise import TokenStatus
+    from resources.enterprise.models import User
 
 #: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
 #: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
 OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+#: Shorter texts are never folded, longer ones never into less.
+_READABLE = 40
 
 
 class _BarTask:
@@ -75,7 +80,18 @@ def progress() -> Iterator[Reporter]:
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}% of {task.fields[size]}"),
     )
-    with Progress(*columns, TimeElapsedColumn(), console=ERR, transient=True) as bars:
+    # Dagster sends standard error elsewhere while a step runs, so the bars have a way of their own to the terminal
+    with (
+        os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding) as screen,
+        Progress(
+            *columns,
+            TimeElapsedColumn(),
+            console=Console(file=screen),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as bars,
+    ):
         _current.append(BarReporter(bars))
         try:
             yield _current[-1]
@@ -88,25 +104,48 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     rows = [list(row) for row in rows]
     drawn = Table(header_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[number], int | float) or row[number] is None for row in rows)
-        short = all(len(text(row[number], column)) < 40 for row in rows)
+        numeric = bool(rows) and all(
+            isinstance(row[number], int | float | Decimal) or row[number] is None for row in rows
+        )
+        short = all(len(text(row[number], column)) < _READABLE for row in rows)
         drawn.add_column(Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=short)
     for row in rows:
         drawn.add_row(*(Text(text(value, column)) for column, value in zip(columns, row, strict=True)))
     return drawn
 
 
-def show(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows on standard output: as a table where it fits, else one below the other, a line per column."""
-    drawn = table(columns, rows)
-    if Measurement.get(OUT, OUT.options, drawn).minimum <= OUT.width:
-        OUT.print(drawn)
-        return
+def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = ()) -> None:
+    """Rows on standard output: as a table where it fits, else one below the other, a line per column.
+
+    Args:
+        columns: Their names.
+        rows: Their values.
+        spare: Columns that may be left out, in this order, until the table fits.
+    """
+    places = list(range(len(columns)))
+    left_out = [columns.index(name) for name in spare]
+    while True:
+        drawn = table([columns[n] for n in places], [[row[n] for n in places] for row in rows])
+        if _needed_width(drawn) <= OUT.width:
+            OUT.print(drawn)
+            return
+        if not left_out:
+            break
+        places.remove(left_out.pop(0))
     width = max(map(len, columns))
     for number, row in enumerate(rows, 1):
         OUT.print(Text(f"row {number}", style="bold"))
         for column, value in zip(columns, row, strict=True):
-            OUT.print(Text(f"{column:<{width}}  {text(value, column)}"))
+            OUT.print(Text(f"{column:<{width}}  {text(value, column)}"), soft_wrap=True)
+
+
+def _needed_width(drawn: Table) -> int:
+    """Characters below which a table would cut what names things, or fold long texts too narrow to be read."""
+    widths = []
+    for column in drawn.columns:
+        cells = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
+        widths.append(max(cells) if column.no_wrap else min(max(cells), _READABLE))
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def text(value: Any, column: str = "") -> str:
@@ -115,6 +154,9 @@ def text(value: Any, column: str = "") -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Decimal):
+        # DuckDB's sums of whole numbers come as decimals
+        return f"{value:,f}"
     if isinstance(value, int):
         return str(value) if column.endswith("_id") else f"{value:,}"
     if isinstance(value, float):
@@ -135,6 +177,16 @@ def tokens_text(status: TokenStatus) -> str:
         f"Logged in as {status.username}. The access token lasts until {_until(status.access_expires_at)}, the refresh "
         f"token until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {uses} uses are left."
     )
+
+
+def account_text(user: User) -> str:
+    """What the account may do, and what it has used of it, in a sentence."""
+    groups = ", ".join(user.groups or ()) or "none"
+    used = [
+        f"{product} {quota.used:,} of {'unlimited' if quota.limit is None else f'{quota.limit:,}'}"
+        for product, quota in sorted(user.quotas.items())
+    ]
+    return f"Groups: {groups}. Units used: {'; '.join(used) or 'none told'}. Hourly files cost none."
 
 
 def _until(value: datetime | None) -> str:

@@ -1,0 +1,646 @@
+"""The command line, as people and scripts meet it: what it tells, where, and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import urllib.request
+from datetime import UTC, datetime, timedelta
+
+import click
+import pytest
+
+from pipelines import cli, terminal
+from pipelines.settings import read
+from pipelines.status import collect
+
+NEW_PASSWORD = "N3w-password!"
+
+
+@pytest.fixture(scope="module")
+def filled(service, call, hours, tmp_path_factory):
+    """A data folder with the two older of the hours, brought in by `wme run`: its environment and what was told."""
+    username, password = "filler", "Passw0rd-filler!"
+    service.accounts.create(username, password, groups=["group_3"])
+    environ = {
+        "WME_USERNAME": username,
+        "WME_PASSWORD": password,
+        "WME_AUTH_URL": service.url,
+        "WME_BASE_URL": service.url,
+        "WME_REALTIME_URL": service.url,
+        "WME_PROJECTS": "enwiki,frwiki",
+        "WME_MIN_FREE_GB": "0",
+        "WME_DATA": str(tmp_path_factory.mktemp("filled") / "data"),
+    }
+    told = call("run", *between(hours[0], hours[1]), environ=environ)
+    return environ, told
+
+
+@pytest.fixture
+def environ(account, tmp_path):
+    """The environment of an empty data folder with an account of its own."""
+    return account.environ(tmp_path / "data")
+
+
+def between(first, last):
+    return "--from", f"{first:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}"
+
+
+def lines_of(told, project):
+    return [line for line in told.out.splitlines() if f"  {project} " in line and line.startswith("20")]
+
+
+def downloads(service):
+    return [seen for seen in list(service.requests) if seen.path.endswith("/download")]
+
+
+def is_sentence(text):
+    """Whether a failure is told as people tell it, and nothing of Python's is left in it."""
+    return text.strip().endswith(".") and not any(
+        word in text for word in ("Traceback", "[Errno", 'File "', "Error:", "Exception")
+    )
+
+
+# --- run -------------------------------------------------------------------------------------------------------------
+
+
+def test_run_ends_with_a_table_the_file_and_three_answers(filled, hours):
+    environ, told = filled
+    assert (told.code, "Traceback" in told.err) == (0, False), told.err
+    for project in ("enwiki", "frwiki"):
+        shown = [line.split() for line in lines_of(told, project)]
+        assert [f"{line[0]} {line[1]}" for line in shown] == [f"{hour:%Y-%m-%d %H:00}" for hour in hours[:2]]
+        assert all(line[4] == "loaded" and line[5] == "1" and int(line[6]) > 50 for line in shown), shown
+        assert all(line[-2] in {"kB", "MB"} and float(line[-1]) > 0 for line in shown), shown
+    assert f"{environ['WME_DATA']}/warehouse.duckdb" in told.out
+    for question, query in cli.EXAMPLES.items():
+        _, answer = told.out.split(f"{question}\n{query}\n")
+        header, *rows = answer.split("\n\n")[0].splitlines()
+        assert "project_id" in header
+        assert len(rows) >= 2, answer
+    for kind in ("download", "convert"):
+        assert f"{kind} {hours[0]:%Y-%m-%d %H:00}: " in told.err
+
+
+def test_second_run_fetches_nothing(filled, call, service, hours):
+    environ, first = filled
+    service.requests.clear()
+    told = call("run", *between(hours[0], hours[1]), environ=environ)
+    assert told.code == 0
+    assert downloads(service) == []
+    assert "download" not in told.err
+    assert "convert" not in told.err
+    assert [line.split()[:12] for line in lines_of(told, "enwiki")] == [
+        line.split()[:12] for line in lines_of(first, "enwiki")
+    ]
+
+
+def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled, call, service, hours, tmp_path):
+    service.requests.clear()
+    told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=environ)
+    assert told.code == 0
+    assert "To fetch: 4 of 4 files, 0." in told.out
+    assert "and the reference lists; 0 quota units." in told.out
+    assert told.out.rstrip().endswith("Nothing was fetched.")
+    assert downloads(service) == []
+    assert not (tmp_path / "data" / "archive").exists()
+    told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=filled[0])
+    assert "To fetch: 0 of 4 files, 0.000 GB; 0 quota units." in told.out
+
+
+def test_hours_are_counted_from_the_newest_there_is(environ, call):
+    told = call("run", "--dry-run", "--hours", "2", environ=environ)
+    shown = sorted({line[:16] for line in lines_of(told, "enwiki")})
+    first, last = (datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=UTC) for text in shown)
+    assert last - first == timedelta(hours=1)
+    assert timedelta(hours=1) <= datetime.now(UTC) - last < timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "--hours", "0"], "0 is not in the range 1<=x<=48"),
+        (["run", "--hours", "49"], "49 is not in the range"),
+        (["run", "--from", "yesterday"], "'yesterday' is not an hour; write it as 2026-11-20T05 (UTC)."),
+        (["run", "--from", "2026-11-20T05:30"], "is not an hour"),
+        (["run", "--from", "2026-02-30T05"], "is not an hour"),
+        (["run", "--to", "2026-11-20T05"], "--to needs --from."),
+        (["run", "--from", "2026-11-20T05", "--to", "2026-11-20T04"], "--to lies before --from."),
+        (["run", "--from", "2026-11-20T05", "--hours", "3"], "--hours and --from exclude each other."),
+        (["run", "now"], "unexpected extra argument"),
+        (["walk"], "No such command 'walk'"),
+        (["sql", "--format", "xml", "SELECT 1"], "'xml' is not one of"),
+        (["sql"], "There is no query"),
+        (["batches", "20th"], "is not an hour"),
+        (["ui", "--port", "0"], "0 is not in the range"),
+    ],
+)
+def test_wrong_calls_exit_with_2(call, environ, words, sentence, tmp_path):
+    told = call(*words, environ=environ)
+    assert told.code == 2
+    assert sentence in told.err.replace("\n", " ")
+    assert told.out == ""
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("text", ["2026-11-20T05", "2026-11-20-05:00", "2026-11-20 05:00", "2026-11-20T05:00Z"])
+def test_hours_are_written_as_people_tables_and_dagster_write_them(text):
+    option = next(option for option in cli.run.params if option.name == "first")
+    assert option.type.convert(text, option, None) == datetime(2026, 11, 20, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"WME_PROJECTS": ""}, "WME_PROJECTS is not set."),
+        ({"WME_PASSWORD": "wrong"}, "Check WME_USERNAME and WME_PASSWORD"),
+        ({"WME_PASSWORD": ""}, "Run `wme auth login`, or set WME_PASSWORD."),
+        ({"WME_MIN_FREE_GB": "9000000"}, "Free some space, choose fewer hours or projects"),
+        ({"WME_BASE_URL": "nowhere"}, "http"),
+    ],
+)
+def test_what_stops_a_run_is_a_sentence(call, environ, hours, change, sentence):
+    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ | change)
+    assert told.code == 1
+    assert sentence in told.err
+    assert is_sentence(told.err.removeprefix("Service: ").replace("Error: ", "")), told.err
+
+
+def test_failed_hour_is_named_and_the_others_are_loaded(environ, call, service, hours):
+    path = f"/v2/batches/{hours[1]:%Y-%m-%d}/{hours[1]:%H}/enwiki_namespace_0/download"
+    service.faults.add(path=path, kind="status", status=403, count=None)
+    told = call("run", *between(hours[0], hours[1]), "--no-reference", environ=environ)
+    assert told.code == 1
+    assert "1 of 2 hours failed." in told.err
+    assert f"\n- {hours[1]:%Y-%m-%d %H:00}: " in told.err
+    assert is_sentence(told.err.split("Error: ")[1])
+    assert [line.split()[4] for line in lines_of(told, "enwiki")] == ["loaded", "missing"]
+
+    told = call("status", "--check", environ=environ)
+    assert told.code == 1
+    assert f"! enwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. " in told.out
+
+
+def test_hour_past_retention_fails_for_good_and_says_so(environ, call, hours):
+    old = hours[0] - timedelta(days=3)
+    told = call("run", *between(old, old), "--no-reference", environ=environ)
+    assert told.code == 1
+    assert "it keeps an hour for two days" in told.err
+    assert is_sentence(told.err.split("Error: ")[1])
+    assert [line.split()[4] for line in lines_of(told, "enwiki")] == ["past_retention"]
+
+
+def test_hour_before_the_first_partition_is_refused(environ, call):
+    told = call("run", "--from", "2019-01-01T05", "--no-reference", environ=environ)
+    assert told.code != 0
+    assert "Traceback" not in told.err
+    assert "2026-01-01" in told.err
+
+
+def test_what_the_system_refuses_is_a_sentence(environ, call, hours, tmp_path):
+    (tmp_path / "data").write_text("a file in the place of the folder")
+    for words in (["run", *between(hours[0], hours[0])], ["auth", "login"], ["status"]):
+        told = call(*words, environ=environ)
+        assert told.code == 1, words
+        assert "data" in told.err
+        assert is_sentence(told.err.replace("Error: ", "")), told.err
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_status_of_an_empty_folder_says_what_to_do(environ, call, tmp_path, service):
+    service.requests.clear()
+    told = call("status", environ=environ)
+    assert told.code == 0
+    assert "! There is no warehouse.duckdb yet" in told.out
+    assert "`wme run`" in told.out
+    assert not (tmp_path / "data").exists()
+    assert list(service.requests) == []
+    assert call("status", "--check", environ=environ).code == 1
+
+
+def test_status_needs_no_account(call, tmp_path):
+    told = call("status", environ={"WME_DATA": str(tmp_path / "data")})
+    assert told.code == 0
+    assert "sandbox (not started yet)" in told.out
+
+
+def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
+    environ, _ = filled
+    service.requests.clear()
+    told = call("status", environ=environ)
+    assert told.code == 0
+    assert list(service.requests) == []
+    facts = dict(line.split(":", 1) for line in told.out.splitlines() if ":" in line and line[0].isalpha())
+    assert facts["service"].strip() == service.url
+    assert "Logged in as filler." in facts["tokens"]
+    assert int(facts["changes"].replace(",", "")) > 200
+    assert int(facts["articles"].replace(",", "")) > 50
+    assert facts["rejects"].strip() == "0"
+    header, line = (
+        next(row for row in told.out.splitlines() if row.startswith(word)) for word in ("project ", "enwiki")
+    )
+    assert dict(zip(header.split()[2:5], line.split()[2:5], strict=True)) == {
+        "loaded": "2",
+        "empty": "0",
+        "absent": "0",
+    }
+    assert line.rstrip().endswith(f"{hours[1]:%Y-%m-%d %H:00}")
+    assert environ["WME_PASSWORD"] not in told.out
+
+
+def test_status_says_how_far_behind_the_mirror_is(filled, hours, monkeypatch):
+    monkeypatch.setenv("WME_PASSWORD", filled[0]["WME_PASSWORD"])
+    settings = read(filled[0])
+    fresh = collect(settings, 48, now=hours[1] + timedelta(hours=1, minutes=30))
+    assert fresh.troubles == []
+    late = collect(settings, 48, now=hours[1] + timedelta(hours=11, minutes=30))
+    assert len(late.troubles) == 2
+    assert "enwiki" in " ".join(late.troubles)
+    assert "9 hours behind" in late.troubles[0] or "10 hours behind" in late.troubles[0]
+    assert "wme run --hours" in late.troubles[0]
+
+
+def test_status_of_a_project_that_was_never_brought_in(filled, call):
+    told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki"})
+    assert "! dewiki namespace 0: no hour of it was brought in so far." in told.out
+
+
+def test_status_with_another_service_than_the_folders(filled, call):
+    told = call("status", environ=filled[0] | {"WME_BASE_URL": "https://api.enterprise.wikimedia.com"})
+    assert told.code == 0
+    assert "was filled from" in told.out
+    assert "Set WME_DATA to another folder" in told.out
+
+
+def test_status_of_a_gap_and_of_many_troubles(environ, call, hours):
+    call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
+    call("run", *between(hours[2], hours[2]), "--no-reference", environ=environ)
+    told = call("status", environ=environ)
+    assert f"! frwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
+    told = call("run", *between(hours[1], hours[1]), "--no-reference", environ=environ)
+    assert told.code == 0
+    assert "missing" not in call("status", environ=environ).out.split("newest hour")[1]
+
+
+# --- sql -------------------------------------------------------------------------------------------------------------
+
+
+def test_sql_answers_as_a_table(filled, call):
+    told = call(
+        "sql", "SELECT project_id, 1234567 AS article_id, 1234567 AS n FROM projects LIMIT 1", environ=filled[0]
+    )
+    assert told.code == 0
+    assert told.err == ""
+    header, row = told.out.splitlines()
+    assert header.split() == ["project_id", "article_id", "n"]
+    assert row.split()[1:] == ["1234567", "1,234,567"]
+
+
+def test_sql_shows_values_as_they_are(filled, call):
+    told = call("sql", "SELECT '[red]x[/red]' AS a, '[/x]' AS b, chr(27) || '[31m' AS c", environ=filled[0])
+    assert told.code == 0
+    assert told.out.splitlines()[1].split() == ["[red]x[/red]", "[/x]", "\\x1b[31m"]
+
+
+def test_sql_table_is_limited_and_says_so(filled, call):
+    told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
+    assert told.out.splitlines()[1:] == ["    0", "    1", "5 rows, 2 shown; --limit shows more."]
+
+
+def test_sql_as_csv(filled, call):
+    query = "SELECT batch_hour, name, license, NULL AS nothing FROM articles ORDER BY name LIMIT 3"
+    told = call("sql", "--format", "csv", query, environ=filled[0])
+    assert told.code == 0
+    header, *rows = csv.reader(io.StringIO(told.out))
+    assert header == ["batch_hour", "name", "license", "nothing"]
+    assert len(rows) == 3
+    for hour, _, licence, nothing in rows:
+        assert datetime.fromisoformat(hour).utcoffset() == timedelta(0)
+        assert json.loads(licence)[0]["identifier"]
+        assert nothing == ""
+    assert call("sql", "--format", "csv", "SELECT encode('é') AS raw", environ=filled[0]).out == "raw\né\n"
+
+
+def test_sql_as_json_from_standard_input(filled, call):
+    query = "SELECT name, event_at, categories, DATE '2026-01-01' AS day, 1.5::DECIMAL(4,1) AS d FROM articles LIMIT 2"
+    told = call("sql", "--format", "json", environ=filled[0], stdin=query)
+    rows = [json.loads(line) for line in told.out.splitlines()]
+    assert len(rows) == 2
+    assert datetime.fromisoformat(rows[0]["event_at"]).tzinfo is not None
+    assert isinstance(rows[0]["categories"], list)
+    assert (rows[0]["day"], rows[0]["d"]) == ("2026-01-01", "1.5")
+
+
+def test_sql_before_anything_is_published(environ, call):
+    told = call("sql", "SELECT 1", environ=environ)
+    assert (told.code, told.out) == (1, "")
+    assert "Run the pipeline once (`wme run`)." in told.err
+    assert is_sentence(told.err)
+
+
+@pytest.mark.parametrize(
+    ("query", "told_of"),
+    [
+        ("SELECT nonsense FROM articles", "nonsense"),
+        ("SELEKT 1", "SELEKT"),
+        ("FROM no_such_table", "no_such_table"),
+        ("DELETE FROM articles", "read-only"),
+        ("SELECT error('of the query itself') FROM articles", "of the query itself"),
+    ],
+)
+def test_sql_that_cannot_be_answered_is_no_traceback(filled, call, query, told_of):
+    told = call("sql", query, environ=filled[0])
+    assert (told.code, told.out) == (1, "")
+    assert told.err.startswith("DuckDB cannot answer this query. ")
+    assert told_of in told.err
+    assert "Traceback" not in told.err
+    assert 'File "' not in told.err
+
+
+def test_statement_without_rows_prints_nothing_or_its_count(filled, call, tmp_path):
+    told = call("sql", f"COPY (FROM codes) TO '{tmp_path}/codes.csv'", environ=filled[0])
+    assert told.code == 0
+    assert len((tmp_path / "codes.csv").read_text().splitlines()) > 2
+    assert call("sql", "SET threads = 1", environ=filled[0]).code == 0
+
+
+def test_published_file_that_is_damaged(filled, call, tmp_path):
+    (tmp_path / "warehouse.duckdb").write_bytes(b"no database" * 500)
+    for words in (["sql", "SELECT 1"], ["rejects"]):
+        told = call(*words, environ=filled[0] | {"WME_DATA": str(tmp_path)})
+        assert told.code == 1
+        assert "Remove the published file and run `wme run`" in told.err
+    told = call("status", environ=filled[0] | {"WME_DATA": str(tmp_path)})
+    assert told.code == 0
+    assert "! DuckDB cannot open warehouse.duckdb" in told.out
+
+
+# --- auth ------------------------------------------------------------------------------------------------------------
+
+
+def test_auth_login_status_refresh_revoke(environ, call, account):
+    assert (
+        call("auth", "status", environ=environ).out
+        == f"Not logged in as {account.username}; the first request logs in.\n"
+    )
+    told = call("auth", "login", environ=environ)
+    assert told.code == 0
+    assert told.out.startswith(f"Logged in as {account.username}. The access token lasts until ")
+    assert "Groups: group_3. Units used: chunk 0 of 10,000,000" in call("auth", "status", environ=environ).out
+    assert "90 of its 90 uses are left" in told.out
+    assert "89 of its 90 uses are left" in call("auth", "refresh", environ=environ).out
+    assert "89 of its 90 uses are left" in call("auth", "status", environ=environ | {"WME_PASSWORD": ""}).out
+    assert call("auth", "revoke", environ=environ).out == "Revoked. The next request logs in again.\n"
+    assert "Not logged in" in call("auth", "status", environ=environ).out
+    assert call("auth", "revoke", environ=environ).code == 0
+
+
+def test_auth_login_with_a_wrong_password(environ, call, account):
+    told = call("auth", "login", environ=environ | {"WME_PASSWORD": "wrong-Passw0rd!"})
+    assert (told.code, told.out) == (1, "")
+    assert "`wme auth forgot-password` sends a code" in told.err
+    assert is_sentence(told.err.replace("Exception", ""))
+    assert "wrong-Passw0rd!" not in told.err
+
+
+def test_forgotten_password(environ, call, account, service):
+    told = call("auth", "forgot-password", environ=environ)
+    assert told.code == 0
+    assert "`wme auth confirm-password`" in told.out
+    code = service.accounts.outbox(account.username)[-1].secret
+    told = call("auth", "confirm-password", "--code", "000000x", "--password", NEW_PASSWORD, environ=environ)
+    assert told.code == 1
+    assert "Check the code" in told.err
+    told = call("auth", "confirm-password", "--code", code, "--password", "short", environ=environ)
+    assert told.code == 1
+    assert "at least 8 characters" in told.err
+    told = call("auth", "confirm-password", "--code", code, "--password", NEW_PASSWORD, environ=environ)
+    assert told.code == 0
+    assert NEW_PASSWORD not in told.out + told.err
+    assert call("auth", "login", environ=environ).code == 1
+    assert call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}).code == 0
+
+
+def test_changed_password(environ, call, account):
+    told = call("auth", "change-password", "--previous", "Wr0ng-password!", "--password", NEW_PASSWORD, environ=environ)
+    assert told.code == 1
+    assert "Check the previous password" in told.err
+    told = call("auth", "change-password", "--password", NEW_PASSWORD, environ=environ)
+    assert (told.code, told.out) == (0, "The new password is set; put it into WME_PASSWORD.\n")
+    assert call("auth", "login", environ=environ).code == 1
+    assert call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}).code == 0
+
+
+def test_challenge_for_a_new_password(call, service, tmp_path, account):
+    temporary = "Temporary-1!"
+    service.accounts.create(f"{account.username}-new", temporary, groups=["group_3"], temporary=True)
+    environ = account.environ(tmp_path / "data", WME_USERNAME=f"{account.username}-new", WME_PASSWORD=temporary)
+    told = call("auth", "login", environ=environ)
+    assert told.code == 1
+    assert "Run `wme auth new-password`." in told.err
+    told = call("auth", "new-password", "--password", NEW_PASSWORD, environ=environ)
+    assert told.code == 0
+    told = call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD})
+    assert "90 of its 90 uses are left" in told.out
+    told = call(
+        "auth", "new-password", "--password", "0ther-Password!", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}
+    )
+    assert told.code == 1
+    assert "asks" in told.err
+    assert "`wme auth change-password`" in told.err
+
+
+def test_without_a_password_an_account_is_told_what_to_do(environ, call):
+    told = call("auth", "login", environ=environ | {"WME_PASSWORD": ""})
+    assert told.code == 1
+    assert "Set WME_PASSWORD" in told.err
+    assert is_sentence(told.err)
+
+
+# --- batches, rejects, dictionary, sandbox ---------------------------------------------------------------------------
+
+
+def test_batches_lists_the_mirrored_files_or_all(environ, call, hours):
+    told = call("batches", f"{hours[0]:%Y-%m-%dT%H}", environ=environ)
+    title, header, *rows = told.out.splitlines()
+    assert title == f"{hours[0]:%Y-%m-%d %H:00} UTC"
+    assert header.split() == ["identifier", "version", "modified", "bytes"]
+    assert [row.split()[0] for row in rows] == ["enwiki_namespace_0", "frwiki_namespace_0"]
+    everything = call("batches", "--all", f"{hours[0]:%Y-%m-%dT%H}", environ=environ).out
+    assert "enwiki_namespace_14" in everything
+    newest = call("batches", environ=environ).out
+    assert newest.splitlines()[0] > title
+
+
+def test_batches_of_an_hour_that_is_not_there_yet(environ, call):
+    coming = datetime.now(UTC) + timedelta(hours=1)
+    told = call("batches", f"{coming:%Y-%m-%dT%H}", environ=environ)
+    assert told.code == 1
+    assert "has not published the hour" in told.err
+    assert is_sentence(told.err)
+
+
+def test_rejects(environ, filled, call, service, hours):
+    assert call("rejects", environ=filled[0]).out == "No line was rejected.\n"
+    path = f"/v2/batches/{hours[0]:%Y-%m-%d}/{hours[0]:%H}/enwiki_namespace_0/download"
+    service.faults.add(path=path, kind="line_malformed", listed=True, count=None)
+    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
+    assert told.code == 0
+    assert lines_of(told, "enwiki")[0].split()[10] == "1"
+    told = call("rejects", environ=environ)
+    assert told.out.splitlines()[0].split()[:4] == ["batch_hour", "archive", "member", "line_number"]
+    assert "enwiki_namespace_0" in told.out.splitlines()[1]
+    assert "1 lines rejected; their bytes are in the table `rejects`." in told.out
+
+
+def test_sandbox_serves_until_it_is_interrupted(wme, tmp_path):
+    process = wme(
+        "sandbox", "--changes-per-hour", "20", "--projects", "enwiki", environ={"WME_DATA": str(tmp_path / "data")}
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[4]
+    with urllib.request.urlopen(f"{address}/spec") as answer:
+        assert json.load(answer)["openapi"].startswith("3.1")
+    assert (tmp_path / "data" / "sandbox" / "account.json").exists()
+    second = wme(
+        "sandbox", "--changes-per-hour", "20", "--projects", "enwiki", environ={"WME_DATA": str(tmp_path / "data")}
+    )
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 1
+    assert address in err
+    assert "curl" in "".join(process.stdout.readline() for _ in range(5))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+# --- pipes, interrupts, terminals ------------------------------------------------------------------------------------
+
+
+def test_reader_that_has_seen_enough(filled, wme):
+    for words in (["--format", "csv"], ["--format", "json"], ["--limit", "20000"]):
+        process = wme(
+            "sql", *words, "SELECT range, 'some words that make it long' FROM range(20000)", environ=filled[0]
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == "", words
+        process.stderr.close()
+        assert process.wait(timeout=60) in {0, 1}, words
+
+
+def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, wme, service, hours, until):
+    service.faults.add(path="/v2/batches/*", kind="slow", count=None, bytes_per_second=500)
+    process = wme("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
+    until(lambda: len(downloads(service)) >= 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "Stopped. What was committed stays; run the same command again to go on."
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_terminal_gets_bars_instead_of_lines(account, service, hours, tmp_path):
+    service.faults.add(path="/v2/batches/*", kind="slow", count=None, bytes_per_second=200_000)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("WME_")}
+    environ |= account.environ(tmp_path / "data", TERM="xterm", COLUMNS="80", PYTHONIOENCODING="utf-8")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from pipelines.cli import main; main()",
+            "run",
+            "--no-reference",
+            *between(hours[0], hours[0]),
+        ],
+        env=environ,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end was closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(timeout=60) == 0, shown.decode()
+    text = shown.decode()
+    assert "━" in text or "╸" in text
+    assert f"download {hours[0]:%Y-%m-%d %H:00}" in text
+    assert " MB in " not in text
+    assert " kB in " not in text
+    assert "DuckDB file:" in text
+    table = [line for line in text.splitlines() if line.startswith(f"{hours[0]:%Y-%m-%d %H:00}  ")]
+    assert len(table) == 2
+    assert all(len(line) <= 80 for line in table)
+
+
+def test_rows_that_do_not_fit_a_terminal_stand_below_one_another(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "OUT", terminal.Console(width=40, highlight=False))
+    terminal.show(["a_long_name_of_a_column", "another_long_name"], [("x" * 30, 1234567), ("y", None)])
+    assert capsys.readouterr().out.splitlines() == [
+        "row 1",
+        "a_long_name_of_a_column  " + "x" * 30,
+        "another_long_name        1,234,567",
+        "row 2",
+        "a_long_name_of_a_column  y",
+        "another_long_name        ",
+    ]
+    terminal.show(["name", "spare"], [("x" * 30, "y" * 20)], spare=["spare"])
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["name", "x" * 30]
+    terminal.show(["a", "b"], [(True, datetime(2026, 1, 1, 5, tzinfo=UTC)), (False, None)])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["a", "b"],
+        ["yes", "2026-01-01", "05:00"],
+        ["no"],
+    ]
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+
+def commands(group, words=()):
+    for name, command in group.commands.items():
+        yield (*words, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+
+
+def test_every_command_and_option_says_what_it_is():
+    found = dict(commands(cli.wme))
+    assert {("run",), ("status",), ("sql",), ("auth", "login"), ("sandbox",), ("ui",)} <= set(found)
+    for words, command in found.items():
+        assert command.help, words
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, (words, option.name)
+
+
+def test_help_costs_no_dagster():
+    code = (
+        "import sys; from pipelines import cli\n"
+        "try: cli.wme(['sql', '--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('dagster' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "Ask the published file" in told.stdout

@@ -86,6 +86,12 @@ def hourly_changes(
     hours = [hour_of(key) for key in context.partition_keys]
     for path in sweep(lake.layout):
         context.log.info("Removed %s, which a killed run left unfinished.", path.name)
+    if not hours:
+        # Dagster takes a range whose end lies before its start as no hours at all, which would be green
+        raise dg.Failure(
+            "The run names no hour, because its range ends before it begins. Nothing was done; name the earlier hour first.",
+            allow_retries=False,
+        )
     made: set[tuple[dg.AssetKey, datetime]] = set()
     with ExitStack() as stack:
         client = None

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from filelock import FileLock, Timeout
 
+from resources.adapters import WAREHOUSE_POOL
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -50,6 +52,9 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
     with FileLock(home / "instance.lock"), dg.DagsterInstance.from_config(str(home)) as instance:
         instance.get_runs_count()
         _end_killed_runs(instance, home)
+        if not any(pool.name == WAREHOUSE_POOL for pool in instance.event_log_storage.get_pool_limits()):
+            # the daemon's first look at the queue heeds only pools that it knows already
+            instance.event_log_storage.initialize_concurrency_limit_to_default(WAREHOUSE_POOL)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         yield instance
 
@@ -104,7 +109,9 @@ def serve(data: Path, port: int = 3000) -> None:
         )
     data = data.absolute()
     # absolute, because Dagster's processes run in the project's folder and not in the caller's
-    os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(prepare(data / FOLDER))}
+    os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
+    with opened(data / FOLDER):
+        pass  # set up and tidied before anything else opens it
     os.chdir(TEMPLATE.parent)
     # the workspace file names the code location, so that schedules keep their state whatever the folder is called
     words = [str(dg_command), "dev", "--workspace", WORKSPACE, "--port", str(port), "--log-level", "warning"]

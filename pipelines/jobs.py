@@ -1,7 +1,8 @@
 """The jobs: what is run together.
 
 Belongs here: selections of assets under a name. Does not belong here: when they run (see `schedules`, `sensors`).
-Backfill hours from the assets, not from a job: a job's backfill ignores the backfill policy and makes a run per hour.
+Backfill hours in Dagster's pages, from the assets: `dagster job backfill` ignores the backfill policy and makes a run per
+hour.
 """
 
 from __future__ import annotations

@@ -1,0 +1,213 @@
+"""What Dagster does that would surprise whoever runs this: each is pinned here, so that an upgrade which changes it shows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.test_utils import instance_for_test
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._daemon.backfill import execute_backfill_iteration
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+from dagster_graphql.test.utils import execute_dagster_graphql
+
+from assets.partitions import HOUR, key_of, last_complete_hour
+from pipelines import instance as instances
+from pipelines.definitions import build_defs
+from resources.adapters import WAREHOUSE_POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Dagster calls a deprecated function of its own when assets are backfilled.
+pytestmark = pytest.mark.filterwarnings("ignore:Function `AssetSelection.sources`:DeprecationWarning")
+LAYERS = (("archive", "batches"), ("lake", "article_changes"), ("warehouse", "article_changes"))
+LAUNCH = """
+mutation ($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
+  ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
+"""
+
+
+# --- how many runs a backfill is -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceProcessContext]:
+    """What the daemons work with, on an instance set up as the pages' own, but for runs that are started by nobody."""
+    settings = yaml.safe_load(instances.TEMPLATE.read_text())
+    settings["run_launcher"] = {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WME_DATA", str(tmp_path_factory.mktemp("data")))
+        with (
+            instance_for_test(overrides=settings) as instance,
+            WorkspaceProcessContext(instance, WorkspaceFileTarget([str(ROOT / "workspace.yaml")])) as context,
+        ):
+            yield context
+
+
+def queued(daemon: WorkspaceProcessContext, **what: Any) -> list[dict[str, str]]:
+    """Launch a backfill as the page does, let the daemon look at it once; the tags of the runs that it made."""
+    result = execute_dagster_graphql(
+        daemon.create_request_context(), LAUNCH, variables={"p": {"tags": [], "title": "", **what}}
+    )
+    launched = result.data["launchPartitionBackfill"]
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    list(execute_backfill_iteration(daemon, logging.getLogger("tests.backfill")))
+    runs = daemon.instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": launched["backfillId"]}))
+    return [dict(run.tags) for run in runs]
+
+
+def newest_keys(count: int) -> list[str]:
+    newest = last_complete_hour(datetime.now(UTC)) - HOUR
+    return [key_of(newest - back * HOUR) for back in reversed(range(count))]
+
+
+def test_a_backfill_of_assets_is_a_run_per_day(daemon):
+    keys = newest_keys(30)
+    tags = queued(daemon, assetSelection=[{"path": list(path)} for path in LAYERS], partitionNames=keys)
+    ranges = sorted((tag[ASSET_PARTITION_RANGE_START_TAG], tag[ASSET_PARTITION_RANGE_END_TAG]) for tag in tags)
+    assert ranges == [(keys[0], keys[23]), (keys[24], keys[29])]
+
+
+def test_of_the_runs_that_write_the_warehouse_one_is_started_at_a_time(daemon):
+    # as the pages' instance is made: without this, the first look at the queue heeds no pool
+    daemon.instance.event_log_storage.initialize_concurrency_limit_to_default(WAREHOUSE_POOL)
+    queued(daemon, assetSelection=[{"path": list(path)} for path in LAYERS], partitionNames=newest_keys(30))
+    waiting = daemon.instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
+    assert waiting >= 2
+    list(QueuedRunCoordinatorDaemon(interval_seconds=1).run_iteration(daemon))
+    assert len(daemon.instance.run_launcher.queue()) == 1
+    assert daemon.instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])) == waiting - 1
+
+
+@pytest.mark.parametrize("job", ["hours", "hourly"])
+def test_a_backfill_of_a_job_from_the_pages_heeds_the_policy(daemon, job):
+    (location,) = daemon.create_request_context().code_locations
+    (repository,) = location.get_repositories()
+    selector = {
+        "repositorySelector": {"repositoryLocationName": location.name, "repositoryName": repository},
+        "partitionSetName": f"{job}_partition_set",
+    }
+    assert len(queued(daemon, selector=selector, partitionNames=newest_keys(3))) == 1
+
+
+def test_a_backfill_of_a_job_from_the_command_line_is_a_run_per_hour(tmp_path):
+    home = instances.prepare(tmp_path / "dagster")
+    keys = newest_keys(2)
+    told = subprocess.run(
+        [
+            Path(sys.executable).with_name("dagster"),
+            "job",
+            "backfill",
+            "-w",
+            ROOT / "workspace.yaml",
+            "-j",
+            "hours",
+            "--partitions",
+            ",".join(keys),
+            "--noprompt",
+        ],
+        env=os.environ | {"DAGSTER_HOME": str(home), "WME_DATA": str(tmp_path / "data")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert sorted(run.tags["dagster/partition"] for run in instance.get_runs()) == keys
+
+
+# --- ranges ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_range_without_an_hour_fails_and_says_why(mirror):
+    late, early = mirror.newest(2)[::-1]
+    defs = build_defs(mirror.settings, **mirror._resources())
+    tags = {ASSET_PARTITION_RANGE_START_TAG: key_of(late), ASSET_PARTITION_RANGE_END_TAG: key_of(early)}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = defs.resolve_job_def("hours").execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+    assert not result.success
+    (failed,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert "names no hour" in failed.user_failure_data.description
+    assert not mirror.archives()
+
+
+def test_an_hour_that_has_not_begun_fails_in_a_run_of_its_own(mirror):
+    made = mirror.materialize([mirror.newest(1)[0] + 24 * HOUR])
+    assert not made.success
+    assert "has not published" in made.sentences[0]
+
+
+# --- a failed hour ---------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_hour_has_its_sentence_beside_each_partition_that_was_not_made(mirror):
+    good, bad = mirror.newest(2)
+    # the archive itself is damaged, so it is landed as the service tells it and cannot be converted
+    mirror.sandbox.faults.add(mirror.download_path(bad, "enwiki"), kind="gzip_truncated", listed=True)
+    assert not mirror.materialize([good, bad]).success
+    for path in LAYERS:
+        found = mirror.instance.fetch_observations(dg.AssetKey(path), limit=10).records
+        told = {record.partition_key: record.asset_observation.description for record in found}
+        if path == LAYERS[0]:
+            assert told == {}
+            continue
+        assert list(told) == [key_of(bad)], path
+        assert "damaged or cut off" in told[key_of(bad)]
+
+
+def test_an_hour_that_is_loaded_already_tells_its_rows_and_not_zero(mirror):
+    hours = mirror.newest(2)
+    first, second = mirror.materialize(hours), mirror.materialize(hours)
+    for hour in hours:
+        then, now = (made.metadata["warehouse/article_changes", hour] for made in (first, second))
+        assert (then["changed"], now["changed"]) == (True, False)
+        assert now["dagster/partition_row_count"] == then["dagster/partition_row_count"] > 0
+        assert now["duplicates"] == then["duplicates"]
+        assert "empty" not in now
+
+
+# --- the instance ----------------------------------------------------------------------------------------------------
+
+
+def test_the_instance_of_the_pages_knows_its_pool_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    with instances.opened(tmp_path / "dagster") as instance:
+        (pool,) = instance.event_log_storage.get_pool_limits()
+        assert (pool.name, pool.limit, pool.from_default) == (WAREHOUSE_POOL, 1, True)
+        instance.event_log_storage.set_concurrency_slots(WAREHOUSE_POOL, 2)
+    with instances.opened(tmp_path / "dagster") as instance:
+        (pool,) = instance.event_log_storage.get_pool_limits()
+        assert pool.limit == 2  # what an operator sets in the pages is left alone
+
+
+def test_the_instance_of_the_pages_sends_nothing_home_and_repeats_crashes_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.delenv("DAGSTER_DISABLE_TELEMETRY")
+    with instances.opened(tmp_path / "dagster") as instance:
+        assert not instance.telemetry_enabled
+        assert not instance.nux_enabled
+        assert instance.run_retries_enabled
+        assert not instance.run_retries_retry_on_asset_or_op_failure
+        assert instance.run_monitoring_enabled
+
+
+def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):
+    home = tmp_path / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    assert instances.prepare(home) == home
+    assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"

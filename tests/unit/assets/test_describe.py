@@ -1,0 +1,66 @@
+"""What Dagster's pages show of tables: short types beside whole descriptions, rows that can be read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.describe import PREVIEW, PREVIEW_ROWS, column_schema, lake_metadata, markdown, preview, table_metadata
+from resources.tables import ARTICLE_CHANGES, Column, Table
+
+NESTED = Table(
+    "nested",
+    "A table.",
+    (
+        Column("page_id", pa.int64(), "Page.", required=True),
+        Column("tags", pa.list_(pa.string()), "Tags."),
+        Column("links", pa.list_(pa.struct([("url", pa.string()), ("ranks", pa.list_(pa.int64()))])), "Links."),
+        Column("size", pa.struct([("bytes", pa.int64())]), "Size."),
+    ),
+)
+
+
+def test_nested_types_are_short_and_their_fields_stand_in_the_description():
+    shown = {column.name: (column.type, column.description) for column in column_schema(NESTED).columns}
+    assert shown == {
+        "page_id": ("int64", "Page."),
+        "tags": ("list<string>", "Tags."),
+        "links": ("list<struct>", "Links. Fields: url (string), ranks (list<int64>)."),
+        "size": ("struct", "Size. Fields: bytes (int64)."),
+    }
+    assert [column.constraints.nullable for column in column_schema(NESTED).columns] == [False, True, True, True]
+    assert max(len(column.type) for column in column_schema(ARTICLE_CHANGES).columns) <= len("timestamp[us, tz=UTC]")
+
+
+def test_only_tables_of_duckdb_have_a_table_name():
+    assert "dagster/table_name" not in lake_metadata(NESTED)
+    assert table_metadata(NESTED)["dagster/table_name"] == "warehouse.main.nested"
+
+
+def test_rows_are_a_table_that_markdown_cannot_break():
+    rows = [
+        {"a": 1234567, "page_id": 1234567, "b": 1.5, "c": None, "d": "x|y\nz", "e": True},
+        {"a": 0, "d": "long" * 100, "f": datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)},
+    ]
+    lines = markdown(rows, ("a", "page_id", "b", "c", "d", "e", "f")).value.splitlines()
+    assert lines[0] == "| a | page_id | b | c | d | e | f |"
+    assert lines[1] == "| --- | --- | --- | --- | --- | --- | --- |"
+    assert lines[2] == "| 1,234,567 | 1234567 | 1.50 |  | x\\|y z | True |  |"
+    assert lines[3] == f"| 0 |  |  |  | {'long' * 50} |  | 2026-01-02 03:04:05 |"
+
+
+def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_path):
+    table = pa.table({"name": [f"Page {number}" for number in range(50)], "html": ["<p>" * 1000] * 50})
+    paths = []
+    for number, rows in enumerate((table, table.slice(0, 0), table.slice(40))):
+        paths.append(tmp_path / f"{number}.parquet")
+        pq.write_table(rows, paths[-1])
+    shown = preview(paths, ("name",)).value.splitlines()[2:]
+    assert shown == ["| Page 0 |", "| Page 1 |", "| Page 40 |", "| Page 41 |"]
+    assert len(preview(paths[:1], ("name",)).value.splitlines()) == 2 + PREVIEW_ROWS
+
+
+def test_the_columns_of_a_preview_are_declared():
+    assert set(PREVIEW) <= set(ARTICLE_CHANGES.schema.names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,14 +48,14 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
     """The instance of a folder, closed at the end. Runs of killed processes are ended in its history first."""
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))
-    # made by one process at a time: two that make the same tables would be in each other's way
-    with FileLock(home / "instance.lock"), dg.DagsterInstance.from_config(str(home)) as instance:
-        instance.get_runs_count()
-        _end_killed_runs(instance, home)
-        if not any(pool.name == WAREHOUSE_POOL for pool in instance.event_log_storage.get_pool_limits()):
-            # the daemon's first look at the queue heeds only pools that it knows already
-            instance.event_log_storage.initialize_concurrency_limit_to_default(WAREHOUSE_POOL)
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+    with ExitStack() as stack:
+        # opened by one process at a time: two that make the same tables would be in each other's way
+        with FileLock(home / "instance.lock"):
+            instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
+            _end_killed_runs(instance, home)
+            if not any(pool.name == WAREHOUSE_POOL for pool in instance.event_log_storage.get_pool_limits()):
+                # the daemon's first look at the queue heeds only pools that it knows already
+                instance.event_log_storage.initialize_concurrency_limit_to_default(WAREHOUSE_POOL)
         yield instance
 
 

@@ -269,3 +269,17 @@ def call() -> Callable[..., Told]:
         return Told(code, out.getvalue(), err.getvalue())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def filled(
+    service: Sandbox,
+    call: Callable[..., Told],
+    hours: list[datetime],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, str], Told]:
+    """A data folder with the two older of the hours, brought in by `wme run`: its environment, and what was told."""
+    filler = Account(service, "filler", f"Passw0rd-{os.urandom(8).hex()}")
+    service.accounts.create(filler.username, filler.password, groups=["group_3"])
+    environ = filler.environ(tmp_path_factory.mktemp("filled") / "data")
+    return environ, call("run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}", environ=environ)

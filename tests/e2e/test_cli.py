@@ -23,25 +23,6 @@ from pipelines.status import collect
 NEW_PASSWORD = "N3w-password!"
 
 
-@pytest.fixture(scope="module")
-def filled(service, call, hours, tmp_path_factory):
-    """A data folder with the two older of the hours, brought in by `wme run`: its environment and what was told."""
-    username, password = "filler", "Passw0rd-filler!"
-    service.accounts.create(username, password, groups=["group_3"])
-    environ = {
-        "WME_USERNAME": username,
-        "WME_PASSWORD": password,
-        "WME_AUTH_URL": service.url,
-        "WME_BASE_URL": service.url,
-        "WME_REALTIME_URL": service.url,
-        "WME_PROJECTS": "enwiki,frwiki",
-        "WME_MIN_FREE_GB": "0",
-        "WME_DATA": str(tmp_path_factory.mktemp("filled") / "data"),
-    }
-    told = call("run", *between(hours[0], hours[1]), environ=environ)
-    return environ, told
-
-
 @pytest.fixture
 def environ(account, tmp_path):
     """The environment of an empty data folder with an account of its own."""

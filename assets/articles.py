@@ -7,6 +7,7 @@ SQL in `resources.warehouse`.
 import dagster as dg
 
 from assets.describe import OWNERS, table_metadata
+from assets.failures import told
 from assets.ingest import WAREHOUSE as CHANGES
 from resources.adapters import WAREHOUSE_POOL, WarehouseResource
 from resources.tables import ARTICLES
@@ -26,7 +27,8 @@ KEY = dg.AssetKey(["warehouse", "articles"])
 )
 def articles(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Advance `articles` by every hour that was loaded since the last time, in one transaction."""
-    applied = warehouse.warehouse.apply_changes()
+    with told():
+        applied = warehouse.warehouse.apply_changes()
     context.log.info("%s", applied)
     return dg.MaterializeResult(
         metadata={

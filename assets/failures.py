@@ -6,6 +6,7 @@ the client, a broken body by the download, a run by whoever launched it; never o
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -15,7 +16,7 @@ from resources.lake import DiskFull as LakeDiskFull
 from resources.lake.origin import OriginError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
 from assets.partitions import hour_text
@@ -57,6 +58,17 @@ def sentence(error: Exception) -> str:
 def failure(error: Exception) -> dg.Failure:
     """One error as a Dagster failure."""
     return dg.Failure(description=sentence(error), allow_retries=retryable(error))
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Make a failure with its sentence of whatever goes wrong within."""
+    try:
+        yield
+    except dg.Failure:
+        raise
+    except Exception as error:
+        raise failure(error) from error
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure:

@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.articles import KEY as ARTICLES
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
+from assets.failures import told
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, WarehouseResource
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
@@ -38,8 +39,9 @@ def published_warehouse(
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Say what is missing in the coverage, then publish."""
     store = warehouse.warehouse
-    store.fill_coverage(enterprise.projects, enterprise.namespaces)
-    published = store.publish({"service": origin_of(store.data) or "unknown"})
+    with told():
+        store.fill_coverage(enterprise.projects, enterprise.namespaces)
+        published = store.publish({"service": origin_of(store.data) or "unknown"})
     context.log.info("%s", published)
     return dg.MaterializeResult(
         metadata={

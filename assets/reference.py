@@ -14,7 +14,7 @@ from typing import Any, get_args
 import dagster as dg
 
 from assets.describe import OWNERS, lake_metadata, preview, table_metadata
-from assets.failures import failure
+from assets.failures import failure, told
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.enterprise.endpoints import ReferenceKind
 from resources.lake import convert_reference
@@ -79,7 +79,8 @@ def lake_reference(context: dg.AssetExecutionContext, lake: LakeResource) -> Ite
             raise dg.Failure(
                 f"The list of {table.name} is not archived; materialize archive/reference first.", allow_retries=False
             ) from error
-        conversion = convert_reference(table.name, raw, lake.layout)
+        with told():
+            conversion = convert_reference(table.name, raw, lake.layout)
         yield dg.MaterializeResult(
             asset_key=key,
             metadata={
@@ -116,7 +117,8 @@ def warehouse_reference(
         key = dg.AssetKey(["warehouse", table.name])
         if key not in context.selected_asset_keys:
             continue
-        raw = lake.layout.reference_archive(table.name).read_bytes()
-        conversion = convert_reference(table.name, raw, lake.layout)
-        count = warehouse.warehouse.load_reference(table.name, conversion.path)
+        with told():
+            raw = lake.layout.reference_archive(table.name).read_bytes()
+            conversion = convert_reference(table.name, raw, lake.layout)
+            count = warehouse.warehouse.load_reference(table.name, conversion.path)
         yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": count})

@@ -199,12 +199,12 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[datetime, str], float]) -> None:
-    from resources.warehouse import NotPublishedError, Warehouse
+    from resources.warehouse import NotPublishedError, QueryError, Warehouse
 
     warehouse = Warehouse(settings.data)
     try:
         summary = warehouse.summary(hours=hours)
-    except NotPublishedError:
+    except (NotPublishedError, QueryError):  # what failed is told by the run itself
         return
     rows = [
         (

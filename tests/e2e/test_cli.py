@@ -193,6 +193,15 @@ def test_what_the_system_refuses_is_a_sentence(environ, call, hours, tmp_path):
         assert is_sentence(told.err.replace("Error: ", "")), told.err
 
 
+def test_what_the_system_refuses_in_the_middle_of_a_run_is_a_sentence(environ, call, hours, tmp_path):
+    (tmp_path / "data" / "warehouse.duckdb").mkdir(parents=True)
+    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
+    assert told.code == 1
+    assert "Is a directory: " in told.err
+    assert "What was committed stays." in told.err
+    assert is_sentence(told.err.split("Error: ")[1]), told.err
+
+
 # --- status ----------------------------------------------------------------------------------------------------------
 
 

@@ -142,7 +142,7 @@ def memory(data):
 
 
 @settings(
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -72,7 +72,7 @@ def killed(data, made, kills, seed):
 
 
 @pytest.mark.parametrize(
-    ("kills", "seed"), [(18, 1), *(pytest.param(200, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
+    ("kills", "seed"), [(15, 1), *(pytest.param(200, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
 )
 def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kills, seed, record_property):
     made = editions(lake)

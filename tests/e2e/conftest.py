@@ -166,7 +166,10 @@ class Runner:
         assert self._answers.readline() == b"ready\n"
 
     def start(self, environ: dict[str, str], hours: Sequence[datetime], **more: Any) -> Run:
-        """Start a run over `hours`; `more`: `reference=True` pulls the reference lists first."""
+        """Start a run over `hours`.
+
+        `more`: `reference=True` pulls the reference lists first; `history=False` keeps Dagster's history in memory.
+        """
         reading, writing = os.pipe()
         request = json.dumps({"environ": environ, "hours": [hour.isoformat() for hour in hours], **more})
         socket.send_fds(self._socket, [request.encode()], [writing])

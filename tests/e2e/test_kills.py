@@ -13,17 +13,26 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import duckdb
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
-    from pathlib import Path
 
 PHASES = ("download", "convert", "load", "apply", "publish")
+#: Files that are there in the middle of each phase.
+MARKS = {
+    "download": "archive/**/*.part",
+    "convert": "lake/**/*.unfinished",
+    "load": "warehouse/*.wal",
+    "apply": "warehouse/*.wal",
+    "publish": "warehouse.duckdb.*.tmp",
+}
 TABLES = ("articles", "article_changes", "rejects", "hours", "loads")
 #: Columns that hold the moment of the work, and how often it was done: a run that was killed may differ in them.
 OF_THE_WORK = "EXCLUDE (checked_at, load_count)", "EXCLUDE (loaded_at, applied_at)"
@@ -40,10 +49,11 @@ class Undisturbed:
 
 @dataclass
 class Campaign:
-    """What became of the kills."""
+    """What became of the kills: where they hit, how many came too late, which kinds of files they left unfinished."""
 
     hits: Counter[str] = field(default_factory=Counter)
     missed: int = 0
+    left: Counter[str] = field(default_factory=Counter)
 
 
 def lake_of(data: Path) -> dict[str, str]:
@@ -119,6 +129,13 @@ def undisturbed(
     return make
 
 
+def _await_file(data: Path, pattern: str) -> None:
+    """Wait until a file of this kind is there, or not much longer than a phase takes."""
+    end = time.monotonic() + 0.3
+    while not any(data.glob(pattern)) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
 def campaign(
     seed: int,
     data: Path,
@@ -128,24 +145,38 @@ def campaign(
     reference: Undisturbed,
     unfinished: Callable[[Path], list[str]],
     told: Campaign,
+    *,
+    history: bool,
 ) -> None:
     """Kill some runs over one data folder, let the last one through, and compare."""
     chance = random.Random(seed)
     environ = account.environ(data)
     # phases in the order of the work, since what is done is not done again; some are skipped, some met twice
     plan = [phase for phase in PHASES for _ in range(chance.choice((0, 1, 1, 2)))]
+    done: Counter[str] = Counter()
     for phase in plan:
-        run = runner.start(environ, hours)
-        repetition = chance.randint(1, len(hours)) if phase in ("download", "convert", "load") else 1
+        # an hour that went through a phase before passes it in no time: aim at one that did not
+        times = len(hours) if phase in ("download", "convert", "load") else 1
+        if times > 1 and done[phase] == times:
+            continue
+        repetition = chance.randint(1 + done[phase], times) if times > 1 else 1
+        run = runner.start(environ, hours, history=history)
+        in_the_middle = chance.random() < 0.5
         if run.wait_for(f"> {phase}", repetition):
-            time.sleep(chance.uniform(0, 1.1) * reference.seconds.get(phase, 0.02))
+            if in_the_middle:
+                _await_file(data, MARKS[phase])
+                time.sleep(chance.uniform(0, 0.02))
+            else:
+                time.sleep(chance.uniform(0, 1.0) * reference.seconds.get(phase, 0.02))
             run.kill()
         if any(line.startswith("=") for line in run.lines):
             told.missed += 1
         else:
             told.hits[run.phase] += 1
+            told.left.update({Path(name).suffix for name in unfinished(data)})
+        done |= Counter({name: run.lines.count(f"< {name}") for name in PHASES})
         whole_hours_only(data)
-    assert runner.start(environ, hours).finish() == []
+    assert runner.start(environ, hours, history=history).finish() == []
     assert differences(data, reference.data) == dict.fromkeys(TABLES, 0)
     assert lake_of(data) == reference.lake
     assert archives_of(data) == archives_of(reference.data)
@@ -156,28 +187,72 @@ def report(told: Campaign, capsys: Any) -> None:
     with capsys.disabled():
         counts = ", ".join(f"{phase} {told.hits[phase]}" for phase in (*PHASES, "between"))
         sys.stdout.write(f"\nkills: {sum(told.hits.values())} ({counts}); {told.missed} came after the end\n")
+        sys.stdout.write(f"left unfinished: {', '.join(f'{kind} {n}' for kind, n in sorted(told.left.items()))}\n")
 
 
-def _campaigns(seeds: Sequence[int], least: int, tmp_path: Path, account: Any, undisturbed: Any, **tools: Any) -> None:
-    capsys, told = tools.pop("capsys"), Campaign()
+def _campaigns(
+    seeds: Sequence[int], enough: int, least: int, tmp_path: Path, account: Any, undisturbed: Any, **tools: Any
+) -> None:
+    capsys, history, told = tools.pop("capsys"), tools.pop("history"), Campaign()
     # archives are small and loopback is fast: without this a download would be over before a kill could land in it
     account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=1_500_000, count=None)
     reference = undisturbed(account)
+
+    def wanting() -> list[str]:
+        return [phase for phase in PHASES if told.hits[phase] < least] + [
+            f"what leaves {kind}" for kind in (".part", ".unfinished") if told.left[kind] < least
+        ]
+
     try:
-        for seed in seeds:
-            campaign(seed, tmp_path / str(seed), account, reference=reference, told=told, **tools)
+        for number, seed in enumerate(seeds):
+            # where a kill lands depends on the machine: some seeds are spare, for what the first ones missed
+            if number < enough or wanting():
+                campaign(seed, tmp_path / str(seed), account, reference=reference, told=told, history=history, **tools)
     finally:
         report(told, capsys)
-    for phase in PHASES:
-        assert told.hits[phase] >= least, f"no kill hit {phase}"
+    assert wanting() == [], "too few kills hit these"
 
 
+@pytest.mark.timeout(600)  # a minute, or many on a machine that others use as well
 def test_kills_leave_no_trace(
     tmp_path: Path, account: Any, runner: Any, hours: Any, undisturbed: Any, unfinished: Any, capsys: Any
 ) -> None:
     _campaigns(
-        range(5), 1, tmp_path, account, undisturbed, runner=runner, hours=hours, unfinished=unfinished, capsys=capsys
+        range(12),
+        4,
+        1,
+        tmp_path,
+        account,
+        undisturbed,
+        runner=runner,
+        hours=hours,
+        unfinished=unfinished,
+        capsys=capsys,
+        history=True,
     )
+
+
+def test_a_killed_run_is_ended_in_the_history_and_blocks_nobody(
+    tmp_path: Path, account: Any, runner: Any, hours: Any, undisturbed: Any
+) -> None:
+    reference = undisturbed(account)
+    for phase in ("load", "apply"):
+        run = runner.start(account.environ(tmp_path), hours)
+        assert run.wait_for(f"> {phase}")
+        run.kill()
+    assert runner.start(account.environ(tmp_path), hours).finish() == []
+    assert differences(tmp_path, reference.data) == dict.fromkeys(TABLES, 0)
+    home = tmp_path / "dagster"
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        found = [(run.job_name, run.status.value) for run in instance.get_runs()]
+    assert found == [
+        ("publish", "SUCCESS"),
+        ("hours", "SUCCESS"),
+        ("publish", "FAILURE"),
+        ("hours", "SUCCESS"),
+        ("hours", "FAILURE"),
+    ]
+    assert list((home / "processes").iterdir()) == []
 
 
 @pytest.mark.soak
@@ -185,7 +260,8 @@ def test_many_kills_leave_no_trace(
     tmp_path: Path, account: Any, runner: Any, hours: Any, undisturbed: Any, unfinished: Any, capsys: Any
 ) -> None:
     _campaigns(
-        range(1000, 1080),
+        range(1000, 1100),
+        80,
         10,
         tmp_path,
         account,
@@ -194,4 +270,5 @@ def test_many_kills_leave_no_trace(
         hours=hours,
         unfinished=unfinished,
         capsys=capsys,
+        history=True,
     )

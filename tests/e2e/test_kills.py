@@ -219,7 +219,7 @@ def test_kills_leave_no_trace(
 ) -> None:
     _campaigns(
         range(12),
-        4,
+        3,
         1,
         tmp_path,
         account,

@@ -198,12 +198,12 @@ def test_groups_decide(client, sandbox, account, hour):
     assert client.user().groups == ("group_1",)
 
 
-def test_a_limit_that_the_account_does_not_tell_counts_as_a_rate_limit(client, sandbox, account, hour, record, target):
+def test_a_spent_limit_that_the_account_tells_is_no_rate_limit(client, sandbox, account, hour, record, target):
     sandbox.accounts.set_quota(account, "batch", limit=5, used=5)
-    with pytest.raises(errors.RateLimited):
+    with pytest.raises(errors.QuotaExceeded, match="5 of its 5 batch units"):
         client.download_batch(hour, record, target)
-    assert downloads(sandbox) == 1 + QUICK.retries
-    assert count(sandbox, "/v1/get-user") == 1  # asked, and it says nothing of batches
+    assert downloads(sandbox) == 1  # waiting would not help, so nothing is tried again
+    assert count(sandbox, "/v1/get-user") == 1
 
 
 def test_admission_by_address_needs_no_token(make, sandbox, hour):

@@ -228,7 +228,7 @@ def test_kills_leave_no_trace(
         hours=hours,
         unfinished=unfinished,
         capsys=capsys,
-        history=True,
+        history=False,
     )
 
 

@@ -16,7 +16,10 @@ def make(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["make", "--no-print-directory", *arguments],
         cwd=ROOT,
-        env={**os.environ, **environ},
+        # the suite itself may be run by make, whose ways these are not to inherit
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        | environ
+        | {"MFLAGS": ""},
         capture_output=True,
         text=True,
         timeout=240,

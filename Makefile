@@ -28,7 +28,7 @@ run: $(STAMP) ## the main job, end to end (sandbox unless an account is configur
 	@$(BIN)/wme run
 
 test: $(STAMP) ## the whole suite
-	@$(BIN)/python -m pytest --cov --cov-report=
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --cov --cov-report=
 	@$(BIN)/coverage report --include='resources/*,assets/*' --skip-covered --fail-under=90
 
 soak: $(STAMP) ## the long campaigns

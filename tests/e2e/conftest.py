@@ -109,8 +109,9 @@ class Run:
         return self.lines.count(line) >= count
 
     def kill(self) -> None:
-        """End the run with SIGKILL, wherever it is."""
-        os.kill(self.pid, signal.SIGKILL)
+        """End the run with SIGKILL, wherever it is; one that has just ended by itself is left as it is."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
         self.finish()
 
     def finish(self) -> list[str]:

@@ -236,7 +236,7 @@ def archived_hour(hour: datetime, layout: Layout, scope: Scope) -> ArchivedHour:
 
 
 def convert_hour(
-    archived: ArchivedHour, layout: Layout, *, bodies: Iterable[str], threads: int, engine: Engine
+    archived: ArchivedHour, layout: Layout, *, bodies: Iterable[str], threads: int | None, engine: Engine
 ) -> list[Conversion]:
     """The hour's archives as Parquet, one after another, each by several threads. What is converted already is kept.
 

@@ -47,7 +47,7 @@ class HourlyRun:
     enterprise: EnterpriseResource
     lake: LakeResource
     warehouse: WarehouseResource
-    threads: int
+    threads: int | None
     engine: Engine
     plans: dict[datetime, batches.Plan] = field(default_factory=dict)
     archived: dict[datetime, batches.ArchivedHour] = field(default_factory=dict)

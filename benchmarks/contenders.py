@@ -18,7 +18,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from benchmarks.workload import HOUR
-from resources.lake import Archive, Layout, convert
+from resources.lake import Archive, Layout, convert, parsers_for
 from resources.lake.records import RecordReader
 from resources.lake.shape import shape_of
 from resources.tables import ARTICLE_CHANGES
@@ -55,7 +55,7 @@ class Contender:
 def ours(job: Job) -> Path:
     """This package."""
     archive = Archive(job.workload.archive, "archive", "0" * 32, HOUR, job.workload.project_id, 0)
-    return convert(archive, Layout(job.folder), workers=job.cores, level=job.level).path
+    return convert(archive, Layout(job.folder), workers=parsers_for(job.cores), level=job.level).path
 
 
 def duckdb_gz(job: Job) -> Path:

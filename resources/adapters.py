@@ -114,7 +114,7 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Where parallel work runs."""
 
     workers: int = Field(default=4, description="Downloads under way at once.")
-    threads: int = Field(default=2, description="Threads that convert one archive.")
+    threads: int | None = Field(default=None, description="Threads that parse one archive; default: by the cores.")
 
     def engine(self, say: Callable[[str], None]) -> Engine:
         """The engine, telling its progress in lines through `say`."""

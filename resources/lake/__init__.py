@@ -6,7 +6,7 @@ and DuckDB.
 
 from resources.lake import errors
 from resources.lake.archive import Archive
-from resources.lake.conversion import BODIES, Conversion, convert, digest_of
+from resources.lake.conversion import BODIES, Conversion, convert, digest_of, parsers_for
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
 from resources.lake.files import sweep
 from resources.lake.layout import Layout
@@ -29,5 +29,6 @@ __all__ = [
     "convert_reference",
     "digest_of",
     "errors",
+    "parsers_for",
     "sweep",
 ]

@@ -93,7 +93,7 @@ def test_unknown_body(lake):
 
 def test_too_little_memory_is_said_before_anything_is_read(lake):
     with pytest.raises(ConversionError, match=r"100 MB are too little for 2 workers. Allow at least \d+ MB"):
-        lake.convert(lake.record(1), memory_bytes=100 << 20)
+        lake.convert(lake.record(1), memory_bytes=100 << 20, workers=2)
     assert not lake.layout.lake.exists()
 
 

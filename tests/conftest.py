@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-
-import pytest
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # a developer's own .env is none of the tests' business
@@ -14,14 +11,3 @@ os.environ["PYTHON_DOTENV_DISABLED"] = "1"
 for _name in [name for name in os.environ if name.startswith("WME_")]:
     del os.environ[_name]
 os.environ.pop("DAGSTER_HOME", None)
-
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder of recorded data beside the project."""
-    folder = SHARED / "data" / "real"
-    if not folder.is_dir():
-        pytest.skip("The recorded data (../shared/data/real) is not beside the project.")
-    return folder

@@ -40,7 +40,7 @@ def test_sweep_of_a_lake_that_is_not_there(lake):
 
 
 KILLED = """
-import json, sys, time
+import json, signal, sys
 from datetime import datetime
 from pathlib import Path
 from resources.lake import Archive, Layout, conversion, convert, files
@@ -54,7 +54,7 @@ def hold(done, total):
     calls += 1
     if calls == 20:
         print("half way", flush=True)
-        time.sleep(3600)
+        signal.pause()
 convert(archive, Layout(Path(sys.argv[2])), progress=hold)
 """
 

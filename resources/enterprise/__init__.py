@@ -12,19 +12,25 @@ from resources.enterprise.filling import Ranges
 from resources.enterprise.landing import Sidecar, is_intact, is_landed
 from resources.enterprise.models import Listing
 from resources.enterprise.service import Service
+from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, plan_snapshot
 from resources.enterprise.transport import Patience
 
 __all__ = [
+    "Disk",
     "Download",
     "EnterpriseClient",
     "Listing",
     "Patience",
+    "Piece",
     "Ranges",
     "Service",
     "Sidecar",
+    "SnapshotPlan",
     "TokenStatus",
+    "Wishes",
     "errors",
     "is_intact",
     "is_landed",
     "models",
+    "plan_snapshot",
 ]

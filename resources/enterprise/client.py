@@ -1,18 +1,16 @@
-"""The client of the Enterprise Content Service: reference lists, hourly batches, the account.
+"""The client of the Enterprise Content Service: reference lists, hourly batches, snapshots, the account.
 
 Belongs here: one method per thing a user of the service wants, and what the service's refusals mean for it.
-Does not belong here: how requests travel (`transport`), how tokens are got (`auth`), how bytes come (`downloads`).
+Does not belong here: how requests travel (`transport`), how tokens are got (`auth`), how bytes come (`downloads`), how
+a snapshot stays one set while its files are fetched (`snapshots`).
 
-Source: the service's reference for metadata, realtime batches and authentication.
+Source: the service's reference for metadata, realtime batches, snapshots and authentication.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, overload
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from pydantic import TypeAdapter
 
@@ -21,10 +19,12 @@ from resources.enterprise.auth import Authenticator, TokenStatus
 from resources.enterprise.downloads import Download, Downloader
 from resources.enterprise.filling import Ranges, Source
 from resources.enterprise.landing import Sidecar, md5_of_bytes, write_atomically
+from resources.enterprise.questions import Questions
 from resources.enterprise.redaction import Redactor
-from resources.enterprise.service import is_web_address
+from resources.enterprise.snapshot_plan import Wishes
+from resources.enterprise.snapshots import Snapshots
 from resources.enterprise.tokens import TokenStore
-from resources.enterprise.transport import Answer, BrokenAnswer, Patience, Transport
+from resources.enterprise.transport import Patience, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
     from resources.enterprise.endpoints import ReferenceKind
     from resources.enterprise.service import Service
-
-_log = logging.getLogger(__name__)
-_T = TypeVar("_T")
+    from resources.enterprise.snapshot_plan import Piece, SnapshotPlan
 
 _LISTS: Final[dict[str, TypeAdapter[Any]]] = {
     "codes": TypeAdapter(tuple[models.Code, ...]),
@@ -81,7 +79,9 @@ class EnterpriseClient:
         self._transport = Transport(service, self._patience, Redactor())
         store = TokenStore(state / "tokens.json", service.auth_url, service.username)
         self._auth = Authenticator(service, self._transport, store, clock)
+        self._questions = Questions(service, self._transport, self._auth, clock)
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
+        self._snapshots = Snapshots(self._questions, self._downloader, self._remaining)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +111,7 @@ class EnterpriseClient:
         Raises:
             EnterpriseError: As everywhere; nothing special here.
         """
-        return self._list(endpoints.reference(kind), _LISTS[kind], f"list the {kind}")
+        return self._questions.listing(endpoints.reference(kind), _LISTS[kind], f"list the {kind}")
 
     # --- hourly batches ----------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class EnterpriseClient:
             RetentionPassed: The hour is more than two days old.
         """
         try:
-            return self._list(endpoints.batches(hour), _BATCHES, f"list the batches of {_spoken(hour)}")
+            return self._questions.listing(endpoints.batches(hour), _BATCHES, f"list the batches of {_spoken(hour)}")
         except errors.NotFound:
             absent = self._absent(hour)
         raise absent
@@ -187,6 +187,123 @@ class EnterpriseClient:
         write_atomically(target, listing.raw)
         return sidecar
 
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshots(self) -> models.Listing[models.Snapshot]:
+        """All snapshots the account may have (`GET /v2/snapshots`): one per project and namespace. Costs no quota."""
+        return self._snapshots.listing()
+
+    def snapshot(self, identifier: str) -> models.Snapshot:
+        """The record of one snapshot (`GET /v2/snapshots/{identifier}`). Costs no quota.
+
+        Raises:
+            NotFound: There is none of that name, for example because the namespace has no pages.
+        """
+        return self._snapshots.snapshot(identifier)
+
+    def chunks(self, identifier: str) -> models.Listing[models.Chunk]:
+        """The chunks of a snapshot (`GET /v2/snapshots/{identifier}/chunks`), in no order. Costs no quota.
+
+        Raises:
+            NotFound: There is no such snapshot, or it has no chunks.
+        """
+        return self._snapshots.chunks(identifier)
+
+    def chunk(self, identifier: str, chunk: str | int) -> models.Chunk:
+        """The record of one chunk (`GET /v2/snapshots/{identifier}/chunks/{chunk}`). Costs no quota.
+
+        Args:
+            identifier: The snapshot.
+            chunk: Its whole identifier, or its number.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._snapshots.chunk(identifier, chunk)
+
+    def snapshot_head(self, identifier: str) -> models.ArchiveHead:
+        """Exact size, ETag and date of a snapshot's archive (`HEAD .../download`). Costs no quota."""
+        return self._snapshots.head(identifier)
+
+    def chunk_head(self, identifier: str, chunk: str | int) -> models.ArchiveHead:
+        """Exact size, ETag and date of a chunk's archive (`HEAD .../download`). Costs no quota."""
+        return self._snapshots.head(identifier, chunk)
+
+    def plan_snapshot(self, identifier: str, folder: Path, wishes: Wishes | None = None) -> SnapshotPlan:
+        """What it takes to have a snapshot in a folder: as one file or in chunks, in units of quota and bytes.
+
+        Reads the records of the snapshot and of its chunks, whose versions are pinned by it, the account's counters,
+        and what lies in the folder. Costs no quota and changes nothing, so it is a dry run as well.
+
+        Args:
+            identifier: The snapshot.
+            folder: Where its files lie or shall lie; it may not exist yet.
+            wishes: What may be spent, which form, how much disk to leave free.
+
+        Raises:
+            NotFound: There is no such snapshot.
+        """
+        return self._snapshots.plan(identifier, folder, wishes or Wishes())
+
+    def fetch_piece(
+        self, plan: SnapshotPlan, piece: Piece, progress: Callable[[int, int | None], None] | None = None
+    ) -> Download:
+        """Have one file of a plan, verified, with its sidecar; the versions that the plan pinned are read again first.
+
+        One unit of quota at most, none for a file that is there. Each piece may have a thread of its own, and may be
+        tried again alone: a part that was left is continued for one more unit.
+
+        Args:
+            plan: From `plan_snapshot`.
+            piece: One of `plan.pieces`.
+            progress: Called with (bytes there, bytes in all or None where unknown), from one thread at a time.
+
+        Raises:
+            StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
+            QuotaExceeded: The plan does not fit what is left of the quota, or the service says so.
+            DiskFull: No room; what was fetched is kept.
+            IntegrityError: Wrong bytes twice; nothing was landed.
+        """
+        return self._snapshots.fetch(plan, piece, progress)
+
+    def confirm_snapshot(self, plan: SnapshotPlan) -> Path:
+        """See that all files of a plan are there and still belong together, and write down which they are.
+
+        To be called when every piece was fetched. Reads the versions once more; costs no quota.
+
+        Returns:
+            The manifest (`plan.manifest`): JSON with the record of the snapshot and of each file. It is there only for
+            a set that is complete.
+
+        Raises:
+            StaleSnapshot: The service has replaced the snapshot or a chunk meanwhile.
+            StateError: A file of the plan is missing.
+        """
+        return self._snapshots.confirm(plan)
+
+    def download_snapshot(
+        self,
+        plan: SnapshotPlan,
+        *,
+        workers: int = 4,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> tuple[Download, ...]:
+        """Fetch all files of a plan, several at once, and confirm the set.
+
+        Args:
+            plan: From `plan_snapshot`.
+            workers: Files fetched at once.
+            progress: Called with (bytes there, bytes in all), from one thread at a time.
+
+        Returns:
+            One download per piece, in the order of `plan.pieces`.
+
+        Raises:
+            EnterpriseError: As `fetch_piece` and `confirm_snapshot`; files that are complete are kept, and of the others
+                what was fetched.
+        """
+        return self._snapshots.fetch_all(plan, workers, progress)
+
     # --- account -----------------------------------------------------------------------------------------------------
 
     def user(self) -> models.User:
@@ -243,18 +360,14 @@ class EnterpriseClient:
 
     # --- within ------------------------------------------------------------------------------------------------------
 
-    def _list(self, path: str, form: TypeAdapter[Any], doing: str) -> models.Listing[Any]:
-        (answer, records), count = self._ask(
-            path, doing, lambda answer: (answer, self._transport.parse(answer, form, doing))
-        )
-        return models.Listing(answer.body, records, path, self._clock().astimezone(UTC), count)
+    def _remaining(self) -> dict[str, models.Quota]:
+        """The account's counters; none for a client without an account, of which the service says nothing."""
+        return {} if self.service.anonymous else self.user().quotas
 
     def _batch(self, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
         doing = f"read the record of {identifier} of {_spoken(hour)}"
         try:
-            return self._ask(
-                endpoints.batch(hour, identifier), doing, lambda answer: self._transport.parse(answer, _BATCH, doing)
-            )
+            return self._questions.record(endpoints.batch(hour, identifier), _BATCH, doing)
         except errors.NotFound as error:
             missing = error
         self.batches(hour)  # raises where the whole hour is missing, which is another thing
@@ -273,71 +386,9 @@ class EnterpriseClient:
             version=record.version,
             size_hint=record.approximate_bytes,
             url_path=path,
-            resolve=lambda: self._ask(path, doing, lambda answer: self._location(answer, path, doing)),
+            resolve=lambda: self._questions.address(path, doing),
             read_again=read_again,
         )
-
-    def _location(self, answer: Answer, path: str, doing: str) -> str:
-        """The signed address a download path redirects to; never followed with the token."""
-        if answer.status < 300 and answer.is_html:
-            raise self._transport.html_error(answer.status, doing)
-        location = answer.headers.get("Location", "")
-        here = self.service.base_url + path
-        there = urljoin(here, location)
-        if answer.status not in {302, 303, 307, 308} or not location:
-            problem = f"status {answer.status} came where a redirect should be"
-        elif not is_web_address(there):
-            problem = "it redirects to something that is not a web address"
-        elif urlsplit(here).scheme == "https" and urlsplit(there).scheme == "http":
-            problem = "it redirects from an encrypted to an open connection"
-        else:
-            return there
-        raise errors.UnexpectedAnswer(
-            f"Could not {doing}: {problem}. Nothing was fetched. Check the addresses of the service; if they are right, "
-            "its interface has changed."
-        )
-
-    def _ask(self, path: str, doing: str, understand: Callable[[Answer], _T]) -> tuple[_T, int]:
-        """Send a GET and understand its answer; rate limits and broken answers are waited out, within bounds.
-
-        Returns what was understood and the number of requests it took.
-        """
-        count = attempt = 0
-        while True:
-            asked: float | None = None
-            try:
-                answer = self._transport.send("GET", self.service.base_url + path, doing=doing, auth=self._auth.bearer)
-                count += answer.request_count
-                asked = answer.retry_after
-                if answer.status >= 400:
-                    self._refuse(answer, path, doing, first=attempt == 0)
-                return understand(answer), count
-            except (errors.RateLimited, BrokenAnswer) as error:
-                attempt += 1
-                if attempt > self._patience.retries:
-                    if isinstance(error, BrokenAnswer):  # enough attempts were made: nobody need make more
-                        raise errors.ServiceUnavailable(error.message, status=error.status) from None
-                    raise
-                wait = self._patience.wait(attempt, asked)
-                _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._patience.retries)
-            time.sleep(wait)
-
-    def _refuse(self, answer: Answer, path: str, doing: str, *, first: bool) -> None:
-        """Raise what a refusal means. A 429 alone does not tell a rate limit from a spent quota: the account does."""
-        product = endpoints.product(path)
-        if answer.status == 429 and first and not self.service.anonymous:
-            try:
-                quota = self.user().quotas.get(product)
-            except errors.EnterpriseError as error:
-                _log.info("Could not find out whether a quota is spent: %s", error)
-                quota = None
-            if quota is not None and quota.exhausted:
-                raise errors.QuotaExceeded(
-                    f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. What "
-                    "was fetched before is kept. Wait until the vendor resets the counters (monthly), or ask for more.",
-                    status=429,
-                )
-        raise self._transport.error(answer, doing)
 
     def _passed(self, hour: datetime) -> errors.RetentionPassed | None:
         if self._clock() - hour < endpoints.BATCH_RETENTION:

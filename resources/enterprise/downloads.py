@@ -50,6 +50,7 @@ class Download:
         request_count: Requests to the service (those to the object store are not counted).
         resumed_bytes: Bytes that an earlier, unfinished download had left and that were not fetched again.
         fetched: False when it was there already and nothing was requested.
+        unit_count: Requests for signed addresses: what the account's quota was charged, where the product has one.
     """
 
     path: Path
@@ -59,6 +60,19 @@ class Download:
     request_count: int
     resumed_bytes: int
     fetched: bool
+    unit_count: int = 0
+
+
+class ReplacedError(Exception):
+    """The service replaced an archive of which only the pinned version is wanted. Nothing was landed.
+
+    Attributes:
+        version: The version it has now.
+    """
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version)
+        self.version = version
 
 
 @dataclass
@@ -68,6 +82,7 @@ class _Task:
     source: Source
     target: Path
     requests: int = 0
+    units: int = 0
     resumed: int | None = None
     wrong: int = 0
 
@@ -98,6 +113,7 @@ class Downloader:
             DiskFull: No room; what was fetched is kept.
             ServiceUnavailable: The connection broke too often; what was fetched is kept.
             UnexpectedAnswer: The record's version is no MD5, or the answer is no redirect.
+            ReplacedError: The service has another version now than the one `source` pins, and sent neither.
         """
         task = _Task(source, target)
         try:
@@ -117,11 +133,11 @@ class Downloader:
                 "Nothing was fetched. If the address of the service is right, its interface has changed."
             )
         if not Part.is_left(target) and (present := self._present(source, target)) is not None:
-            return replace(present, request_count=task.requests)
+            return replace(present, request_count=task.requests, unit_count=task.units)
         with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
             if (present := self._present(source, target)) is not None:
                 part.remove()  # fetched by whom we waited for, or its owner was killed while tidying up
-                return replace(present, request_count=task.requests)
+                return replace(present, request_count=task.requests, unit_count=task.units)
             if part.version != source.version:
                 part.clear()
             if task.resumed is None:
@@ -138,6 +154,9 @@ class Downloader:
                 task.target = target.with_name(target.name.replace(source.version[:8], fresh.version[:8]))
                 if digest == fresh.version:
                     return self._land(task, part)
+                if source.pinned:
+                    part.remove()
+                    raise ReplacedError(fresh.version)
             part.remove()
         task.wrong += 1
         if task.wrong > _WRONG_ALLOWED:
@@ -156,6 +175,7 @@ class Downloader:
             raise
         finally:
             task.requests += filling.request_count
+            task.units += filling.request_count
         return part.digest()
 
     def _present(self, source: Source, target: Path) -> Download | None:
@@ -171,7 +191,16 @@ class Downloader:
         self._sidecar(source, size).write(target)
         part.land(target)
         _log.info("Fetched %s: %d bytes, %d request(s) to the service.", source.identifier, size, task.requests)
-        return Download(target, source.identifier, source.version, size, task.requests, task.resumed or 0, fetched=True)
+        return Download(
+            path=target,
+            identifier=source.identifier,
+            version=source.version,
+            size_bytes=size,
+            request_count=task.requests,
+            resumed_bytes=task.resumed or 0,
+            fetched=True,
+            unit_count=task.units,
+        )
 
     def _sidecar(self, source: Source, size: int) -> Sidecar:
         return Sidecar(source.identifier, source.version, size, source.url_path, self._clock())

@@ -3,7 +3,8 @@
 Belongs here: pure arithmetic from an hour, a kind or an identifier to a path.
 Does not belong here: requests.
 
-Source: the service's reference for metadata (`/v2/codes` ...) and realtime batches (`/v2/batches/{date}/{hour}`).
+Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`) and
+snapshots (`/v2/snapshots`).
 """
 
 from __future__ import annotations
@@ -58,6 +59,25 @@ def batch(hour: datetime, identifier: str) -> str:
     return f"{batches(hour)}/{quote(identifier, safe='')}"
 
 
+#: Path of the list of all snapshots.
+SNAPSHOTS = "/v2/snapshots"
+
+
+def snapshot(identifier: str) -> str:
+    """Path of one snapshot."""
+    return f"{SNAPSHOTS}/{quote(identifier, safe='')}"
+
+
+def chunks(identifier: str) -> str:
+    """Path of the list of a snapshot's chunks."""
+    return f"{snapshot(identifier)}/chunks"
+
+
+def chunk(identifier: str, chunk: str | int) -> str:
+    """Path of one chunk, by its whole identifier or its number."""
+    return f"{chunks(identifier)}/{quote(str(chunk), safe='')}"
+
+
 def download(path: str) -> str:
     """Path of the download of a snapshot, chunk or batch, given its own path."""
     return f"{path}/download"
@@ -66,10 +86,11 @@ def download(path: str) -> str:
 def product(path: str) -> str:
     """Which of the account's counters a path draws on, in the words of `get-user`.
 
-    `batch` stands for the hourly batches, for which the service counts nothing today.
+    Of snapshots and chunks only the downloads are counted, not their records and lists. `batch` stands for everything
+    that the service does not count today.
     """
     if path.startswith(("/v2/articles/", "/v2/structured-contents/")):
         return "ondemand"
-    if "/chunks/" in path:
-        return "chunk"
-    return "snapshot" if path.startswith("/v2/snapshots/") else "batch"
+    if path.startswith(f"{SNAPSHOTS}/") and path.endswith("/download"):
+        return "chunk" if "/chunks/" in path else "snapshot"
+    return "batch"

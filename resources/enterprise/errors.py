@@ -81,6 +81,29 @@ class UnexpectedAnswer(EnterpriseError):
     """An answer that does not have the documented form."""
 
 
+class StaleSnapshot(EnterpriseError):
+    """The service replaced a snapshot, or a chunk of it, while its files were fetched: they are no set any more.
+
+    The same plan never succeeds again, a new one does: not retryable, because that costs quota anew.
+
+    Attributes:
+        restart_units: Units that fetching what the service has now costs, None where that could not be found out.
+        restart_bytes: Bytes of it, compressed, likewise.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        restart_units: int | None = None,
+        restart_bytes: int | None = None,
+    ) -> None:
+        super().__init__(message, status=status)
+        self.restart_units = restart_units
+        self.restart_bytes = restart_bytes
+
+
 class IntegrityError(EnterpriseError):
     """What was fetched twice is not what the service's record says (MD5)."""
 

@@ -71,6 +71,7 @@ class Source:
         url_path: Path of the download at the service.
         resolve: Asks the service for a signed address; gives it with the number of requests it took.
         read_again: Reads the record again; gives the source it names now with the number of requests it took.
+        pinned: Whether another version, which the service has meanwhile, is not worth a request.
     """
 
     identifier: str
@@ -79,6 +80,7 @@ class Source:
     url_path: str
     resolve: Callable[[], tuple[str, int]]
     read_again: Callable[[], tuple[Source, int]]
+    pinned: bool = False
 
 
 class ChangedError(Exception):
@@ -301,7 +303,7 @@ class Filling:
             elif status == 404:
                 raise errors.NotFound(
                     f"The archive of {self._source.identifier} is not in the object store (404). Nothing was landed. "
-                    "The service may have removed or be rewriting it: list the hour again.",
+                    "The service may have removed or be rewriting it: list it again.",
                     status=404,
                 )
             elif status in {412, 416}:

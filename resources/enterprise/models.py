@@ -170,11 +170,31 @@ class Chunk(ArchiveRecord):
 
 
 @dataclass(frozen=True)
+class ArchiveHead:
+    """What the service tells of an archive without sending it.
+
+    Attributes:
+        size_bytes: Its exact size.
+        etag: As sent, with its quotes; not the MD5 of a large archive.
+        modified_at: When it was written, in UTC.
+    """
+
+    size_bytes: int
+    etag: str | None
+    modified_at: datetime | None
+
+
+@dataclass(frozen=True)
 class Quota:
     """Units of one product: used so far, and allowed (None: no limit is stated)."""
 
     used: int
     limit: int | None
+
+    @property
+    def left(self) -> int | None:
+        """Units that can still be used; None: no limit is stated."""
+        return None if self.limit is None else max(0, self.limit - self.used)
 
     @property
     def exhausted(self) -> bool:

@@ -85,6 +85,15 @@ class Part:
         """Whether anything of an unfinished download lies beside a file."""
         return _part(target).exists() or _part_json(target).exists()
 
+    @staticmethod
+    def left_bytes(target: Path, version: str) -> int:
+        """Bytes that an unfinished download of this version left, without waiting for who may be writing it."""
+        try:
+            found = json.loads(_part_json(target).read_bytes())
+            return sum(int(done) for _, _, done in found["ranges"]) if found["version"] == version else 0
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+            return 0
+
     @property
     def folder(self) -> Path:
         """Where the part and later the file lie."""

@@ -229,6 +229,8 @@ def test_an_account_that_cannot_be_asked_means_a_rate_limit(client, fake, hour):
         ("/v2/structured-contents/Earth", "ondemand"),
         ("/v2/snapshots/enwiki_namespace_0/download", "snapshot"),
         ("/v2/snapshots/enwiki_namespace_0/chunks/3/download", "chunk"),
+        ("/v2/snapshots/enwiki_namespace_0/chunks/3", "batch"),
+        ("/v2/snapshots/enwiki_namespace_0", "batch"),
         (LIST, "batch"),
     ],
 )
@@ -281,7 +283,7 @@ def test_every_error_says_whether_it_can_be_retried():
         "ServiceUnavailable",
         "StateBusy",
     }
-    assert len(kinds) == 17
+    assert len(kinds) == 18
 
 
 def test_cookies_of_a_load_balancer_are_not_kept(client, fake):

@@ -1,0 +1,159 @@
+"""One question to the data host: sent, waited for within bounds, refused in a sentence, or understood.
+
+Belongs here: what all paths of the data host share: rate limits and spent quotas, broken answers, lists, and the
+redirect of a download.
+Does not belong here: which paths there are (`endpoints`), what a missing record means (`client`, `snapshots`).
+
+Source: the service's description of its lists, of downloads (a GET is redirected to a signed address, a HEAD is
+answered by the service itself) and of `get-user`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from resources.enterprise import endpoints, errors, models
+from resources.enterprise.service import is_web_address
+from resources.enterprise.transport import Answer, BrokenAnswer, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import TypeAdapter
+
+    from resources.enterprise.auth import Authenticator
+    from resources.enterprise.service import Service
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Questions:
+    """Asks the data host as one account. Safe for several threads."""
+
+    def __init__(
+        self, service: Service, transport: Transport, auth: Authenticator, clock: Callable[[], datetime]
+    ) -> None:
+        self._service = service
+        self._transport = transport
+        self._patience = transport.patience
+        self._auth = auth
+        self._clock = clock
+
+    def listing(self, path: str, form: TypeAdapter[Any], doing: str) -> models.Listing[Any]:
+        """A list as it was sent, and as typed records."""
+        (answer, records), count = self.ask(
+            path, doing, lambda answer: (answer, self._transport.parse(answer, form, doing))
+        )
+        return models.Listing(answer.body, records, path, self._clock().astimezone(UTC), count)
+
+    def record(self, path: str, form: TypeAdapter[_T], doing: str) -> tuple[_T, int]:
+        """One record, and the number of requests it took."""
+        return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing))
+
+    def address(self, path: str, doing: str) -> tuple[str, int]:
+        """The signed address of a download, and the number of requests it took, each of which may cost a unit."""
+        return self.ask(path, doing, lambda answer: self._location(answer, path, doing))
+
+    def head(self, path: str, doing: str) -> models.ArchiveHead:
+        """What the service says of an archive without sending it. Costs no quota."""
+        return self.ask(path, doing, lambda answer: _head(answer, doing), method="HEAD")[0]
+
+    def ask(
+        self,
+        path: str,
+        doing: str,
+        understand: Callable[[Answer], _T],
+        *,
+        method: Literal["GET", "HEAD"] = "GET",
+    ) -> tuple[_T, int]:
+        """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
+
+        Returns what was understood and the number of requests it took.
+
+        Raises:
+            QuotaExceeded: The account has used up its units.
+            RateLimited: Too many requests, also after all waits.
+            EnterpriseError: Whatever else the answer means.
+        """
+        count = attempt = 0
+        while True:
+            asked: float | None = None
+            try:
+                answer = self._transport.send(
+                    method, self._service.base_url + path, doing=doing, auth=self._auth.bearer
+                )
+                count += answer.request_count
+                asked = answer.retry_after
+                if answer.status >= 400:
+                    self._refuse(answer, path, doing, first=attempt == 0)
+                return understand(answer), count
+            except (errors.RateLimited, BrokenAnswer) as error:
+                attempt += 1
+                if attempt > self._patience.retries:
+                    if isinstance(error, BrokenAnswer):  # enough attempts were made: nobody need make more
+                        raise errors.ServiceUnavailable(error.message, status=error.status) from None
+                    raise
+                wait = self._patience.wait(attempt, asked)
+                _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._patience.retries)
+            time.sleep(wait)
+
+    def _location(self, answer: Answer, path: str, doing: str) -> str:
+        """The signed address a download path redirects to; never followed with the token."""
+        if answer.status < 300 and answer.is_html:
+            raise self._transport.html_error(answer.status, doing)
+        location = answer.headers.get("Location", "")
+        here = self._service.base_url + path
+        there = urljoin(here, location)
+        if answer.status not in {302, 303, 307, 308} or not location:
+            problem = f"status {answer.status} came where a redirect should be"
+        elif not is_web_address(there):
+            problem = "it redirects to something that is not a web address"
+        elif urlsplit(here).scheme == "https" and urlsplit(there).scheme == "http":
+            problem = "it redirects from an encrypted to an open connection"
+        else:
+            return there
+        raise errors.UnexpectedAnswer(
+            f"Could not {doing}: {problem}. Nothing was fetched. Check the addresses of the service; if they are right, "
+            "its interface has changed."
+        )
+
+    def _refuse(self, answer: Answer, path: str, doing: str, *, first: bool) -> None:
+        """Raise what a refusal means. A 429 alone does not tell a rate limit from a spent quota: the account does."""
+        product = endpoints.product(path)
+        if answer.status == 429 and first and not self._service.anonymous:
+            try:
+                quota = self._auth.user().quotas.get(product)
+            except errors.EnterpriseError as error:
+                _log.info("Could not find out whether a quota is spent: %s", error)
+                quota = None
+            if quota is not None and quota.exhausted:
+                raise errors.QuotaExceeded(
+                    f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. What "
+                    "was fetched before is kept. Wait until the vendor resets the counters (monthly), or ask for more.",
+                    status=429,
+                )
+        raise self._transport.error(answer, doing)
+
+
+def _head(answer: Answer, doing: str) -> models.ArchiveHead:
+    try:
+        size = int(answer.headers["Content-Length"])
+    except (KeyError, ValueError):
+        size = -1
+    if answer.status >= 300 or size < 0:
+        raise errors.UnexpectedAnswer(
+            f"Could not {doing}: status {answer.status} came without the archive's length. Nothing was changed. Check the "
+            "addresses of the service; if they are right, its interface has changed.",
+            status=answer.status,
+        )
+    try:
+        modified: datetime | None = parsedate_to_datetime(answer.headers["Last-Modified"]).astimezone(UTC)
+    except (KeyError, ValueError):
+        modified = None
+    return models.ArchiveHead(size, answer.headers.get("ETag"), modified)

@@ -1,0 +1,204 @@
+"""Planning a snapshot: which form, why, and what it costs, from what the service and the disk said."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from resources.enterprise import Disk, Wishes, errors, models, plan_snapshot
+from resources.enterprise.snapshot_plan import archive_name
+
+NAME = "enwiki_namespace_0"
+FOLDER = Path("/archive/snapshots")
+ROOMY = 10**15
+
+
+def record(identifier, size, **more):
+    return {
+        "identifier": identifier,
+        "version": hashlib.md5(identifier.encode()).hexdigest(),
+        "is_part_of": {"identifier": "enwiki"},
+        "namespace": {"identifier": 0},
+        "size": {"value": size / 1e6, "unit_text": "MB"},
+        **more,
+    }
+
+
+class Offer:
+    """A snapshot of `count` chunks of `size` bytes, as the service lists them."""
+
+    def __init__(self, count=20, size=100_000_000):
+        names = [f"{NAME}_chunk_{n}" for n in range(count)]
+        self.chunks = [models.Chunk.model_validate(record(n, size)) for n in reversed(names)]
+        self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
+
+    def plan(
+        self,
+        *,
+        snapshots=None,
+        chunks=None,
+        free=ROOMY,
+        landed=(),
+        left=None,
+        cores=2,
+        listed=None,
+        **wishes,
+    ):
+        quotas = {}
+        if snapshots is not None:
+            quotas["snapshot"] = models.Quota(30 - snapshots, 30)
+        if chunks is not None:
+            quotas["chunk"] = models.Quota(1500 - chunks, 1500)
+        return plan_snapshot(
+            self.snapshot,
+            self.chunks if listed is None else listed,
+            FOLDER,
+            quotas=quotas,
+            disk=Disk(free, {archive_name(r): r.approximate_bytes for r in landed}, left or {}),
+            cores=cores,
+            wishes=Wishes(**wishes),
+        )
+
+
+@pytest.fixture
+def offer():
+    return Offer()
+
+
+def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version(offer):
+    plan = offer.plan()
+    assert [p.identifier for p in plan.pieces] == [f"{NAME}_chunk_{n}" for n in range(20)]
+    assert {p.target.parent for p in plan.pieces} == {FOLDER}
+    assert all(p.target.name == f"{p.identifier}.{p.version[:8]}.tar.gz" for p in plan.pieces)
+    assert plan.manifest.name == f"{NAME}.{plan.snapshot.version[:8]}.set.json"
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "cores", "snapshots", "chunks", "form", "why"),
+    [
+        (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* each can be fetched again alone, for 20 of the 1,500 chunk units left"),
+        (20, 10**8, 2, None, None, "chunks", "for 20 chunk units"),
+        (380, 10**8, 2, 30, 400, "whole", "chunks would take 380 of the 400 chunk units left, and one file takes 1 of the 30"),
+        (380, 10**8, 2, 30, 12, "whole", "in chunks it would take 380 of the 12 chunk units left"),
+        (380, 10**8, 2, 0, 400, "chunks", "as one file it would take 1 of the 0 snapshot units left"),
+        (380, 10**8, 2, 1, 400, "chunks", "2 cores"),  # the last snapshot unit is dearer than most of the chunks
+        (380, 10**8, 2, 0, 12, "chunks", "neither way can be finished: 380 of the 12 .*, 1 of the 0 snapshot units left"),
+        (20, 10**6, 2, 30, 1500, "chunks", "that takes 20 of the 1,500 .*, and one file would take 1 of the 30"),
+        (20, 10**6, 2, None, None, "whole", "chunks of 20.0 MB in all would gain nothing on 2 cores"),
+        (20, 10**6, 1, None, None, "whole", "would gain nothing on 1 core"),
+        (5, 10**8, 1, None, None, "whole", "would gain nothing on 1 core"),
+        (20, 10**8, 1, None, None, "chunks", "a download of 2.0 GB may break"),
+        (1, 3 * 10**9, 2, None, None, "whole", "would gain nothing"),
+        (1, 3 * 10**9, 2, 30, 1500, "chunks", "that takes 1 of the 1,500"),
+        (60, 10**6, 2, 30, 1500, "whole", "would gain nothing"),
+    ],
+)  # fmt: skip
+def test_the_form_follows_from_quota_and_machine(count, size, cores, snapshots, chunks, form, why):
+    plan = Offer(count, size).plan(snapshots=snapshots, chunks=chunks, cores=cores)
+    assert plan.form == form
+    assert re.search(why, plan.reason), plan.reason
+    assert plan.product == ("snapshot" if form == "whole" else "chunk")
+    assert len(plan.pieces) == (1 if form == "whole" else count)
+    assert plan.reason in plan.sentence
+    assert plan.sentence.endswith(".")
+
+
+def test_a_dry_run_tells_units_and_bytes(offer):
+    plan = offer.plan(snapshots=30, chunks=1480, landed=offer.chunks[:5])
+    assert (plan.unit_count, plan.units_left, len(plan.missing)) == (15, 1480, 15)
+    assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
+    assert plan.sentence == (
+        f"{NAME} in 20 chunks, because 500.0 MB of it are there in chunks already. It costs 15 chunk units (1,480 left) "
+        "and fetches 1.5 GB (5 files of 20 there already)."
+    )
+
+
+@pytest.mark.parametrize("form", ["whole", "chunks"])
+def test_what_is_there_in_the_same_version_costs_nothing(offer, form):
+    landed = [offer.snapshot] if form == "whole" else offer.chunks
+    plan = offer.plan(snapshots=0, chunks=0, free=0, landed=landed)
+    assert (plan.form, plan.unit_count, plan.missing_bytes, plan.missing) == (form, 0, 0, ())
+    assert "costs nothing" in plan.cost
+    plan.check()
+
+
+def test_another_version_on_disk_is_not_this_one(offer):
+    other = offer.chunks[0].model_copy(update={"version": "0" * 32})
+    plan = offer.plan(landed=[other])
+    assert plan.unit_count == 20
+
+
+def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
+    plan = offer.plan(left={archive_name(offer.snapshot): 1_999_000_000}, snapshots=30, chunks=1500)
+    assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
+    assert "2.0 GB of it are there as one file already" in plan.reason
+
+
+@pytest.mark.parametrize(("chunks", "fits"), [(20, True), (19, False)])
+def test_nothing_is_begun_that_the_quota_cannot_finish(offer, chunks, fits):
+    plan = offer.plan(snapshots=0, chunks=chunks)
+    assert plan.fits_quota == fits
+    if fits:
+        plan.check()
+        return
+    with pytest.raises(errors.QuotaExceeded, match=r"20 chunk units.* has 19 left.*Nothing was fetched"):
+        plan.check()
+    offer.plan(snapshots=0, chunks=chunks, beyond_quota=True).check()
+
+
+def test_what_is_there_leaves_room_in_the_quota(offer):
+    offer.plan(snapshots=0, chunks=19, landed=offer.chunks[:1]).check()
+
+
+@pytest.mark.parametrize(
+    ("free", "floor", "factor", "fits"),
+    [
+        (2 * 10**9, 0, 1.0, True),
+        (2 * 10**9 - 1, 0, 1.0, False),
+        (2 * 10**9, 1, 1.0, False),
+        (6 * 10**9, 0, 3.0, True),
+        (5 * 10**9, 0, 3.0, False),
+    ],
+)
+def test_disk_is_seen_to_before_the_start(offer, free, floor, factor, fits):
+    plan = offer.plan(free=free, keep_free_bytes=floor, disk_factor=factor)
+    assert plan.fits_disk == fits
+    if fits:
+        plan.check()
+    else:
+        with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
+            plan.check()
+
+
+def test_a_form_that_is_asked_for_is_taken(offer):
+    assert offer.plan(form="whole").form == "whole"
+    assert offer.plan(form="whole", listed=[]).form == "whole"
+    assert Offer(20, 10**6).plan(form="chunks").form == "chunks"
+    with pytest.raises(errors.QuotaExceeded):
+        offer.plan(form="chunks", chunks=3, snapshots=30).check()
+
+
+def test_without_chunks_there_is_one_form():
+    offer = Offer(0)
+    plan = offer.plan()
+    assert (plan.form, plan.reason) == ("whole", "the service has no chunks of it")
+    with pytest.raises(errors.InvalidRequest, match="it has none"):
+        offer.plan(form="chunks")
+
+
+@pytest.mark.parametrize("listed", [0, 19])
+def test_a_chunk_list_that_does_not_fit_the_record_is_not_trusted(offer, listed):
+    plan = offer.plan(listed=offer.chunks[:listed])
+    assert (plan.form, len(plan.pieces)) == ("whole", 1)
+    assert "differ" in plan.reason
+    with pytest.raises(errors.InvalidRequest):
+        offer.plan(listed=offer.chunks[:listed], form="chunks")
+
+
+def test_plans_travel_between_processes(offer):
+    plan = offer.plan(snapshots=30, chunks=100)
+    assert pickle.loads(pickle.dumps(plan)) == plan

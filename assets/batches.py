@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from assets.partitions import hour_text
 from resources.engine.progress import amount
 from resources.enterprise import errors
-from resources.lake import Archive, Conversion, convert, digest_of
-from resources.tables import ARTICLE_CHANGES, HourState
+from resources.lake import Archive, Conversion, find_conversion
+from resources.tables import HourState
 from resources.warehouse import HourStatus, LakeFile
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import Download, EnterpriseClient, Listing
     from resources.enterprise.models import Batch
-    from resources.lake import Layout
+    from resources.lake import Converter, Layout
     from resources.warehouse import HourLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
@@ -236,38 +236,39 @@ def archived_hour(hour: datetime, layout: Layout, scope: Scope) -> ArchivedHour:
 
 
 def convert_hour(
-    archived: ArchivedHour, layout: Layout, *, bodies: Iterable[str], threads: int | None, engine: Engine
+    archived: ArchivedHour, layout: Layout, *, bodies: Iterable[str], converter: Converter, engine: Engine
 ) -> list[Conversion]:
-    """The hour's archives as Parquet, one after another, each by several threads. What is converted already is kept.
+    """The hour's archives as Parquet, several beside one another. What is converted already is kept.
 
     Raises:
-        ArchiveError: An archive is damaged; nothing of it was landed in the lake.
+        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
     """
     kept = frozenset(bodies)
-    total = sum(a.path.stat().st_size for a in archived.archives if not _is_converted(a, layout, kept))
+    total = sum(a.path.stat().st_size for a in archived.archives if find_conversion(a, layout, kept) is None)
     task = engine.reporter.start(f"convert {hour_text(archived.hour)}", total, "B") if total else None
-    conversions = []
-    for archive in archived.archives:
-        conversion = convert(archive, layout, bodies=kept, workers=threads)
-        conversions.append(conversion)
-        if task is not None and conversion.converted:
-            task.advance(conversion.archive_bytes)
+
+    def one(archive: Archive) -> Conversion:
+        told = 0
+
+        def progress(done: int, _all: int) -> None:
+            nonlocal told
+            if task is not None:
+                task.advance(done - told)
+            told = done
+
+        return converter.convert(archive, layout, bodies=kept, progress=progress)
+
+    outcomes = engine.map(one, archived.archives)
     if task is not None:
         task.finish()
-    return conversions
+    return [outcome.unwrap() for outcome in outcomes]
 
 
 def known_conversions(archived: ArchivedHour, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
     """The conversions of the hour that were made before."""
     kept = frozenset(bodies)
-    return [
-        convert(archive, layout, bodies=kept) for archive in archived.archives if _is_converted(archive, layout, kept)
-    ]
-
-
-def _is_converted(archive: Archive, layout: Layout, bodies: frozenset[str]) -> bool:
-    digest = digest_of(archive, bodies)
-    return layout.lake_file(ARTICLE_CHANGES.name, archive.batch_hour, archive.identifier, digest).exists()
+    found = (find_conversion(archive, layout, kept) for archive in archived.archives)
+    return [conversion for conversion in found if conversion is not None]
 
 
 def load_hour(archived: ArchivedHour, conversions: Sequence[Conversion], warehouse: Warehouse) -> HourLoad:

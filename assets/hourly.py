@@ -21,7 +21,7 @@ from assets.failures import ends_run, failed_hours, failure, sentence
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
 from assets.partitions import HOURS, hour_of, hour_text, key_of, recent_hours
 from resources.adapters import WAREHOUSE_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.lake import sweep
+from resources.lake import ConversionError, sweep
 from resources.tables import ARTICLE_CHANGES
 
 _SPECS = [
@@ -76,15 +76,23 @@ def hourly_changes(
     engine: EngineResource,
 ) -> Iterator[Any]:
     """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
-    selected = context.selected_asset_keys
-    run = HourlyRun(enterprise, lake, warehouse, engine.threads, engine.engine(context.log.info))
+    try:
+        converter = engine.converter()
+    except ConversionError as error:
+        raise failure(error) from error
+    with converter:
+        run = HourlyRun(enterprise, lake, warehouse, converter, engine.engine(context.log.info))
+        yield from _take(context, run, context.selected_asset_keys)
+
+
+def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.AssetKey]) -> Iterator[Any]:
     if not selected:
         # checks asked for by themselves, which come without hours: look at all that could still be fetched again
         run.recall(recent_hours(datetime.now(UTC)))
         yield from checks.of_run(run, context.selected_asset_check_keys)
         return
     hours = [hour_of(key) for key in context.partition_keys]
-    for path in sweep(lake.layout):
+    for path in sweep(run.lake.layout):
         context.log.info("Removed %s, which a killed run left unfinished.", path.name)
     if not hours:
         # Dagster takes a range whose end lies before its start as no hours at all, which would be green
@@ -97,7 +105,7 @@ def hourly_changes(
         client = None
         if ARCHIVE in selected:
             try:
-                client = stack.enter_context(enterprise.client())
+                client = stack.enter_context(run.enterprise.client())
                 run.plan(hours, client)
             except Exception as error:
                 for hour in hours:

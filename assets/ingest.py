@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
     from resources.engine import Engine
     from resources.enterprise import EnterpriseClient
-    from resources.lake import Conversion
+    from resources.lake import Conversion, Converter
     from resources.warehouse import HourLoad
 
 ARCHIVE = dg.AssetKey(["archive", "batches"])
@@ -47,7 +47,7 @@ class HourlyRun:
     enterprise: EnterpriseResource
     lake: LakeResource
     warehouse: WarehouseResource
-    threads: int | None
+    converter: Converter
     engine: Engine
     plans: dict[datetime, batches.Plan] = field(default_factory=dict)
     archived: dict[datetime, batches.ArchivedHour] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class HourlyRun:
             return
         # already converted files are found by their digest, so the warehouse alone costs no second conversion
         conversions = batches.convert_hour(
-            archived, layout, bodies=self.lake.bodies, threads=self.threads, engine=self.engine
+            archived, layout, bodies=self.lake.bodies, converter=self.converter, engine=self.engine
         )
         self.conversions[hour] = conversions
         if LAKE in selected:

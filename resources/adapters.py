@@ -17,7 +17,7 @@ from pydantic import Field
 from resources import sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Service
-from resources.lake import Layout, origin
+from resources.lake import MEMORY_BYTES, Converter, Layout, origin
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -114,8 +114,15 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Where parallel work runs."""
 
     workers: int = Field(default=4, description="Downloads under way at once.")
-    threads: int | None = Field(default=None, description="Threads that parse one archive; default: by the cores.")
+    threads: int | None = Field(default=None, description="Threads that convert; default: as many as there are cores.")
+    memory_mb: int = Field(
+        default=MEMORY_BYTES >> 20, description="Memory (MiB) that the process may take while it converts."
+    )
 
     def engine(self, say: Callable[[str], None]) -> Engine:
         """The engine, telling its progress in lines through `say`."""
         return Engine(workers=self.workers, reporter=LineReporter(say))
+
+    def converter(self) -> Converter:
+        """The converter of archives, to be used as a context."""
+        return Converter(workers=self.threads, memory_bytes=self.memory_mb << 20)

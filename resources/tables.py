@@ -70,6 +70,8 @@ class Column:
     `path` is the dotted place of the value in the service's JSON record, or None where the pipeline computes it.
     `wire` is the type to parse the JSON value as where it differs from `type` (the cast must be lossless).
     `body` marks the large text columns: stored last, without statistics, in the lake only.
+    `lookup` marks the columns by whose values single rows are asked for: lake files can tell without reading where a
+    value does not stand.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Column:
     wire: pa.DataType | None = None
     required: bool = False
     body: bool = False
+    lookup: bool = False
 
     @property
     def field(self) -> pa.Field:
@@ -126,9 +129,9 @@ _ARTICLE_COLUMNS = (
     _BATCH_HOUR,
     Column("project_id", TEXT, _PROJECT, "is_part_of.identifier", required=True),
     Column("namespace_id", INT, _NAMESPACE, "namespace.identifier", required=True),
-    Column("article_id", INT, "Page id, unique in its project.", "identifier", required=True),
+    Column("article_id", INT, "Page id, unique in its project.", "identifier", required=True, lookup=True),
     Column("version_id", INT, "Revision id, rising in its project.", "version.identifier", required=True),
-    Column("name", TEXT, "Title; titles compare with _ as space.", "name", required=True),
+    Column("name", TEXT, "Title; titles compare with _ as space.", "name", required=True, lookup=True),
     Column(
         "change_type",
         TEXT,

@@ -6,7 +6,7 @@ and DuckDB.
 
 from resources.lake import errors
 from resources.lake.archive import Archive
-from resources.lake.conversion import BODIES, Conversion, convert, digest_of, parsers_for
+from resources.lake.conversion import BODIES, MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
 from resources.lake.files import sweep
 from resources.lake.layout import Layout
@@ -15,10 +15,12 @@ from resources.lake.reference import ReferenceConversion, convert_reference
 
 __all__ = [
     "BODIES",
+    "MEMORY_BYTES",
     "Archive",
     "ArchiveError",
     "Conversion",
     "ConversionError",
+    "Converter",
     "DiskFull",
     "Drift",
     "LakeError",
@@ -29,6 +31,6 @@ __all__ = [
     "convert_reference",
     "digest_of",
     "errors",
-    "parsers_for",
+    "find_conversion",
     "sweep",
 ]

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-#: Bytes of NDJSON in a block. Large enough that the cost per block and column disappears, small enough that a block in
-#: work stays near the caches.
-BLOCK_BYTES = 8 << 20
+#: Bytes of NDJSON in a block, which becomes a row group: bodies of megabytes make a bound in rows meaningless. Smaller
+#: ones cost time per column, larger ones memory, and time at the end of an archive, where the last blocks leave cores idle.
+BLOCK_BYTES = 32 << 20
+#: A block of short lines ends here, since every row takes its place in every column.
+BLOCK_LINES_MAX = 32_768
 #: The longest line that is accepted. The longest seen are some megabytes.
 LINE_BYTES_MAX = 256 << 20
 _SECTOR = 512
@@ -77,39 +79,27 @@ class Block:
         self._buffers.give(self._buffer)
 
 
-class Closed(Exception):  # noqa: N818  not an error: the signal that nobody wants more blocks
-    """The consumer has gone; the reader stops."""
-
-
 class Buffers:
-    """A fixed number of buffers, lent and given back between threads.
+    """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
 
-    Each is made when it is first needed: most archives of an hour fit into one.
+    Each is made when it is first needed: most archives of an hour need no more than one. The one used last is lent first,
+    since its pages are at hand.
     """
 
     def __init__(self, count: int, size: int) -> None:
         self.size = size
-        self._closed = False
         self._free: queue.LifoQueue[bytearray | None] = queue.LifoQueue()
         for _ in range(count):
             self._free.put(None)
 
     def take(self) -> bytearray:
-        """A free buffer; waits until there is one. Raises Closed when the pool was closed."""
+        """A free buffer; waits until there is one."""
         buffer = self._free.get()
-        if self._closed:
-            self._free.put(buffer)
-            raise Closed
         return bytearray(self.size) if buffer is None else buffer
 
     def give(self, buffer: bytearray) -> None:
         """Take a buffer back. One that had to grow for a long line is replaced, so that memory falls again."""
         self._free.put(buffer if len(buffer) == self.size else None)
-
-    def close(self) -> None:
-        """Wake and stop whoever waits for a buffer."""
-        self._closed = True
-        self._free.put(None)
 
 
 class _TarStream:
@@ -231,38 +221,54 @@ def _cut(stream: _TarStream, member: str, size: int, buffers: Buffers) -> Iterat
     offset, line, remaining = 0, 1, size
     while remaining or carry:
         buffer = buffers.take()
-        filled = len(carry)
-        if len(buffer) < 2 * filled:  # a long line was carried over: room for it, and for something new
-            buffer = bytearray(2 * filled)
-        buffer[:filled] = carry
-        end = 0
-        while not end:
-            if filled == len(buffer):
-                if filled > LINE_BYTES_MAX:
-                    raise stream.error(f"line {line} is longer than {LINE_BYTES_MAX:,} bytes, which no record is")
-                buffer = buffer + bytearray(filled)
-            step = min(remaining, len(buffer) - filled)
-            with memoryview(buffer) as view:
-                stream.exactly(view[filled : filled + step])
-            filled += step
-            remaining -= step
-            end = filled if not remaining else buffer.rfind(b"\n", 0, filled) + 1
-        carry = bytes(buffer[end:filled])
+        try:
+            buffer, filled, remaining = _fill(stream, buffer, carry, remaining, line)
+            count, end = _lines(buffer, filled, last=not remaining)
+        except BaseException:
+            buffers.give(buffer)
+            raise
+        carry = bytes(memoryview(buffer)[end:filled])
         start = len(codecs.BOM_UTF8) if offset == 0 and buffer.startswith(codecs.BOM_UTF8) else 0
-        count = _count_lines(buffer, end)
         view = memoryview(buffer)[start:end]
         yield Block(member, view, offset + start, line, count, end, stream.archive_bytes, buffers, buffer)
         offset += end
         line += count
 
 
-def _count_lines(buffer: bytearray, end: int) -> int:
-    """Lines in the first `end` bytes. `find` leaps from line to line, seven times as fast as `count` looks at bytes."""
-    count = place = last = 0
-    while place := buffer.find(b"\n", place, end) + 1:
+def _fill(stream: _TarStream, buffer: bytearray, carry: bytes, remaining: int, line: int) -> tuple[bytearray, int, int]:
+    """Fill a buffer behind what was carried over, and until a line ends in it.
+
+    Returns the buffer (a larger one for a long line), the bytes in it, and those of the member that remain.
+    """
+    filled = len(carry)
+    if len(buffer) < 2 * filled:  # a long line was carried over: room for it, and for something new
+        buffer = bytearray(2 * filled)
+    buffer[:filled] = carry
+    looked = 0
+    while True:
+        step = min(remaining, len(buffer) - filled)
+        with memoryview(buffer) as view:
+            stream.exactly(view[filled : filled + step])
+        filled += step
+        remaining -= step
+        if not remaining or buffer.rfind(b"\n", looked, filled) >= 0:
+            return buffer, filled, remaining
+        if filled > LINE_BYTES_MAX:
+            raise stream.error(f"line {line} is longer than {LINE_BYTES_MAX:,} bytes, which no record is")
+        looked = filled
+        buffer = buffer + bytearray(filled)
+
+
+def _lines(buffer: bytearray, filled: int, *, last: bool) -> tuple[int, int]:
+    """How many lines of a full buffer make a block, and where they end; the last of a member may be unfinished.
+
+    `find` leaps from line to line, seven times as fast as `count` looks at bytes.
+    """
+    count = end = 0
+    while count < BLOCK_LINES_MAX and (place := buffer.find(b"\n", end, filled) + 1):
         count += 1
-        last = place
-    return count if last == end else count + 1
+        end = place
+    return (count + 1, filled) if last and end < filled and count < BLOCK_LINES_MAX else (count, end)
 
 
 def read_blocks(path: Path, buffers: Buffers) -> Generator[Block, None, None]:

@@ -1,10 +1,12 @@
 """One archive becomes one Parquet file, and a second one of its rejects where there are any.
 
-Belongs here: the pipeline of threads, the count of rows in against rows out, and what is told of a conversion.
+Belongs here: the threads, the memory, the count of rows in against rows out, and what is told of a conversion.
 Does not belong here: reading tars (archive), reading records (records), writing Parquet (files).
 
-Three kinds of threads work beside one another, since all of them leave the interpreter to native code: one gunzips and
-cuts blocks, `workers` parse them, the caller's own writes row groups in the order of the archive.
+Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the order
+of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in native
+code, beside one another. One archive is read by one thread, and its blocks keep all workers busy; many small archives are
+converted by calling from several threads, and share the same workers and the same memory.
 """
 
 from __future__ import annotations
@@ -12,23 +14,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import queue
-import threading
 import time
-from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, Closed, read_blocks
+from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, read_blocks
 from resources.lake.errors import ConversionError, LakeError
-from resources.lake.files import COMPRESSION_LEVEL, ROW_GROUP_BYTES, ParquetFile
-from resources.lake.records import Drift, RecordReader, Reject, Rows
+from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
+from resources.lake.records import Drift, RecordReader, Reject
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.lake.footer import Group
     from resources.lake.layout import Layout
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
@@ -46,8 +47,10 @@ BODIES = frozenset(column.name for column in ARTICLE_CHANGES if column.body)
 MEMORY_BYTES = 512 << 20
 
 _METADATA_KEY = "conversion"
-#: The interpreter with its libraries, and what the Parquet writer holds beside the rows.
-_BASE_BYTES = 176 << 20
+#: The interpreter with its libraries.
+_BASE_BYTES = 144 << 20
+#: What a worker needs: a block, its rows, the row group made of them, and one that waits for its turn.
+_WORKER_BYTES = 3 * BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -78,18 +81,122 @@ class Conversion:
     drift: tuple[Drift, ...] = ()
 
 
-def parsers_for(cores: int) -> int:
-    """Threads to parse with on so many cores: writing keeps one of them busy, and a thread too many only holds it up.
-
-    On two cores one parser is a tenth faster than two, and needs 40 MB less.
-    """
-    return max(1, cores - 1)
-
-
 def digest_of(archive: Archive, bodies: frozenset[str] = BODIES) -> str:
     """Digest (hex) over all that decides the rows: the archive, the schema, the converter, the bodies kept."""
     parts = (archive.identifier, archive.version, SCHEMA_VERSION, CONVERTER_VERSION, sorted(bodies))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Converter:
+    """Threads and memory that any number of conversions share. Its methods may be called from several threads at once.
+
+    Leaving the context ends the threads.
+
+    Args:
+        workers: Threads that make row groups. Default: as many as there are cores, as far as the memory allows.
+        memory_bytes: Bound for the whole process. Lines of many megabytes may pass it by a few times their length.
+        level: zstd level.
+
+    Raises:
+        ConversionError: The memory is too little for so many workers.
+    """
+
+    def __init__(
+        self, *, workers: int | None = None, memory_bytes: int = MEMORY_BYTES, level: int = COMPRESSION_LEVEL
+    ) -> None:
+        spare = memory_bytes - _BASE_BYTES - BLOCK_BYTES
+        wanted = max(1, min(_cores(), spare // _WORKER_BYTES)) if workers is None else workers
+        if wanted * _WORKER_BYTES > spare:
+            least = _BASE_BYTES + BLOCK_BYTES + wanted * _WORKER_BYTES
+            raise ConversionError(
+                f"{memory_bytes >> 20} MB are too little for {wanted} workers. Allow at least {least >> 20} MB, or fewer "
+                "workers. Nothing was converted."
+            )
+        self.workers = wanted
+        self._level = level
+        self._buffers = Buffers(wanted + 1, BLOCK_BYTES)
+        self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._pool.shutdown()
+
+    def convert(
+        self,
+        archive: Archive,
+        layout: Layout,
+        *,
+        bodies: frozenset[str] = BODIES,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Conversion:
+        """Convert one archive of article records into the lake.
+
+        Args:
+            archive: The archive on disk and what it must hold.
+            layout: Where the lake lies.
+            bodies: Body columns to keep; the others stay null.
+            progress: Called with bytes of the archive that are converted, and all of them.
+
+        Returns:
+            What was made; `converted` is False if the very same conversion was there before.
+
+        Raises:
+            ArchiveError: The archive is damaged, cut off, empty or holds no records. Nothing was landed.
+            LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing
+                was landed.
+            ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
+        """
+        if unknown := bodies - BODIES:
+            raise ConversionError(
+                f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(BODIES))}."
+            )
+        if (known := find_conversion(archive, layout, bodies)) is not None:
+            return known
+        started = time.perf_counter()
+        digest = digest_of(archive, bodies)
+        target, rejects_target = _targets(archive, layout, digest)
+        archive_bytes = _size_of(archive.path)
+        tally = _Tally()
+        with ExitStack() as stack:
+            rows_file = stack.enter_context(ParquetFile(target, ARTICLE_CHANGES))
+            rejects_file: ParquetFile | None = None
+            work = _Work(RecordReader(ARTICLE_CHANGES, archive, bodies), _name_of(archive, layout), self._level)
+            for piece in stack.enter_context(_Pieces(archive.path, self._buffers, self._pool, work, 2 * self.workers)):
+                tally.add(piece)
+                if piece.rows is not None:
+                    rows_file.write(piece.rows)
+                if piece.rejects is not None:
+                    if rejects_file is None:
+                        rejects_file = stack.enter_context(ParquetFile(rejects_target, REJECTS))
+                    rejects_file.write(piece.rejects)
+                if progress is not None:
+                    progress(piece.archive_bytes, archive_bytes)
+            if tally.line_count != rows_file.row_count + tally.reject_count:
+                raise ConversionError(
+                    f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
+                    f"{tally.reject_count:,} rejects came of them. Nothing was landed. This is a defect: keep the archive."
+                )
+            facts = {
+                "identifier": archive.identifier,
+                "version": archive.version,
+                "batch_hour": archive.batch_hour.isoformat(),
+                "project_id": archive.project_id,
+                "namespace_id": archive.namespace_id,
+                "schema_version": SCHEMA_VERSION,
+                "converter_version": CONVERTER_VERSION,
+                "bodies": sorted(bodies),
+                "digest": digest,
+                "archive_bytes": archive_bytes,
+                "row_count": rows_file.row_count,
+                **tally.facts(),
+            }
+            # The rejects land first: whoever sees the rows can rely on their rejects being there.
+            if rejects_file is not None:
+                rejects_file.land({_METADATA_KEY: json.dumps(facts)})
+            rows_file.land({_METADATA_KEY: json.dumps(facts)})
+        return _conversion(facts, archive, target, rejects_target, seconds=time.perf_counter() - started)
 
 
 def convert(
@@ -102,83 +209,27 @@ def convert(
     level: int = COMPRESSION_LEVEL,
     progress: Callable[[int, int], None] | None = None,
 ) -> Conversion:
-    """Convert one archive of article records into the lake.
-
-    Args:
-        archive: The archive on disk and what it must hold.
-        layout: Where the lake lies.
-        bodies: Body columns to keep; the others stay null.
-        workers: Threads that parse, beside the one that gunzips and the caller's own, which writes. Default: what this
-            machine's cores leave beside the writer.
-        memory_bytes: Bound for the whole process. Lines of many megabytes may pass it by a few times their length.
-        level: zstd level.
-        progress: Called with the bytes of the archive read so far and its size.
-
-    Returns:
-        What was made; read from the file's metadata where a file of the same digest is there already.
-
-    Raises:
-        ArchiveError: The archive is damaged, cut off, empty or holds no records. Nothing was landed.
-        LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing was
-            landed.
-        ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
-    """
-    if unknown := bodies - BODIES:
-        raise ConversionError(f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(BODIES))}.")
-    digest = digest_of(archive, bodies)
-    target = layout.lake_file(ARTICLE_CHANGES.name, archive.batch_hour, archive.identifier, digest)
-    rejects_target = layout.lake_file(REJECTS.name, archive.batch_hour, archive.identifier, digest)
-    if target.exists():
-        return read_conversion(target, rejects_target, archive)
-    workers = parsers_for(os.cpu_count() or 1) if workers is None else workers
-    slots = _slots(workers, memory_bytes)
-    started = time.perf_counter()
-    archive_bytes = _size_of(archive.path)
-    reader = RecordReader(ARTICLE_CHANGES, archive, bodies)
-    tally = _Tally()
-    with ExitStack() as stack:
-        rows_file = stack.enter_context(ParquetFile(target, ARTICLE_CHANGES, level=level))
-        rejects_file: ParquetFile | None = None
-        blocks = stack.enter_context(_RowsInOrder(archive.path, reader, workers, slots))
-        for block, rows in blocks:
-            tally.add(block, rows)
-            rows_file.write(rows.batch)
-            if rows.rejects:
-                if rejects_file is None:
-                    rejects_file = stack.enter_context(ParquetFile(rejects_target, REJECTS))
-                rejects_file.write(_reject_rows(archive, layout, rows.rejects))
-            if progress is not None:
-                progress(block.archive_bytes, archive_bytes)
-        if tally.line_count != rows_file.row_count + tally.reject_count:
-            raise ConversionError(
-                f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
-                f"{tally.reject_count:,} rejects came of them. Nothing was landed. This is a defect: keep the archive."
-            )
-        facts = {
-            "identifier": archive.identifier,
-            "version": archive.version,
-            "batch_hour": archive.batch_hour.isoformat(),
-            "project_id": archive.project_id,
-            "namespace_id": archive.namespace_id,
-            "schema_version": SCHEMA_VERSION,
-            "converter_version": CONVERTER_VERSION,
-            "bodies": sorted(bodies),
-            "digest": digest,
-            "archive_bytes": archive_bytes,
-            "row_count": rows_file.row_count,
-            **tally.facts(),
-        }
-        # The rejects land first: whoever sees the rows can rely on their rejects being there.
-        if rejects_file is not None:
-            rejects_file.land({_METADATA_KEY: json.dumps(facts)})
-        rows_file.land({_METADATA_KEY: json.dumps(facts)})
-    return _conversion(facts, archive, target, rejects_target, seconds=time.perf_counter() - started)
+    """Convert one archive by a converter of its own. See `Converter` for the arguments, the result and the errors."""
+    with Converter(workers=workers, memory_bytes=memory_bytes, level=level) as converter:
+        return converter.convert(archive, layout, bodies=bodies, progress=progress)
 
 
-def read_conversion(target: Path, rejects_target: Path, archive: Archive) -> Conversion:
-    """What was made when `target` was written, from its own metadata."""
+def find_conversion(archive: Archive, layout: Layout, bodies: frozenset[str] = BODIES) -> Conversion | None:
+    """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
+    target, rejects_target = _targets(archive, layout, digest_of(archive, bodies))
+    if not target.exists():
+        return None
     metadata = pq.read_metadata(target).metadata
     return _conversion(json.loads(metadata[_METADATA_KEY.encode()]), archive, target, rejects_target, seconds=None)
+
+
+def _targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
+    """The files of the rows and of the rejects."""
+    rows, rejects = (
+        layout.lake_file(table.name, archive.batch_hour, archive.identifier, digest)
+        for table in (ARTICLE_CHANGES, REJECTS)
+    )
+    return rows, rejects
 
 
 def _conversion(
@@ -204,6 +255,93 @@ def _conversion(
     )
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """What came of one block: its row groups, and what there is to count."""
+
+    rows: Group | None
+    rejects: Group | None
+    line_count: int
+    reject_count: int
+    changes: Counter[str]
+    drift: dict[str, Drift]
+    byte_count: int
+    archive_bytes: int
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a worker does with a block."""
+
+    reader: RecordReader
+    archive_name: str
+    level: int
+
+    def __call__(self, block: Block) -> _Piece:
+        try:
+            rows = self.reader.read(block.view, block.member, block.first_line, block.offset, block.line_count)
+        finally:
+            block.release()
+        counts = pc.value_counts(rows.batch.column("change_type"))
+        return _Piece(
+            rows=encode(rows.batch, ARTICLE_CHANGES, level=self.level) if len(rows.batch) else None,
+            rejects=encode(self._reject_rows(rows.rejects), REJECTS) if rows.rejects else None,
+            line_count=rows.line_count,
+            reject_count=len(rows.rejects),
+            changes=Counter({entry["values"]: entry["counts"] for entry in counts.to_pylist()}),
+            drift=rows.drift,
+            byte_count=block.byte_count,
+            archive_bytes=block.archive_bytes,
+        )
+
+    def _reject_rows(self, rejects: list[Reject]) -> pa.RecordBatch:
+        archive = self.reader.archive
+        same = {
+            "batch_hour": archive.batch_hour,
+            "project_id": archive.project_id,
+            "namespace_id": archive.namespace_id,
+            "archive": self.archive_name,
+        }
+        return pa.RecordBatch.from_pylist([{**same, **asdict(reject)} for reject in rejects], schema=REJECTS.schema)
+
+
+@dataclass
+class _Pieces:
+    """The pieces of every block of an archive, in its order, made ahead of the consumer, `ahead` at most.
+
+    Leaving the context waits for what is under way, and gives every buffer back.
+    """
+
+    path: Path
+    buffers: Buffers
+    pool: ThreadPoolExecutor
+    work: _Work
+    ahead: int
+    _waiting: deque[tuple[Block, Future[_Piece]]] = field(default_factory=deque)
+
+    def __enter__(self) -> Iterator[_Piece]:
+        return self._pieces()
+
+    def __exit__(self, *_exception: object) -> None:
+        for block, future in self._waiting:
+            if future.cancel():
+                block.release()
+        wait([future for _, future in self._waiting])
+
+    def _pieces(self) -> Iterator[_Piece]:
+        for block in read_blocks(self.path, self.buffers):
+            self._waiting.append((block, self.pool.submit(self.work, block)))
+            while self._waiting and (len(self._waiting) > self.ahead or self._waiting[0][1].done()):
+                yield self._next()
+        while self._waiting:
+            yield self._next()
+
+    def _next(self) -> _Piece:
+        piece = self._waiting[0][1].result()
+        self._waiting.popleft()
+        return piece
+
+
 class _Tally:
     """The sums over all blocks of an archive."""
 
@@ -214,14 +352,13 @@ class _Tally:
         self._changes: Counter[str] = Counter()
         self._drift: dict[str, Drift] = {}
 
-    def add(self, block: Block, rows: Rows) -> None:
+    def add(self, piece: _Piece) -> None:
         """Count one block."""
-        self.line_count += rows.line_count
-        self.reject_count += len(rows.rejects)
-        self._ndjson_bytes += block.byte_count
-        for entry in pc.value_counts(rows.batch.column("change_type")).to_pylist():
-            self._changes[entry["values"]] += entry["counts"]
-        for path, seen in rows.drift.items():
+        self.line_count += piece.line_count
+        self.reject_count += piece.reject_count
+        self._ndjson_bytes += piece.byte_count
+        self._changes += piece.changes
+        for path, seen in piece.drift.items():
             known = self._drift.get(path)
             self._drift[path] = seen if known is None else Drift(path, known.count + seen.count, known.example)
 
@@ -237,18 +374,17 @@ class _Tally:
         }
 
 
-def _reject_rows(archive: Archive, layout: Layout, rejects: list[Reject]) -> pa.RecordBatch:
+def _name_of(archive: Archive, layout: Layout) -> str:
+    """The archive as the rejects name it: its place in the data folder."""
     try:
-        name = archive.path.relative_to(layout.archive).as_posix()
+        return archive.path.relative_to(layout.archive).as_posix()
     except ValueError:  # an archive that was handed over from elsewhere
-        name = archive.path.name
-    same = {
-        "batch_hour": archive.batch_hour,
-        "project_id": archive.project_id,
-        "namespace_id": archive.namespace_id,
-        "archive": name,
-    }
-    return pa.RecordBatch.from_pylist([{**same, **asdict(reject)} for reject in rejects], schema=REJECTS.schema)
+        return archive.path.name
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _size_of(path: Path) -> int:
@@ -258,74 +394,3 @@ def _size_of(path: Path) -> int:
         raise LakeError(
             f"The archive {path} is not there. Nothing was converted; fetch the batches of its hour first."
         ) from error
-
-
-def _slots(workers: int, memory_bytes: int) -> int:
-    """How many blocks may be read or parsed ahead of the writer within the memory allowed."""
-    # Beside them stand two row groups (one fills, one is written), and for each worker its buffer and what it parses.
-    slots = (memory_bytes - _BASE_BYTES - 2 * ROW_GROUP_BYTES) // BLOCK_BYTES - 2 * workers
-    if slots < workers:
-        least = _BASE_BYTES + 2 * ROW_GROUP_BYTES + 3 * workers * BLOCK_BYTES
-        raise ConversionError(
-            f"{memory_bytes >> 20} MB are too little for {workers} workers. Allow at least {least >> 20} MB, or fewer "
-            "workers. Nothing was converted."
-        )
-    # What is parsed further ahead than the next row group is written at the end by one core alone, the others idle.
-    return min(slots, ROW_GROUP_BYTES // BLOCK_BYTES + 2 * workers)
-
-
-class _RowsInOrder:
-    """The rows of every block, in the order of the archive, read and parsed ahead of the consumer.
-
-    A reader thread waits for a slot, cuts a block and hands it to the pool; the slot is free again when the consumer
-    has come back for the next rows. Leaving the context stops all threads.
-    """
-
-    def __init__(self, path: Path, reader: RecordReader, workers: int, slots: int) -> None:
-        self._path = path
-        self._reader = reader
-        self._free = threading.Semaphore(slots)
-        self._stopped = threading.Event()
-        self._buffers = Buffers(workers + 1, BLOCK_BYTES)
-        self._ready: queue.SimpleQueue[tuple[Block, Future[Rows]] | BaseException | None] = queue.SimpleQueue()
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lake-parse")
-        self._thread = threading.Thread(target=self._read, name="lake-gunzip", daemon=True)
-
-    def __enter__(self) -> Iterator[tuple[Block, Rows]]:
-        self._thread.start()
-        return self._drain()
-
-    def __exit__(self, *_exception: object) -> None:
-        self._stopped.set()
-        self._free.release()
-        self._buffers.close()
-        self._thread.join()
-        self._pool.shutdown(cancel_futures=True)
-
-    def _read(self) -> None:
-        try:
-            with closing(read_blocks(self._path, self._buffers)) as blocks:
-                for block in blocks:
-                    self._free.acquire()
-                    if self._stopped.is_set():
-                        return
-                    self._ready.put((block, self._pool.submit(self._parse, block)))
-            self._ready.put(None)
-        except Closed:
-            pass
-        except BaseException as error:  # noqa: BLE001  handed to the consumer, who raises it
-            self._ready.put(error)
-
-    def _parse(self, block: Block) -> Rows:
-        try:
-            return self._reader.read(block.view, block.member, block.first_line, block.offset, block.line_count)
-        finally:
-            block.release()
-
-    def _drain(self) -> Iterator[tuple[Block, Rows]]:
-        while (item := self._ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            block, future = item
-            yield block, future.result()
-            self._free.release()

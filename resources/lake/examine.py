@@ -51,8 +51,17 @@ def read_record(line: bytes) -> dict[str, Any]:
 
 def read_document(data: bytes) -> Any:
     """One JSON document, read strictly: valid UTF-8, every key once, no NaN. Raises Bad otherwise."""
+    return _read(data, "utf-8-sig")
+
+
+def read_value(data: bytes) -> Any:
+    """A value from inside a document, read as strictly. Raises Bad where it is none."""
+    return _read(data, "utf-8")
+
+
+def _read(data: bytes, encoding: str) -> Any:
     try:
-        return _DECODER.decode(data.decode("utf-8-sig"))
+        return _DECODER.decode(data.decode(encoding))
     except UnicodeDecodeError as error:
         raise Bad(f"Not valid UTF-8: {error.reason} at byte {error.start}.") from error
     except json.JSONDecodeError as error:

@@ -1,6 +1,9 @@
 """Lake files: written under a name nobody reads, made durable, then given their final name.
 
 Belongs here: landing, sweeping, and how Parquet is written. Does not belong here: what the rows mean.
+
+Row groups are encoded by whoever made the rows, on as many threads as there are (`encode`), and put into the file by one
+(`ParquetFile.write`), in order. Nothing of a row group is looked at twice but its footer, which is moved.
 """
 
 from __future__ import annotations
@@ -9,25 +12,26 @@ import contextlib
 import fcntl
 import os
 import secrets
+from functools import cache
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resources.lake import footer
 from resources.lake.errors import landing_failed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
     from resources.lake.layout import Layout
     from resources.tables import Table
 
-#: A row group is closed at the first block that fills it to this many bytes of Arrow data: bodies of megabytes make a
-#: bound in rows meaningless. Small groups cost time per column; large ones cost memory, and time at the ends of a file,
-#: where the writer waits for its first group and everyone else for its last.
-ROW_GROUP_BYTES = 32 << 20
 COMPRESSION_LEVEL = 3
+#: How many of a hundred row groups a Bloom filter lets a reader open in vain.
+_BLOOM_MISSES = 0.01
 _SUFFIX = ".unfinished"
 
 
@@ -47,6 +51,14 @@ class Unfinished:
         self._handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         return self
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes."""
+        assert self._handle is not None
+        with memoryview(data) as rest:
+            done = 0
+            while done < len(rest):
+                done += os.write(self._handle, rest[done:])
 
     def land(self) -> None:
         """Make the file durable and give it its final name."""
@@ -83,80 +95,89 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
     return tuple(removed)
 
 
-class ParquetFile:
-    """A Parquet file under way: batches in, row groups out, in order.
+def encode(batch: pa.RecordBatch, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
+    """One row group of `table`, encoded and compressed. The same rows give the same bytes.
 
-    The same batches give the same bytes. Body columns have neither dictionary nor statistics; pages are indexed and
-    checksummed.
+    Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
+    have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles.
     """
+    pages, words = footer.split(_encoded(batch, table, level))
+    return footer.Group(pages, len(batch), _frame(table).group(words))
 
-    def __init__(self, target: Path, table: Table, *, level: int = COMPRESSION_LEVEL) -> None:
+
+def _encoded(batch: pa.RecordBatch | None, table: Table, level: int) -> memoryview:
+    """A Parquet file in memory, of one row group or of none."""
+    narrow = [column.name for column in table if not column.body]
+    row_count = 0 if batch is None else len(batch)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        compression_level=level,
+        use_dictionary=narrow,
+        write_statistics=narrow,
+        write_page_checksum=True,
+        # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
+        store_schema=False,
+        bloom_filter_options={
+            column.name: {"ndv": max(1, row_count), "fpp": _BLOOM_MISSES} for column in table if column.lookup
+        },
+    ) as writer:
+        if batch is not None:
+            writer.write_batch(batch, row_group_size=row_count)
+    return memoryview(sink.getvalue())
+
+
+@cache
+def _frame(table: Table) -> footer.Frame:
+    return footer.Frame.of(footer.split(_encoded(None, table, COMPRESSION_LEVEL))[1])
+
+
+class ParquetFile:
+    """A Parquet file under way: encoded row groups in, in order; the same row groups give the same bytes."""
+
+    def __init__(self, target: Path, table: Table) -> None:
         self._table = table
-        self._level = level
         self._unfinished = Unfinished(target)
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        self._groups: list[bytes] = []
+        self._size = 0
         self.row_count = 0
 
     def __enter__(self) -> Self:
-        narrow = [column.name for column in self._table if not column.body]
         try:
             self._unfinished.__enter__()
-            self._sink = pa.OSFile(str(self._unfinished.path), "wb")
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                _bare(self._table.schema),
-                compression="zstd",
-                compression_level=self._level,
-                use_dictionary=narrow,
-                write_statistics=narrow,
-                write_page_index=True,
-                write_page_checksum=True,
-            )
+            self._unfinished.write(footer.MAGIC)
         except OSError as error:
             self._unfinished.__exit__(None, None, None)
             raise landing_failed(error, self._unfinished.target) from error
+        self._size = len(footer.MAGIC)
         return self
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises LakeError (DiskFull among them) where they cannot be written."""
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        self.row_count += len(batch)
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+    def write(self, group: footer.Group) -> None:
+        """Add a row group. Raises LakeError (DiskFull among them) where it cannot be written."""
+        distance = self._size - len(footer.MAGIC)
+        self._groups.append(footer.moved(group.words, distance) if distance else group.words)
+        self.row_count += group.row_count
+        self._write(group.pages)
 
-    def _flush(self) -> None:
-        group = pa.Table.from_batches(self._waiting, schema=self._table.schema)
-        self._waiting, self._waiting_bytes = [], 0
+    def land(self, metadata: Mapping[str, str]) -> None:
+        """Write the footer with the file's own metadata, and give the file its final name."""
+        words = _frame(self._table).footer(self._groups, self.row_count, metadata)
+        self._write(words + len(words).to_bytes(4, "little") + footer.MAGIC)
         try:
-            self._writer.write_table(group, row_group_size=max(1, len(group)))
-        except OSError as error:
-            raise landing_failed(error, self._unfinished.target) from error
-
-    def land(self, metadata: dict[str, str]) -> None:
-        """Write what is left, the file's own metadata and footer, and give the file its final name."""
-        if self._waiting_bytes or not self.row_count:
-            self._flush()
-        try:
-            self._writer.add_key_value_metadata(metadata)
-            self._writer.close()
-            self._sink.close()
             self._unfinished.land()
         except OSError as error:
             raise landing_failed(error, self._unfinished.target) from error
 
+    def _write(self, data: bytes | memoryview) -> None:
+        try:
+            self._unfinished.write(data)
+        except OSError as error:
+            raise landing_failed(error, self._unfinished.target) from error
+        self._size += len(data)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the writer would write a footer to a file that goes away: it may fail, and must not matter.
-        with contextlib.suppress(OSError, pa.ArrowException):
-            self._writer.close()
-        with contextlib.suppress(OSError):
-            self._sink.close()
         self._unfinished.__exit__(kind, error, trace)
-
-
-def _bare(schema: pa.Schema) -> pa.Schema:
-    """The schema without its descriptions, which would weigh more than the rows of most hourly files."""
-    return pa.schema([field.remove_metadata() for field in schema])

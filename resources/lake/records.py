@@ -1,35 +1,42 @@
 """A block of lines becomes rows.
 
-Belongs here: the fast path (the whole block at once, in native code), the rules a row must keep, and the careful path for
-blocks that the fast one refuses: every good line kept, every bad one a reject with its place and reason.
+Belongs here: the ways to read a block and how they meet, the rules a row must keep, and the careful path for lines that
+the fast ones refuse: every good line kept, every bad one a reject with its place and reason.
 Does not belong here: where lines come from and where rows go.
+
+The native decoder takes what is plainly as declared and leaves single lines to the careful path. Where it is not built,
+pyarrow's parser takes whole blocks, or leaves them whole. The rows, rejects and unknown fields are the same.
 """
 
 from __future__ import annotations
 
 import codecs
+import datetime as dt
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from resources.lake.examine import NOTHING, Bad, beyond, read_record, text_of, unknown_fields
+from resources.lake.examine import NOTHING, Bad, beyond, read_record, read_value, text_of, unknown_fields
+from resources.lake.native import MOMENTS, Unknown, decoding
 from resources.lake.shape import Shape, shape_of
 from resources.tables import ChangeType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from resources.lake.archive import Archive
+    from resources.lake.native import Decoded, Refused
     from resources.tables import Table
 
 _CHANGE_TYPES = pa.array([str(change) for change in ChangeType])
-#: The moment of a change: the first of these that a record gives.
-_MOMENTS = ("event_published_at", "event_created_at", "modified_at")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BLANK = b" \t\r"
 _EXAMPLE = 200
 
@@ -72,6 +79,17 @@ class _Line:
     extra: str | None = None
 
 
+@dataclass
+class _Examined:
+    """What the careful path made of lines: `numbers` are those of the rows' lines, `found` what no column knows."""
+
+    batch: pa.RecordBatch
+    numbers: list[int]
+    line_count: int
+    rejects: list[Reject]
+    found: list[tuple[int, dict[str, Any]]]
+
+
 @dataclass(frozen=True)
 class RecordReader:
     """Turns lines of one archive into rows of `table`.
@@ -89,9 +107,64 @@ class RecordReader:
         return shape_of(self.table)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int) -> Rows:
-        """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`."""
+        """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
+
+        May be called from several threads at once.
+        """
+        with decoding(self.table, self.bodies) as decoder:
+            if decoder is not None:
+                archive = self.archive
+                hour = (archive.batch_hour - _EPOCH) // dt.timedelta(microseconds=1)
+                decoded = decoder.decode(view, archive.project_id, archive.namespace_id, hour)
+                return self._join(decoded, view, member, first_line, offset)
         fast = self._fast(view, line_count)
-        return fast if fast is not None else self._careful(bytes(view), member, first_line, offset)
+        if fast is not None:
+            return fast
+        examined = self._examine(_lines(bytes(view), first_line, offset), member)
+        return Rows(examined.batch, examined.line_count, examined.rejects, self._drift(examined.found))
+
+    def _join(self, decoded: Decoded, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
+        """What the decoder took, and between it what the careful path makes of the rest."""
+        batch = decoded.batch
+        refused: list[Refused | Unknown] = [*decoded.refused]
+        if not refused and not decoded.unknown:
+            return Rows(batch, decoded.line_count)
+        found: list[tuple[int, dict[str, Any]]] = []
+        texts: dict[int, str | None] = {}
+        for fields in decoded.unknown:
+            try:
+                extra = _extra(fields)
+                texts[fields.row] = text_of(extra)
+            except Bad:
+                refused.append(fields)
+            else:
+                found.append((first_line + fields.line, extra))
+        if texts:
+            place = batch.schema.get_field_index("extra")
+            extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
+            batch = batch.set_column(place, batch.schema.field(place), extras)
+        if not refused:
+            return Rows(batch, decoded.line_count, drift=self._drift(found))
+        refused.sort(key=lambda line: line.line)
+        lines = [
+            _Line(first_line + line.line, offset + line.start, bytes(view[line.start : line.end])) for line in refused
+        ]
+        examined = self._examine(lines, member)
+        pieces, done = [], 0
+        rows = dict(zip(examined.numbers, range(len(examined.numbers)), strict=True))
+        for line in refused:
+            also = isinstance(line, Unknown)  # such a row is in the batch, and must not be
+            if not also and first_line + line.line not in rows:
+                continue
+            pieces.append(batch.slice(done, line.row - done))
+            done = line.row + also
+            if (row := rows.get(first_line + line.line)) is not None:
+                pieces.append(examined.batch.slice(row, 1))
+        if pieces:
+            batch = pa.concat_batches([*pieces, batch.slice(done)])
+        return Rows(
+            batch, decoded.line_count, examined.rejects, self._drift(sorted(found + examined.found, key=itemgetter(0)))
+        )
 
     def _fast(self, view: memoryview, line_count: int) -> Rows | None:
         """All lines at once; None where a single one of them needs a closer look.
@@ -108,12 +181,12 @@ class RecordReader:
             return None
         return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
 
-    def _careful(self, data: bytes, member: str, first_line: int, offset: int) -> Rows:
+    def _examine(self, lines: Iterable[_Line], member: str) -> _Examined:
         """Line by line: what is wrong, and what goes beyond the declaration. Then the good lines as a block again."""
         rejects: list[Reject] = []
-        drift: dict[str, Drift] = {}
+        found: list[tuple[int, dict[str, Any]]] = []
         good: list[_Line] = []
-        for line in _lines(data, first_line, offset):
+        for line in lines:
             try:
                 extra = beyond(read_record(line.raw), self.shape.root)
                 good.append(_Line(line.number, line.offset, line.raw, text_of(extra)))
@@ -121,22 +194,23 @@ class RecordReader:
                 rejects.append(Reject(member, line.number, line.offset, str(bad), line.raw))
                 continue
             if extra is not NOTHING:
-                self._note(extra, drift)
+                found.append((line.number, extra))
         line_count = len(good) + len(rejects)
-        batches = []
-        for lines, columns in self._parse_good(good, member, rejects):
+        batches, numbers = [], []
+        for some, columns in self._parse_good(good, member, rejects):
             problems = self._problems(columns)
             rejects += [
-                Reject(member, lines[row].number, lines[row].offset, reason, lines[row].raw)
+                Reject(member, some[row].number, some[row].offset, reason, some[row].raw)
                 for row, reason in problems.items()
             ]
-            batch = self.assemble(columns, pa.array([line.extra for line in lines], pa.string()))
+            batch = self.assemble(columns, pa.array([line.extra for line in some], pa.string()))
             if problems:
-                batch = batch.filter(pa.array([row not in problems for row in range(len(lines))]))
+                batch = batch.filter(pa.array([row not in problems for row in range(len(some))]))
             batches.append(batch)
+            numbers += [line.number for row, line in enumerate(some) if row not in problems]
         rejects.sort(key=lambda reject: reject.line_number)
         batch = pa.concat_batches(batches) if batches else _empty(self.table.schema)
-        return Rows(batch, line_count, rejects, drift)
+        return _Examined(batch, numbers, line_count, rejects, found)
 
     def _parse_good(
         self, lines: list[_Line], member: str, rejects: list[Reject]
@@ -174,7 +248,7 @@ class RecordReader:
         """The columns with those that follow from others: the kind of change, and its moment."""
         return columns | {
             "change_type": pc.fill_null(columns["change_type"], str(ChangeType.UPDATE)),
-            "event_at": pc.coalesce(*(columns[name] for name in _MOMENTS)),
+            "event_at": pc.coalesce(*(columns[name] for name in MOMENTS)),
         }
 
     def _problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
@@ -217,14 +291,34 @@ class RecordReader:
         arrays = [column(item.name, item.type, body=item.body) for item in self.table]
         return pa.RecordBatch.from_arrays(arrays, schema=self.table.schema)
 
-    def _note(self, extra: dict[str, Any], drift: dict[str, Drift]) -> None:
-        for path, value in unknown_fields(extra, self.shape.root):
-            known = drift.get(path)
-            if known is None:
-                text = text_of(value) or ""
-                drift[path] = Drift(path, 1, text if len(text) <= _EXAMPLE else f"{text[:_EXAMPLE]}…")
-            else:
-                drift[path] = Drift(path, known.count + 1, known.example)
+    def _drift(self, found: list[tuple[int, dict[str, Any]]]) -> dict[str, Drift]:
+        """The unknown fields of some lines, with the first value of each as its example."""
+        examples: dict[str, str] = {}
+        counts: Counter[str] = Counter()
+        for _, extra in found:
+            for path, value in unknown_fields(extra, self.shape.root):
+                counts[path] += 1
+                if path not in examples:
+                    text = text_of(value) or ""
+                    examples[path] = text if len(text) <= _EXAMPLE else f"{text[:_EXAMPLE]}…"
+        return {path: Drift(path, counts[path], example) for path, example in examples.items()}
+
+
+def _extra(unknown: Unknown) -> dict[str, Any]:
+    """The unknown fields of a row, each under its own way. Raises Bad where they are not plainly JSON."""
+    extra: dict[str, Any] = {}
+    for way, name, value in unknown.fields:
+        place = extra
+        for part in way:
+            place = place.setdefault(part, {})
+        try:
+            key = name.decode()
+        except UnicodeDecodeError as error:
+            raise Bad("Not valid UTF-8.") from error
+        if key in place:
+            raise Bad(f"The key {key} stands twice in one object.")
+        place[key] = read_value(value)
+    return extra
 
 
 def _require_utf8(view: memoryview) -> None:

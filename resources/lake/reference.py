@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from resources.lake.errors import ReferenceListError
 from resources.lake.examine import Bad, beyond, read_document, text_of
-from resources.lake.files import ParquetFile
+from resources.lake.files import ParquetFile, encode
 from resources.lake.shape import shape_of
 from resources.tables import REFERENCE_TABLES, SCHEMA_VERSION
 
@@ -64,7 +64,8 @@ def convert_reference(kind: str, raw: bytes, layout: Layout) -> ReferenceConvers
     if converted:
         rows = [_row(kind, number, record, table) for number, record in enumerate(_records(kind, raw), 1)]
         with ParquetFile(target, table) as file:
-            file.write(pa.RecordBatch.from_pylist(rows, schema=table.schema))
+            if rows:
+                file.write(encode(pa.RecordBatch.from_pylist(rows, schema=table.schema), table))
             file.land({"conversion": json.dumps({"kind": kind, "digest": digest, "schema_version": SCHEMA_VERSION})})
     count = pq.read_metadata(target).num_rows
     return ReferenceConversion(kind, digest, target, count, target.stat().st_size, converted)

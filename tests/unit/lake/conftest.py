@@ -108,9 +108,8 @@ def make_tar():
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of two kilobytes, row groups of a few blocks: the seams of large archives in small ones."""
+    """Blocks, and so row groups, of two kilobytes: the seams of large archives in small ones."""
     monkeypatch.setattr("resources.lake.conversion.BLOCK_BYTES", 2048)
-    monkeypatch.setattr("resources.lake.files.ROW_GROUP_BYTES", 10_000)
 
 
 @pytest.fixture(autouse=True)

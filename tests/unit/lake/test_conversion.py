@@ -54,7 +54,7 @@ def test_same_bytes_in_same_bytes_out(lake):
     for name, options in {
         "one": {"workers": 1},
         "three": {"workers": 3},
-        "little": {"workers": 2, "memory_bytes": 310 << 20},
+        "little": {"workers": 2, "memory_bytes": 370 << 20},
     }.items():
         made = lake.elsewhere(name).convert(*records, **options)
         files.add((made.path.read_bytes(), made.rejects_path.read_bytes()))
@@ -132,7 +132,7 @@ def test_file_is_as_declared(lake):
                 assert ("RLE_DICTIONARY" in columns[column.name].encodings) is not (
                     column.body or str(column.type) == "bool"
                 )
-                assert columns[column.name].has_column_index is not column.body
+                assert (columns[column.name].bloom_filter_offset is not None) is column.lookup
     assert [column.name for column in ARTICLE_CHANGES][-2:] == ["html", "wikitext"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,6 @@ import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from resources.lake import DiskFull, LakeError, convert, sweep
@@ -43,8 +43,8 @@ KILLED = """
 import json, signal, sys
 from datetime import datetime
 from pathlib import Path
-from resources.lake import Archive, Layout, conversion, convert, files
-conversion.BLOCK_BYTES, files.ROW_GROUP_BYTES = 2048, 10_000
+from resources.lake import Archive, Layout, conversion, convert
+conversion.BLOCK_BYTES = 2048
 facts = json.loads(sys.argv[1])
 archive = Archive(Path(facts["path"]), facts["identifier"], facts["version"],
                   datetime.fromisoformat(facts["batch_hour"]), facts["project_id"], facts["namespace_id"])
@@ -82,11 +82,15 @@ def test_killed_half_way_leaves_nothing_that_is_read(lake, small_blocks):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full to write to")
 def test_full_disk(lake, monkeypatch):
-    whole = pa.OSFile
-    monkeypatch.setattr("resources.lake.files.pa.OSFile", lambda _path, mode: whole("/dev/full", mode))
+    def full(path, flags, mode=0o777):
+        return opened("/dev/full", os.O_RDWR) if str(path).endswith(".unfinished") else opened(path, flags, mode)
+
+    opened = os.open
+    monkeypatch.setattr("resources.lake.files.os.open", full)
     with pytest.raises(DiskFull, match=r"The disk is full: .* Free space, then run again.") as caught:
         lake.convert(*(lake.record(n) for n in range(20)))
     assert caught.value.retryable
+    monkeypatch.undo()
     assert files(lake) == []
 
 

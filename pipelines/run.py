@@ -19,7 +19,7 @@ from dagster._core.storage.tags import (
 )
 
 from assets import batches
-from assets.ingest import LAKE
+from assets.ingest import LAKE, WAREHOUSE
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from pipelines import instance as instances
 from pipelines.definitions import build_defs
@@ -150,13 +150,38 @@ def run(
             _execute(defs, "reference", instance, report, mark)
         # a password that was refused once is not tried again: that locks accounts
         if hours and not report.refused:
-            tags = mark | {
-                ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
-                ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
-            }
-            _execute(defs, "hours", instance, report, tags)
+            _execute(defs, "hours", instance, report, mark | _range(hours))
         _execute(defs, "publish", instance, report, mark)
     return report
+
+
+def from_archive(
+    settings: Settings, groups: Iterable[tuple[Settings, Sequence[datetime]]], **overrides: Any
+) -> RunReport:
+    """Convert and load hours once more, from the archive alone, then publish. The service is not asked for anything.
+
+    Args:
+        settings: Settings to publish with.
+        groups: Consecutive hours, each group with the settings that name what of them is to be loaded.
+        overrides: Resources in place of the settings' own.
+
+    Raises:
+        KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
+    """
+    report = RunReport()
+    with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
+        for wanted, hours in groups:
+            defs = build_defs(wanted, loggers={"quiet": QUIET}, **overrides)
+            _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])
+        _execute(build_defs(settings, loggers={"quiet": QUIET}, **overrides), "publish", instance, report, mark)
+    return report
+
+
+def _range(hours: Sequence[datetime]) -> dict[str, str]:
+    return {
+        ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
+        ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
+    }
 
 
 def _execute(
@@ -165,10 +190,15 @@ def _execute(
     instance: dg.DagsterInstance,
     report: RunReport,
     tags: dict[str, str],
+    selection: Sequence[dg.AssetKey] | None = None,
 ) -> None:
-    """Run one job here, and add to the report how long each archive took and what failed."""
+    """Run one job here, or of its assets those selected, and add to the report what took how long and what failed."""
     result = defs.resolve_job_def(job).execute_in_process(
-        instance=instance, tags=tags, raise_on_error=False, run_config={"loggers": {"quiet": {}}}
+        instance=instance,
+        tags=tags,
+        raise_on_error=False,
+        asset_selection=selection,
+        run_config={"loggers": {"quiet": {}}},
     )
     sentences = []
     for event in result.all_events:

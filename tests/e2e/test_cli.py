@@ -487,8 +487,8 @@ def test_rejects(environ, filled, call, service, hours):
     assert told.code == 0
     assert lines_of(told, "enwiki")[0].split()[10] == "1"
     told = call("rejects", environ=environ)
-    assert told.out.splitlines()[0].split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "enwiki_namespace_0" in told.out.splitlines()[1]
+    assert told.out.splitlines()[3].split()[:4] == ["batch_hour", "archive", "member", "line_number"]
+    assert "enwiki_namespace_0" in told.out.splitlines()[4]
     assert "1 lines rejected; their bytes are in the table `rejects`." in told.out
 
 

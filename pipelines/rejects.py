@@ -1,0 +1,106 @@
+"""The lines that could not be converted, as an operator looks at them.
+
+Belongs here: choosing them, counting them by reason, handing out their places and bytes, from the published file.
+Does not belong here: trying them again (see `retry`), drawing (see `terminal`).
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from resources.warehouse import QueryResult, Warehouse
+
+#: What a reason says of the single line (a value, a place in it) is left out where lines are counted by reason.
+_KIND = """\
+regexp_replace(regexp_replace(reason, '(?s)the (text|number|truth value) .*, where', 'the \\1 …, where'),
+    '(at (?:byte|character)) \\d+', '\\1 …')"""
+_PLACE = "archive || ' ' || member || ' line ' || line_number"
+_ORDER = "batch_hour, archive, member, line_number"
+_NEWEST_FIRST = "batch_hour DESC, archive, member, line_number"
+#: Bytes of a line that are shown as an example of it.
+_EXAMPLE_BYTES = 80
+#: Lines handed out at once.
+_BATCH_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rejected lines: those of one hour, of one project, whose reason holds a text. None: all."""
+
+    hour: datetime | None = None
+    project: str | None = None
+    reason: str | None = None
+
+    def where(self) -> tuple[str, list[Any]]:
+        """The choice as a condition on the table `rejects`, and its parameters."""
+        found: dict[str, Any] = {
+            "batch_hour = ?": self.hour,
+            "project_id = ?": self.project,
+            "contains(lower(reason), lower(?))": self.reason,
+        }
+        chosen = {condition: value for condition, value in found.items() if value is not None}
+        return " AND ".join(chosen) or "true", list(chosen.values())
+
+
+def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
+    """Lines by reason, the most frequent first: their count, the first hour and place, the beginning of that line.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    where, parameters = selection.where()
+    return warehouse.sql(
+        f"SELECT count(*) AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
+        f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(raw[1:{_EXAMPLE_BYTES}], ({_ORDER})) AS begins "
+        f"FROM rejects WHERE {where} GROUP BY ALL ORDER BY lines DESC, reason",
+        parameters,
+    )
+
+
+def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:
+    """Where the lines stand and why they were rejected, newest hour first.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    where, parameters = selection.where()
+    return warehouse.sql(
+        "SELECT batch_hour, archive, member, line_number, byte_offset, reason, octet_length(raw) AS bytes "  # noqa: S608
+        f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
+        parameters,
+    )
+
+
+def lines(
+    warehouse: Warehouse, selection: Selection, *, limit: int | None = None, raw: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The lines as rows of the table `rejects`, newest hour first, a few in memory at a time.
+
+    Without `raw` a row has the number of its `bytes` instead of them.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    where, parameters = selection.where()
+    with warehouse.connect_published() as connection:
+        found = connection.sql(
+            f"SELECT * EXCLUDE (raw), octet_length(raw) AS bytes{', raw' if raw else ''} "  # noqa: S608
+            f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
+            params=parameters,
+        )
+        for batch in found.to_arrow_reader(_BATCH_ROWS):
+            yield from batch.to_pylist()
+
+
+def as_json(line: dict[str, Any]) -> dict[str, Any]:
+    """A row of `lines` with values that JSON has: the hour in ISO 8601, the bytes in base64 as `raw_base64`."""
+    plain = line | {"batch_hour": line["batch_hour"].isoformat()}
+    if "raw" in plain:
+        plain["raw_base64"] = base64.b64encode(plain.pop("raw")).decode()
+    return plain

@@ -1,0 +1,283 @@
+"""Rejected lines: looked at, read again by a newer converter, and their hours done again without a loss."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from pipelines import rejects, retry
+from pipelines.settings import read
+from resources.lake.records import RecordReader, Reject
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = "resources.lake.conversion.CONVERTER_VERSION"
+#: Where a retry is killed, one after another: before a function of the pipeline does its work, or when it has done it.
+MOMENTS = (
+    ("assets.batches", "convert_hour", False),
+    ("assets.batches", "load_hour", False),
+    ("assets.batches", "load_hour", True),
+    ("resources.warehouse:Warehouse", "publish", False),
+)
+KILLED = """
+import os, pkgutil, signal
+place, name, after = {moment!r}
+owner = pkgutil.resolve_name(place)
+original = getattr(owner, name)
+def killed(*arguments, **options):
+    if after:
+        original(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(owner, name, killed)
+from pipelines.cli import main
+main()
+"""
+
+
+def chosen(line: bytes) -> bool:
+    """Whether the older reader does not understand a line: about one in ten."""
+    return zlib.crc32(line) % 10 == 0
+
+
+def older_converter(patch: pytest.MonkeyPatch, first_hour: datetime) -> None:
+    """Put an older converter in place, which rejects some good lines of the first hour."""
+    original = RecordReader.read
+
+    def read_lines(self: RecordReader, view: memoryview, member: str, first: int, offset: int, count: int) -> Any:
+        if self.archive.batch_hour != first_hour:
+            return original(self, view, member, first, offset, count)
+        refused, kept, place = [], [], offset
+        for number, line in enumerate(bytes(view).split(b"\n"), first):
+            if line and chosen(line):
+                refused.append(Reject(member, number, place, "An older reader did not know this.", line))
+                kept.append(b" " * len(line))
+            else:
+                kept.append(line)
+            place += len(line) + 1
+        rows = original(self, memoryview(b"\n".join(kept)), member, first, offset, count)
+        rows.line_count += len(refused)
+        rows.rejects = sorted([*rows.rejects, *refused], key=lambda reject: reject.line_number)
+        return rows
+
+    patch.setattr(VERSION, 0)
+    patch.setattr(RecordReader, "read", read_lines)
+
+
+@pytest.fixture(scope="module")
+def loaded(
+    filled: Any, service: Any, call: Any, hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """Two hours loaded by the older converter, each with a line that nobody can read."""
+    environ = filled[0] | {"WME_DATA": str(tmp_path_factory.mktemp("older") / "data")}
+    for hour in hours[:2]:
+        path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/enwiki_namespace_0/download"
+        service.faults.add(path=path, kind="line_malformed", listed=True, count=None)
+    span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}")
+    with pytest.MonkeyPatch.context() as patch:
+        older_converter(patch, hours[0])
+        told = call("run", *span, "--no-reference", environ=environ)
+    service.faults.clear()
+    assert told.code == 0, told.err
+    return environ
+
+
+@pytest.fixture
+def mirror(loaded: dict[str, str], service: Any, tmp_path: Path) -> dict[str, str]:
+    """A copy of that data folder to work on, with the converter of today."""
+    shutil.copytree(loaded["WME_DATA"], tmp_path / "data")
+    service.requests.clear()
+    return loaded | {"WME_DATA": str(tmp_path / "data")}
+
+
+def ask(environ: dict[str, str], query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with duckdb.connect(Path(environ["WME_DATA"]) / "warehouse.duckdb", read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.execute(query, parameters).fetchall()
+
+
+def lake_of(environ: dict[str, str]) -> list[Path]:
+    return sorted((Path(environ["WME_DATA"]) / "lake").rglob("*.parquet"))
+
+
+def agree(environ: dict[str, str]) -> None:
+    """Ledger, coverage, rows and lake files say the same of every hour."""
+    wrong = ask(
+        environ,
+        "SELECT batch_hour, project_id FROM loads l JOIN hours h USING (batch_hour, project_id) WHERE h.state <> 'loaded' "
+        "OR h.reject_count <> l.reject_count OR h.row_count <> l.row_count - l.duplicate_count OR l.applied_at IS NULL "
+        "OR h.row_count <> (SELECT count(*) FROM article_changes c "
+        "WHERE (c.batch_hour, c.project_id) = (l.batch_hour, l.project_id)) "
+        "OR l.reject_count <> (SELECT count(*) FROM rejects r "
+        "WHERE (r.batch_hour, r.project_id) = (l.batch_hour, l.project_id))",
+    )
+    assert wrong == []
+    for (path,) in ask(environ, "SELECT lake_path FROM loads"):
+        assert (Path(environ["WME_DATA"]) / "lake" / path).is_file()
+
+
+def test_lines_become_rows_when_the_converter_learnt_to_read_them(
+    mirror: dict[str, str], call: Any, service: Any, hours: list[datetime]
+) -> None:
+    [(before, refused)] = ask(
+        mirror,
+        "SELECT (SELECT count(*) FROM article_changes), (SELECT count(*) FROM rejects WHERE reason LIKE 'An older%')",
+    )
+    assert refused > 3
+    files = lake_of(mirror)
+    ledger = "SELECT digest, loaded_at FROM loads WHERE batch_hour = ? ORDER BY ALL"
+    other = ask(mirror, ledger, hours[1])
+
+    told = call("rejects", "--retry", "--dry-run", environ=mirror)
+    assert told.code == 0, told.err
+    assert f"{refused + 2} rejected lines of 3 archives were read again: {refused} of them would be rows" in told.out
+    assert f"done again from the archive: {hours[0]:%Y-%m-%d %H:00} (UTC)." in told.out
+    assert told.out.endswith("Nothing was changed.\n")
+    assert lake_of(mirror) == files
+
+    told = call("rejects", "--retry", environ=mirror)
+    assert told.code == 0, told.err
+    assert f"Done: {refused} of these lines are rows now, 2 are still rejected." in told.out
+    assert list(service.requests) == []
+    [(after, left)] = ask(mirror, "SELECT (SELECT count(*) FROM article_changes), (SELECT count(*) FROM rejects)")
+    assert (after, left) == (before + refused, 2)
+    agree(mirror)
+    assert ask(mirror, "SELECT DISTINCT load_count FROM hours WHERE batch_hour = ?", hours[0]) == [(2,)]
+    # the other hour gains nothing, so it stays as the older converter made it
+    assert ask(mirror, ledger, hours[1]) == other
+    made = [path for path in lake_of(mirror) if path not in files]
+    assert {path.parent.name for path in made} == {f"hour={hours[0]:%H}"}
+    assert set(files) <= set(lake_of(mirror))
+
+    files = lake_of(mirror)
+    told = call("rejects", "--retry", environ=mirror)
+    assert told.code == 0, told.err
+    assert told.out == (
+        "2 rejected lines of 2 archives were read again: none of them would be a row today. Nothing is to be done again.\n"
+    )
+    assert lake_of(mirror) == files
+
+
+def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, str], call: Any) -> None:
+    [(total,)] = ask(mirror, "SELECT count(*) FROM article_changes")
+    [(refused,)] = ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+    for number, moment in enumerate(MOMENTS):
+        process = subprocess.run(
+            [sys.executable, "-c", KILLED.format(moment=moment), "rejects", "--retry"],
+            cwd=ROOT,
+            env={**kept, **mirror},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert process.returncode == -signal.SIGKILL, process.stderr
+        assert f"{refused} of them would be rows" in process.stdout
+        # each goes on from where the one before was killed
+        assert ("have been converted again already" in process.stdout) == (number > 1)
+        # what analysts see is whole all the time
+        assert ask(mirror, "SELECT count(*) FROM article_changes") == [(total,)]
+    told = call("rejects", "--retry", environ=mirror)
+    assert told.code == 0, told.err
+    assert f"Done: {refused} of these lines are rows now, 2 are still rejected." in told.out
+    assert ask(mirror, "SELECT count(*) FROM article_changes") == [(total + refused,)]
+    agree(mirror)
+    assert "none of them would be a row today" in call("rejects", "--retry", environ=mirror).out
+
+
+def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
+    mirror: dict[str, str], call: Any, monkeypatch: pytest.MonkeyPatch, hours: list[datetime]
+) -> None:
+    files = lake_of(mirror)
+    with monkeypatch.context() as patch:
+        patch.setattr(VERSION, 0)  # as the older one, though the reader is today's
+        told = call("rejects", "--retry", environ=mirror)
+    assert told.code == 1
+    assert "would be rows, but the files they were rejected from bear the digest of the present converter" in told.err
+    assert "Raise CONVERTER_VERSION" in told.err
+
+    hour = Path(mirror["WME_DATA"]) / "archive" / "batches" / f"date={hours[0]:%Y-%m-%d}" / f"hour={hours[0]:%H}"
+    victim = next(hour.glob("frwiki*.tar.gz"))
+    away = victim.rename(victim.with_suffix(".away"))
+    told = call("rejects", "--retry", environ=mirror)
+    assert told.code == 1
+    assert "their hour cannot be converted again. The archive of frwiki_namespace_0" in told.err
+    assert "Put it back from a backup" in told.err
+    assert lake_of(mirror) == files
+    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0
+
+    away.rename(victim)
+    told = call("rejects", "--retry", "--project", "enwiki", environ=mirror | {"WME_PROJECTS": "dewiki"})
+    assert told.code == 0, told.err
+    assert ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'") == [(0,)]
+    agree(mirror)
+
+
+def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any, hours: list[datetime]) -> None:
+    told = call("rejects", environ=mirror)
+    header, first, second, blank, columns, *_ = told.out.splitlines()
+    assert header.split() == ["lines", "reason", "first_hour", "first_place", "begins"]
+    assert "An older reader did not know this." in first
+    assert "Not valid JSON" in second
+    assert second.split()[0] == "2"
+    assert blank == ""
+    assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
+    assert "their bytes are in the table `rejects`." in told.out
+
+    told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
+    assert told.out.endswith("1 lines rejected; their bytes are in the table `rejects`.\n")
+    assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such line was rejected.\n"
+
+    told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)
+    place, line, last = told.out.splitlines()
+    assert place.startswith(f"batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/frwiki_namespace_0.")
+    assert place.endswith(": An older reader did not know this.")
+    assert json.loads(line)["name"]
+    assert ", 1 shown;" in last
+
+    count = ask(mirror, "SELECT count(*) FROM rejects")[0][0]
+    listed = [json.loads(line) for line in call("rejects", "--json", environ=mirror).out.splitlines()]
+    assert len(listed) == count
+    assert "raw" not in listed[0]
+    [one] = [
+        json.loads(line) for line in call("rejects", "--json", "--raw", "--limit", "1", environ=mirror).out.splitlines()
+    ]
+    assert len(base64.b64decode(one["raw_base64"])) == one["bytes"]
+    for words in (["--dry-run"], ["--retry", "--json"], ["--retry", "--limit", "3"]):
+        assert call("rejects", *words, environ=mirror).code == 2
+
+
+def test_nothing_to_try_again(filled: Any, call: Any) -> None:
+    told = call("rejects", "--retry", environ=filled[0])
+    assert (told.code, told.out) == (0, "No rejected line is there to be tried again.\n")
+    assert call("rejects", "--json", environ=filled[0]).out == ""
+
+
+def test_two_broken_lines_side_by_side_are_not_taken_for_a_record(
+    mirror: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WME_PASSWORD", mirror["WME_PASSWORD"])
+    [(raw,)] = ask(mirror, "SELECT raw FROM rejects WHERE reason LIKE 'An older%' AND project_id = 'enwiki' LIMIT 1")
+    settings = read(mirror)
+    reader = []
+    monkeypatch.setattr(retry, "_count", lambda one, lines: reader.append(one) or (sum(1 for _ in lines), 0))
+    retry.attempt(settings, rejects.Selection(project="enwiki"))
+    monkeypatch.undo()
+    middle = raw.index(b",") + 1
+    assert retry._count(reader[0], iter([raw])) == (1, 1)
+    assert retry._count(reader[0], iter([raw[:middle], raw[middle:], raw + raw, b"\xff", raw])) == (5, 1)
+    assert Warehouse(settings.data).published_path.exists()

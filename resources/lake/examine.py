@@ -168,11 +168,18 @@ def _number_fault(value: float, node: Node) -> str | None:
         return None if isinstance(value, int) and value in _INT64 else "a whole number of at most 64 bits"
     if not pa.types.is_floating(declared):
         return _text_fault({}, node)
-    if not math.isfinite(value):
+    if not _is_double(value):
         return "a finite number"
     if node.whole and (value != int(value) or abs(value) > EXACT_DOUBLE):
         return "a whole number below 2 to the power of 53"
     return None
+
+
+def _is_double(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number greater than every double
+        return False
 
 
 def _is_time(text: str) -> bool:

@@ -76,6 +76,8 @@ MISTYPED = [
     ("categories", [{"name": 5}], "categories[].name is the number 5, where text is declared."),
     ("categories", {"name": "x"}, "categories is an object, where a list is declared."),
     ("version.scores.revertrisk.probability.true", "much", "where a number is declared."),
+    ("version.scores.revertrisk.probability.true", 10**400, "where a finite number is declared."),
+    ("version.size.value", 10**400, "where a finite number is declared."),
     ("name", "x" * 500 + "y", None),
     ("url", {"x": 1}, "url is an object, where text is declared."),
 ]

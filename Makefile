@@ -14,7 +14,7 @@ help: ## list the commands
 
 setup: $(STAMP) ## make the environment in .venv
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml setup.py resources/lake/decode.c
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"This is Python {v[0]}.{v[1]} ($(PYTHON)); 3.11, 3.12 or 3.13 is needed. Name one: make setup PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make virtual environments here; install its venv package (on Debian: apt-get install python3-venv) and run the same command again." >&2; exit 1; }
 	@echo "Installing the locked packages (once, about a minute) ..."
@@ -48,7 +48,7 @@ ui: $(STAMP) ## open Dagster on http://localhost:3000
 	@$(BIN)/wme ui
 
 bench: $(STAMP) ## measured work with its peers beside it
-	@$(BIN)/python -m benchmarks convert
+	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,huge
 
 sandbox: $(STAMP) ## serve the local content service and say how to call it
 	@$(BIN)/wme sandbox

@@ -11,13 +11,21 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.bound import bound_mb_s
+from benchmarks import report
 from benchmarks.contenders import OURS, PEERS, Job
-from benchmarks.measure import Figures, best
-from benchmarks.workload import Workload, build, unpack
-from resources.lake.files import COMPRESSION_LEVEL
+from benchmarks.measure import Figures, best, measure, measured_bound
+from benchmarks.ours import COMPRESSION_LEVEL
+from benchmarks.workload import CASES, Workload, build, unpack, variants
+
+_HARDER = tuple(name for name in CASES if name != "clean")
+
+
+def _named(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    names = {"all": _HARDER, "none": ()}.get(text, tuple(text.split(",")))
+    if unknown := [name for name in names if name not in _HARDER]:
+        raise click.BadParameter(f"{', '.join(unknown)}: known are all, none, {', '.join(_HARDER)}.")
+    return names
 
 
 @click.group()
@@ -26,14 +34,21 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--megabytes", default=200.0, show_default=True, help="NDJSON in the archive that is built.")
+@click.option("--megabytes", default=600.0, show_default=True, help="NDJSON in the archive that is built.")
 @click.option("--archive", type=click.Path(path_type=Path, exists=True), help="Convert this archive instead.")
 @click.option("--cores", default=len(os.sched_getaffinity(0)), show_default="all", help="Cores each contender gets.")
 @click.option("--level", default=COMPRESSION_LEVEL, show_default=True, help="zstd level.")
 @click.option("--rounds", default=2, show_default=True, help="Runs of each contender; the fastest counts.")
 @click.option("--only", help="Only contenders whose name holds this text (ours always runs).")
+@click.option(
+    "--cases",
+    callback=_named,
+    default="none",
+    show_default=True,
+    help=f"Ours on harder archives too: all, none, or some of {','.join(_HARDER)}, with commas.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Keep our Parquet files in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def convert(
     megabytes: float,
     archive: Path | None,
@@ -41,6 +56,7 @@ def convert(
     level: int,
     rounds: int,
     only: str | None,
+    cases: tuple[str, ...],
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -51,26 +67,27 @@ def convert(
         with console.status("Building the archive"):
             workload = unpack(archive or build(folder, megabytes), folder)
         job = Job(workload, folder, cores, level)
-        with console.status("Measuring the bound"):
-            bound = bound_mb_s(workload, folder, cores, level)
         names = [OURS.name, *(peer.name for peer in PEERS if not only or only in peer.name)]
         with console.status("Measuring") as status:
-            found = best(names, job, rounds, status.update)
-        mine = found.pop(OURS.name)
-        if isinstance(mine, str):
-            raise click.ClickException(f"Our own conversion failed: {mine}")
+            found = best({name: (name, job) for name in names}, rounds, status.update)
+            status.update("Measuring the bound")
+            bound = measured_bound(job)
+        mine = _sound(OURS.name, found.pop(OURS.name), workload)
+        if isinstance(bound, str):
+            raise click.ClickException(f"The bound could not be measured: {bound}")
+        workloads, harder = _harder(job, cases, rounds, console) if cases else ({}, {})
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            OURS.run(Job(workload, out, cores, level))
-    if as_json:
-        sys.stdout.write(json.dumps(_facts(workload, mine, found, bound)) + "\n")
-    else:
-        Console(width=None if sys.stdout.isatty() else 120).print(_table(workload, mine, found, bound, cores, level))
-
-
-def _facts(workload: Workload, mine: Figures, found: dict[str, Figures | str], bound: float) -> dict[str, object]:
+            measure(OURS.name, Job(workload, out.resolve(), cores, level))
+    if not as_json:
+        printer = Console(width=None if sys.stdout.isatty() else 120)
+        printer.print(report.contenders(job, mine, found, bound))
+        if harder:
+            printer.print(report.cases(workloads, harder))
+        printer.print(report.provenance(), soft_wrap=True, highlight=False)
+        return
     starts = {peer.name: peer.starts_from for peer in PEERS}
-    return {
+    facts = {
         "megabytes": round(workload.megabytes, 3),
         "rows": workload.line_count,
         "ours": asdict(mine),
@@ -78,35 +95,43 @@ def _facts(workload: Workload, mine: Figures, found: dict[str, Figures | str], b
             name: {"starts_from": starts[name]} | ({"error": seen} if isinstance(seen, str) else asdict(seen))
             for name, seen in found.items()
         },
-        "bound_mb_s": round(bound, 1),
+        **asdict(bound),
+        "cases": {
+            name: {
+                "megabytes": round(workloads[name].megabytes, 3),
+                "archives": len(workloads[name].archives),
+                "to_clean": report.compared(workloads, harder, name),
+                **asdict(seen),
+            }
+            for name, seen in harder.items()
+        },
+        "provenance": report.provenance(),
     }
+    sys.stdout.write(json.dumps(facts) + "\n")
 
 
-def _table(
-    workload: Workload, mine: Figures, found: dict[str, Figures | str], bound: float, cores: int, level: int
-) -> Table:
-    title = f"{workload.megabytes:,.0f} MB of NDJSON, {workload.line_count:,} records, {cores} cores, zstd {level}"
-    table = Table(title=title, caption=f"Bound of gunzip + parse + write on these cores: {bound:,.0f} MB/s")
-    table.add_column("contender")
-    table.add_column("starts from")
-    for name in ("MB/s", "ours is", "CPU s", "peak MiB", "MB out", "rows"):
-        table.add_column(name, justify="right")
-    starts = {peer.name: peer.starts_from for peer in (OURS, *PEERS)}
-    for name, seen in {OURS.name: mine, **found}.items():
-        if isinstance(seen, str):
-            table.add_row(name, starts[name], "-", "-", "-", "-", "-", seen[:60])
-            continue
-        table.add_row(
-            name,
-            starts[name],
-            f"{seen.mb_s:,.0f}",
-            f"{mine.mb_s / seen.mb_s:.2f} x",
-            f"{seen.cpu_s:.2f}",
-            f"{seen.rss_mb:,.0f}",
-            f"{seen.bytes_out / 1e6:,.1f}",
-            f"{seen.rows:,}",
+def _harder(
+    job: Job, names: tuple[str, ...], rounds: int, console: Console
+) -> tuple[dict[str, Workload], dict[str, Figures]]:
+    """The cases, and our figures of each; the clean one first, which the others are compared with."""
+    with console.status("Making the harder archives"):
+        workloads = variants(job.workload, names, job.cores)
+    runs = {name: (OURS.name, Job(work, job.folder, job.cores, job.level)) for name, work in workloads.items()}
+    with console.status("Measuring the cases") as status:
+        found = best(runs, rounds, status.update)
+    return workloads, {name: _sound(name, seen, workloads[name]) for name, seen in found.items()}
+
+
+def _sound(name: str, seen: Figures | str, workload: Workload) -> Figures:
+    """Our figures, if they are of the whole work: nothing lost, nothing refused that was good."""
+    if isinstance(seen, str):
+        raise click.ClickException(f"Our own conversion failed ({name}): {seen}")
+    if (seen.rows, seen.rejects) != (workload.line_count - workload.bad_count, workload.bad_count):
+        raise click.ClickException(
+            f"Our own conversion ({name}) gave {seen.rows:,} rows and {seen.rejects:,} rejects of "
+            f"{workload.line_count:,} lines, {workload.bad_count:,} of them bad."
         )
-    return table
+    return seen
 
 
 if __name__ == "__main__":

@@ -5,101 +5,88 @@ Belongs here: the three parts that no converter of this kind can do without. Doe
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.json as pj
-import pyarrow.parquet as pq
 from isal import igzip
 
-from benchmarks.workload import HOUR
-from resources.lake import Archive
-from resources.lake.archive import BLOCK_BYTES, Block, Buffers, read_blocks
-from resources.lake.files import ROW_GROUP_BYTES
-from resources.lake.records import RecordReader
-from resources.lake.shape import shape_of
+from benchmarks import ours
 from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
-    from benchmarks.workload import Workload
+    from benchmarks.contenders import Job
 
 #: Enough for steady figures, little enough to hold in memory.
-_SAMPLE_BYTES = 128 << 20
-_ROUNDS = 2
+_SAMPLE_BYTES = 192 << 20
+_ROUNDS = 3
 
 
-def bound_mb_s(workload: Workload, folder: Path, cores: int, level: int) -> float:
-    """MB of NDJSON a second that `cores` cores could convert if they did nothing but the three parts."""
-    blocks = _blocks(workload)
-    archive = Archive(workload.archive, "archive", "0" * 32, HOUR, workload.project_id, 0)
-    reader = RecordReader(ARTICLE_CHANGES, archive, frozenset({"html", "wikitext"}))
-    sizes = [len(block) for block in blocks]
-    rows = [reader.read(memoryview(block), "", 1, 0, block.count(b"\n")).batch for block in blocks]
-    groups: list[list[pa.RecordBatch]] = [[]]
-    size = 0
-    for batch in rows:
-        if size >= ROW_GROUP_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(batch)
-        size += batch.nbytes
-    tables = [pa.Table.from_batches(group) for group in groups]
+@dataclass(frozen=True)
+class Bound:
+    """MB of NDJSON a second: of each part on one core while all cores do the same, and what all cores could convert.
+
+    `bound_mb_s` is cores / (1/gunzip + 1/parse + 1/write) with our own parser, `bound_pyarrow_mb_s` the same with pyarrow's.
+    """
+
+    gunzip_mb_s: float
+    parse_mb_s: float
+    parse_pyarrow_mb_s: float
+    write_mb_s: float
+    bound_mb_s: float
+    bound_pyarrow_mb_s: float
+
+
+def bound(job: Job) -> Bound:
+    """Measure the parts on the first archive of the job, the best of a few rounds each."""
+    blocks: list[bytes] = []
+    for block in ours.blocks(job.workload):
+        blocks.append(block)
+        if sum(map(len, blocks)) >= _SAMPLE_BYTES:
+            break
+    reader = ours.reader(job.workload)
 
     def gunzip(_core: int) -> None:
-        scratch = memoryview(bytearray(BLOCK_BYTES))
-        with workload.archive.open("rb") as file, igzip.IGzipFile(fileobj=file) as unzipped:  # type: ignore[no-untyped-call]
+        scratch = memoryview(bytearray(ours.BLOCK_BYTES))
+        with job.workload.archives[0].open("rb") as file, igzip.IGzipFile(fileobj=file) as unzipped:  # type: ignore[no-untyped-call]
             while unzipped.readinto(scratch):
                 pass
 
-    def parse(block: bytes) -> None:
+    def parse(block: bytes) -> pa.RecordBatch:
+        return reader.read(memoryview(block), "", 1, 0, block.count(b"\n")).batch
+
+    def parse_pyarrow(block: bytes) -> None:
         options = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        wanted = pj.ParseOptions(explicit_schema=shape_of(ARTICLE_CHANGES).schema, unexpected_field_behavior="ignore")
+        wanted = pj.ParseOptions(explicit_schema=ours.RECORD_SCHEMA, unexpected_field_behavior="ignore")
         pj.read_json(pa.BufferReader(block), read_options=options, parse_options=wanted)
 
-    narrow = [column.name for column in ARTICLE_CHANGES if not column.body]
+    batches = [parse(block) for block in blocks]
+    total = sum(map(len, blocks)) / 1e6 / job.cores
+    gunzip_mb_s = job.workload.megabytes / _seconds(gunzip, range(job.cores), job.cores)
+    parse_mb_s = total / _seconds(lambda block: parse(block) and None, blocks, job.cores)
+    parse_pyarrow_mb_s = total / _seconds(parse_pyarrow, blocks, job.cores)
+    one_at_a_time = threading.Lock()
+    with ours.ParquetFile(job.folder / "bound.parquet", ARTICLE_CHANGES) as file:  # never landed, so it goes away
 
-    def write(item: tuple[int, pa.Table]) -> None:
-        number, table = item
-        path = folder / f"bound-{number}.parquet"
-        pq.write_table(
-            table,
-            path,
-            row_group_size=len(table),
-            compression="zstd",
-            compression_level=level,
-            use_dictionary=narrow,
-            write_statistics=narrow,
-        )
-        path.unlink()
+        def write(batch: pa.RecordBatch) -> None:
+            group = ours.encode(batch, ARTICLE_CHANGES, level=job.level)
+            with one_at_a_time:
+                file.write(group)
 
-    total = sum(sizes) / 1e6
-    speeds = (
-        workload.megabytes * cores / _seconds(gunzip, range(cores), cores),
-        total / _seconds(parse, blocks, cores),
-        total / _seconds(write, list(enumerate(tables)), cores),
+        write_mb_s = total / _seconds(write, batches, job.cores)
+
+    def together(parse: float) -> float:
+        return job.cores / (1 / gunzip_mb_s + 1 / parse + 1 / write_mb_s)
+
+    return Bound(
+        gunzip_mb_s, parse_mb_s, parse_pyarrow_mb_s, write_mb_s, together(parse_mb_s), together(parse_pyarrow_mb_s)
     )
-    return 1 / sum(1 / speed for speed in speeds)
-
-
-def _blocks(workload: Workload) -> list[bytes]:
-    buffers = Buffers(1, BLOCK_BYTES)
-    found: list[bytes] = []
-    for block in read_blocks(workload.archive, buffers):
-        found.append(_taken(block))
-        if sum(map(len, found)) >= _SAMPLE_BYTES:
-            break
-    return found
-
-
-def _taken(block: Block) -> bytes:
-    data = bytes(block.view)
-    block.release()
-    return data
 
 
 def _seconds(function: Callable[[Any], None], items: Iterable[Any], cores: int) -> float:
@@ -108,7 +95,8 @@ def _seconds(function: Callable[[Any], None], items: Iterable[Any], cores: int) 
 
     def once(pool: ThreadPoolExecutor) -> float:
         started = time.perf_counter()
-        list(pool.map(function, items))
+        for _ in pool.map(function, items):
+            pass
         return time.perf_counter() - started
 
     with ThreadPoolExecutor(cores) as pool:

@@ -8,23 +8,25 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.bound import Bound, bound
 from benchmarks.contenders import CONTENDERS, Job
 from benchmarks.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+
+_BOUND = "bound"
 
 
 @dataclass(frozen=True)
@@ -39,47 +41,67 @@ class Figures:
     rss_mb: float
     bytes_out: int
     rows: int
+    rejects: int
     version_sum: int
 
 
 def measure(name: str, job: Job) -> Figures | str:
     """The figures of one contender, or the sentence why there are none."""
-    facts = {
-        "workload": {key: str(value) for key, value in asdict(job.workload).items()},
-        "folder": str(job.folder),
-        "cores": job.cores,
-        "level": job.level,
-    }
-    command = [sys.executable, "-m", "benchmarks.measure", name, json.dumps(facts)]
-    root = Path(__file__).resolve().parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-    return Figures(**json.loads(done.stdout))
+    found = _in_process(name, job)
+    return found if isinstance(found, str) else Figures(**found)
 
 
-def best(names: Sequence[str], job: Job, rounds: int, say: Callable[[str], None]) -> dict[str, Figures | str]:
-    """The fastest of several rounds for each contender, since other work on a machine can only slow a round down.
+def measured_bound(job: Job) -> Bound | str:
+    """The bound of the job's archive, or the sentence why there is none."""
+    found = _in_process(_BOUND, job)
+    return found if isinstance(found, str) else Bound(**found)
 
-    Round by round, not contender by contender: what else the machine does then strikes all alike. `say` hears who runs.
+
+def best(runs: dict[str, tuple[str, Job]], rounds: int, say: Callable[[str], None]) -> dict[str, Figures | str]:
+    """The fastest of several rounds for each run, which is a contender and its job: other work only slows a round down.
+
+    The least processor time stands for the same reason, by itself, and the highest peak of memory. Round by round, not run by run:
+    what else the machine does then strikes all alike. `say` hears who runs.
     """
     found: dict[str, Figures | str] = {}
     for number in range(rounds):
-        for name in names:
-            say(f"Round {number + 1} of {rounds}: {name}")
+        for title, (name, job) in runs.items():
+            say(f"Round {number + 1} of {rounds}: {title}")
             with tempfile.TemporaryDirectory(dir=job.folder) as folder:
                 figures = measure(name, Job(job.workload, Path(folder), job.cores, job.level))
-            known = found.setdefault(name, figures)
-            if isinstance(known, str) or isinstance(figures, str):
-                found[name] = known if isinstance(known, str) else figures
-            elif figures.mb_s > known.mb_s:
-                found[name] = figures
+            known = found.get(title, figures)
+            found[title] = (
+                figures if isinstance(figures, str) else known if isinstance(known, str) else _better(known, figures)
+            )
     return found
 
 
+def _better(one: Figures, other: Figures) -> Figures:
+    faster = max(one, other, key=lambda figures: figures.mb_s)
+    least = {"cpu_s": min(one.cpu_s, other.cpu_s), "rss_mb": max(one.rss_mb, other.rss_mb)}
+    return Figures(**(asdict(faster) | least))
+
+
+def _in_process(name: str, job: Job) -> dict[str, Any] | str:
+    root = Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-m", "benchmarks.measure", name, json.dumps(asdict(job), default=str)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _job(text: str) -> Job:
+    facts = json.loads(text)
+    work = facts.pop("workload")
+    archives, folder = tuple(map(Path, work.pop("archives"))), Path(work.pop("folder"))
+    return Job(Workload(archives, folder, **work), Path(facts.pop("folder")), **facts)
+
+
 def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(times.ru_utime + times.ru_stime for times in used)
 
 
 def _peak_mib() -> float:
@@ -92,38 +114,35 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _main(name: str, text: str) -> None:
-    facts = json.loads(text)
-    given = facts["workload"]
-    workload = Workload(
-        Path(given["archive"]),
-        Path(given["ndjson"]),
-        Path(given["ndjson_gz"]),
-        given["project_id"],
-        int(given["ndjson_bytes"]),
-        int(given["line_count"]),
-    )
-    job = Job(workload, Path(facts["folder"]), facts["cores"], facts["level"])
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.cores])
+def _figures(name: str, job: Job) -> Figures:
+    contender = CONTENDERS[name]
+    contender.prepare()
     busy, started = _cpu_seconds(), time.perf_counter()
-    path = CONTENDERS[name].run(job)
+    made = contender.run(job)
     seconds = time.perf_counter() - started
     busy, peak = _cpu_seconds() - busy, _peak_mib()
-    file = pq.ParquetFile(path)
-    versions = pc.sum(file.read(columns=["version_id"])["version_id"]).as_py()
-    figures = Figures(
-        mb_s=workload.megabytes / seconds,
+    rows = versions = 0
+    for path in made.paths:
+        with pq.ParquetFile(path) as file:
+            rows += file.metadata.num_rows
+            versions += pc.sum(file.read(columns=["version_id"])["version_id"]).as_py() or 0
+    return Figures(
+        mb_s=job.workload.megabytes / seconds,
         cpu_s=busy,
         rss_mb=peak,
-        bytes_out=path.stat().st_size,
-        rows=file.metadata.num_rows,
-        version_sum=versions or 0,
+        bytes_out=sum(path.stat().st_size for path in made.paths),
+        rows=rows,
+        rejects=made.reject_count,
+        version_sum=versions,
     )
-    sys.stdout.write(json.dumps(asdict(figures)))
+
+
+def _main(name: str, text: str) -> None:
+    job = _job(text)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.cores])
+    sys.stdout.write(json.dumps(asdict(bound(job) if name == _BOUND else _figures(name, job))))
 
 
 if __name__ == "__main__":
     _main(sys.argv[1], sys.argv[2])
-    sys.stdout.flush()
-    shutil.rmtree(json.loads(sys.argv[2])["folder"], ignore_errors=True)

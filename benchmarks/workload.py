@@ -1,43 +1,72 @@
-"""The archive that every contender converts.
+"""The archives that are converted.
 
-Belongs here: building it, and the plain forms that some contenders start from. Does not belong here: measuring.
+Belongs here: building one of the service's shape, unpacking it for those who start from plain lines, and the harder
+archives made of its lines. Does not belong here: converting and measuring.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
-from dataclasses import dataclass
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resources.sandbox import Settings
 from resources.sandbox.world import World
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
 _MAKER = Path(__file__).resolve().parents[2] / "shared" / "tools" / "make_archive.py"
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 _COPY_BYTES = 1 << 20
+_GZIP_LEVEL = 6
+_MEMBER_BYTES = 100_000_000
+#: Lines beyond this many bytes are left out of the cases.
+SAMPLE_BYTES = 300_000_000
+SMALL_BYTES = 2_000_000
+BAD_EVERY = 100
+HUGE_LINE_BYTES = 20_000_000
+#: A huge line stands before every so many bytes of others.
+_HUGE_EVERY_BYTES = 40_000_000
+LONG_BYTES = 3_000_000_000
+_BLOCK = 512
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One archive, and its lines outside of the tar: plain and as `.gz`."""
+    """Archives of one project, and how much is in them; `folder` holds their lines outside of the tar, if anybody asks."""
 
-    archive: Path
-    ndjson: Path
-    ndjson_gz: Path
+    archives: tuple[Path, ...]
+    folder: Path
     project_id: str
     ndjson_bytes: int
     line_count: int
+    bad_count: int = 0
 
     @property
     def megabytes(self) -> float:
-        """Size of the NDJSON in MB: the unit of account of all figures."""
+        """Size of the NDJSON in MB (10^6 bytes): the unit of account of all figures."""
         return self.ndjson_bytes / 1e6
+
+    @property
+    def ndjson(self) -> Path:
+        """The lines as they are."""
+        return self.folder / "lines.ndjson"
+
+    @property
+    def ndjson_gz(self) -> Path:
+        """The lines in one gzip file, without a tar around them."""
+        return self.folder / "lines.ndjson.gz"
 
 
 def build(folder: Path, megabytes: float) -> Path:
@@ -64,16 +93,162 @@ def build(folder: Path, megabytes: float) -> Path:
 
 def unpack(archive: Path, folder: Path) -> Workload:
     """The workload of an archive: its lines also as one plain and one gzip file in `folder`."""
-    ndjson, ndjson_gz = folder / "lines.ndjson", folder / "lines.ndjson.gz"
-    with tarfile.open(archive, "r|gz", bufsize=_COPY_BYTES) as tar, ndjson.open("wb") as plain:
+    found = Workload((archive,), folder, "", 0, 0)
+    with tarfile.open(archive, "r|gz", bufsize=_COPY_BYTES) as tar, found.ndjson.open("wb") as plain:
         for member in tar:
             content = tar.extractfile(member)
             if content is not None and member.name.endswith(".ndjson"):
                 shutil.copyfileobj(content, plain, _COPY_BYTES)
-    with ndjson.open("rb") as plain, gzip.open(ndjson_gz, "wb", compresslevel=6) as zipped:
+    with found.ndjson.open("rb") as plain, gzip.open(found.ndjson_gz, "wb", compresslevel=_GZIP_LEVEL) as zipped:
         shutil.copyfileobj(plain, zipped, _COPY_BYTES)
-    with ndjson.open("rb") as plain:
+    with found.ndjson.open("rb") as plain:
         first = json.loads(plain.readline())
         line_count = 1 + sum(1 for _ in plain)
     project = first["is_part_of"]["identifier"]
-    return Workload(archive, ndjson, ndjson_gz, project, ndjson.stat().st_size, line_count)
+    return replace(found, project_id=project, ndjson_bytes=found.ndjson.stat().st_size, line_count=line_count)
+
+
+def variants(workload: Workload, names: Iterable[str], threads: int) -> dict[str, Workload]:
+    """The named cases (see CASES), made of the workload's own lines, and `clean`: those lines as they are."""
+    lines = _sample(workload.ndjson)
+    wanted = dict.fromkeys(("clean", *names))
+    with ThreadPoolExecutor(threads) as pool:
+        made = {name: pool.submit(CASES[name], workload, lines, name) for name in wanted}
+        return {name: future.result() for name, future in made.items()}
+
+
+def _sample(ndjson: Path) -> list[bytes]:
+    lines = []
+    size = 0
+    with ndjson.open("rb") as file:
+        for line in file:
+            lines.append(line)
+            size += len(line)
+            if size >= SAMPLE_BYTES:
+                break
+    return lines
+
+
+def _clean(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    return _single(workload, name, lines)
+
+
+def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """As many archives as an hour has, each of a few dozen records."""
+    archives = []
+    for number, part in enumerate(_parts(lines, SMALL_BYTES)):
+        archives.append(workload.folder / f"{name}-{number}.tar.gz")
+        _pack(archives[-1], part)
+    return replace(_counted(workload, lines), archives=tuple(archives))
+
+
+def _bad(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """One bad line in a hundred, of every kind in turn."""
+    spoilt = list(lines)
+    for turn, place in enumerate(range(BAD_EVERY // 2, len(lines), BAD_EVERY)):
+        spoilt[place] = _SPOILERS[turn % len(_SPOILERS)](lines[place])
+    bad_count = sum(one is not other for one, other in zip(spoilt, lines, strict=True))
+    return replace(_single(workload, name, spoilt), bad_count=bad_count)
+
+
+def _drift(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """A field that nobody declared, in every record."""
+    return _single(workload, name, [b'{"field_of_tomorrow":{"value":7},' + line[1:] for line in lines])
+
+
+def _huge(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """Lines of 20 MB among the others."""
+    mixed: list[bytes] = []
+    for part in _parts(lines, _HUGE_EVERY_BYTES):
+        mixed += [_inflated(part), *part]
+    return _single(workload, name, mixed)
+
+
+def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """The same members again and again: the archive is long, what it takes to convert a part of it stays the same."""
+    counted = _counted(workload, lines)
+    times = max(2, round(LONG_BYTES / counted.ndjson_bytes))
+    archive = workload.folder / f"{name}.tar.gz"
+    members = _zipped(_tar(lines))
+    with archive.open("wb") as file:
+        for _ in range(times):
+            file.write(members)
+        file.write(_zipped([_END]))
+    return replace(
+        counted, archives=(archive,), ndjson_bytes=times * counted.ndjson_bytes, line_count=times * counted.line_count
+    )
+
+
+#: What each case is, by name. Only `long` is larger than the sample that all are made of.
+CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
+    "clean": _clean,
+    "small": _small,
+    "bad": _bad,
+    "drift": _drift,
+    "huge": _huge,
+    "long": _long,
+}
+_SPOILERS: tuple[Callable[[bytes], bytes], ...] = (
+    lambda line: line[: len(line) // 2] + b"\n",
+    lambda line: re.sub(rb'"identifier":\d+', b'"identifier":"none"', line, count=1),
+    lambda line: line.replace(b'"name":"', b'"name":"\xff', 1),
+    lambda _line: b"<html><title>502 Bad Gateway</title></html>\n",
+    lambda line: line.replace(b'"is_part_of":{', b'"is_part_of_":{', 1),
+)
+
+
+def _counted(workload: Workload, lines: list[bytes]) -> Workload:
+    return replace(workload, ndjson_bytes=sum(map(len, lines)), line_count=len(lines))
+
+
+def _single(workload: Workload, name: str, lines: list[bytes]) -> Workload:
+    archive = workload.folder / f"{name}.tar.gz"
+    _pack(archive, lines)
+    return replace(_counted(workload, lines), archives=(archive,))
+
+
+def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
+    """The lines in parts of about `size` bytes."""
+    part: list[bytes] = []
+    filled = 0
+    for line in lines:
+        if part and filled + len(line) > size:
+            yield part
+            part, filled = [], 0
+        part.append(line)
+        filled += len(line)
+    if part:
+        yield part
+
+
+def _inflated(lines: list[bytes]) -> bytes:
+    """A record whose page is as long as pages can be, of the text that it had."""
+    for line in lines:
+        start = line.find(b'"html":"') + len(b'"html":"')
+        end = line.find(b'","wikitext"', start)
+        if start < end:
+            return line[:start] + line[start:end] * (HUGE_LINE_BYTES // (end - start)) + line[start:]
+    raise ValueError("No record has a page to make a huge one of.")
+
+
+_END = bytes(2 * _BLOCK)
+
+
+def _pack(archive: Path, lines: list[bytes]) -> None:
+    """A tar.gz of these lines, with members of at most 100 MB as the service makes them."""
+    archive.write_bytes(_zipped((*_tar(lines), _END)))
+
+
+def _tar(lines: list[bytes]) -> Iterator[bytes]:
+    for number, part in enumerate(_parts(lines, _MEMBER_BYTES)):
+        info = tarfile.TarInfo(f"enwiki_namespace_0_{number}.ndjson")
+        info.size = sum(map(len, part))
+        yield info.tobuf()
+        yield from part
+        yield bytes(-info.size % _BLOCK)
+
+
+def _zipped(parts: Iterable[bytes]) -> bytes:
+    zipper = zlib.compressobj(_GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
+    found = [zipper.compress(part) for part in parts]
+    return b"".join((*found, zipper.flush()))

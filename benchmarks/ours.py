@@ -1,0 +1,60 @@
+"""Our converter as the benchmarks call it.
+
+Belongs here: every call of `resources.lake` that a benchmark makes. Does not belong here: figures.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from benchmarks.workload import HOUR
+from resources.lake import BODIES, Archive, Converter, Layout
+from resources.lake.archive import BLOCK_BYTES, Block, Buffers, read_blocks
+from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
+from resources.lake.records import RecordReader
+from resources.lake.shape import shape_of
+from resources.tables import ARTICLE_CHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from benchmarks.workload import Workload
+    from resources.lake import Conversion
+
+__all__ = ["BLOCK_BYTES", "COMPRESSION_LEVEL", "RECORD_SCHEMA", "ParquetFile", "blocks", "convert", "encode", "reader"]
+
+#: The records as pyarrow is told to parse them: nested, and without what nobody asks for.
+RECORD_SCHEMA = shape_of(ARTICLE_CHANGES).schema
+
+
+def convert(workload: Workload, folder: Path, level: int) -> list[Conversion]:
+    """Convert all archives of a workload as the pipeline does: with the settings that it has by default."""
+    archives, layout = _archives(workload), Layout(folder)
+    with Converter(level=level) as converter, ThreadPoolExecutor(converter.workers) as pool:
+        return list(pool.map(lambda archive: converter.convert(archive, layout), archives))
+
+
+def reader(workload: Workload) -> RecordReader:
+    """What turns blocks of the workload's lines into rows."""
+    return RecordReader(ARTICLE_CHANGES, _archives(workload)[0], BODIES)
+
+
+def blocks(workload: Workload) -> Iterator[bytes]:
+    """The blocks that the first archive is read in, each in memory of its own."""
+    for block in read_blocks(workload.archives[0], Buffers(1, BLOCK_BYTES)):
+        yield _taken(block)
+
+
+def _taken(block: Block) -> bytes:
+    data = bytes(block.view)
+    block.release()
+    return data
+
+
+def _archives(workload: Workload) -> list[Archive]:
+    return [
+        Archive(path, f"archive_{number}", "0" * 32, HOUR, workload.project_id, 0)
+        for number, path in enumerate(workload.archives)
+    ]

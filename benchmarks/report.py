@@ -1,0 +1,121 @@
+"""The figures for people: tables that can be pasted with all that is needed to judge them.
+
+Belongs here: titles, columns, captions. Does not belong here: measuring.
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from benchmarks.contenders import OURS, PEERS
+
+if TYPE_CHECKING:
+    from benchmarks.bound import Bound
+    from benchmarks.contenders import Job
+    from benchmarks.measure import Figures
+    from benchmarks.workload import Workload
+
+_LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
+_WORDS = {
+    "clean": "as they are",
+    "small": "archives of 2 MB",
+    "bad": "1 % bad",
+    "drift": "unknown fields",
+    "huge": "20 MB lines too",
+    "long": "3 GB",
+}
+
+
+def contenders(job: Job, mine: Figures, found: dict[str, Figures | str], bound: Bound) -> Table:
+    """Ours and its peers on one archive."""
+    size = f"{job.workload.megabytes:,.0f} MB of NDJSON, {job.workload.line_count:,} records"
+    table = Table(title=f"{size}, {job.cores} cores, zstd {job.level}", caption=_bound_words(job.cores, bound, mine))
+    table.add_column("contender")
+    table.add_column("starts from")
+    for name in ("MB/s", "ours is", "CPU s", "peak MiB", "MB out", "rows"):
+        table.add_column(name, justify="right")
+    starts = {peer.name: peer.starts_from for peer in (OURS, *PEERS)}
+    for name, seen in {OURS.name: mine, **found}.items():
+        if isinstance(seen, str):
+            table.add_row(name, starts[name], "-", "-", "-", "-", "-", seen[:60])
+        else:
+            table.add_row(name, starts[name], f"{seen.mb_s:,.0f}", f"{mine.mb_s / seen.mb_s:.2f} x", *_common(seen))
+    return table
+
+
+def cases(workloads: dict[str, Workload], found: dict[str, Figures]) -> Table:
+    """Ours on harder archives of the same lines; CPU and MB/s are compared per MB of NDJSON."""
+    table = Table(title="Ours on the first 300 MB of those lines, at the most")
+    table.add_column("case")
+    for name in ("MB", "archives", "MB/s", "to clean", "CPU per MB", "CPU s", "peak MiB", "MB out", "rows", "rejects"):
+        table.add_column(name, justify="right")
+    for name, seen in found.items():
+        ratios = compared(workloads, found, name)
+        table.add_row(
+            _WORDS[name],
+            f"{workloads[name].megabytes:,.0f}",
+            f"{len(workloads[name].archives):,}",
+            f"{seen.mb_s:,.0f}",
+            f"{ratios['mb_s']:.2f} x",
+            f"{ratios['cpu']:.2f} x",
+            *_common(seen),
+            f"{seen.rejects:,}",
+        )
+    return table
+
+
+def compared(workloads: dict[str, Workload], found: dict[str, Figures], name: str) -> dict[str, float]:
+    """A case against the clean one: MB/s, processor time per MB, and peak memory, each as a ratio."""
+    seen, clean = found[name], found["clean"]
+    per_mb = seen.cpu_s / workloads[name].megabytes
+    return {
+        "mb_s": round(seen.mb_s / clean.mb_s, 3),
+        "cpu": round(per_mb / (clean.cpu_s / workloads["clean"].megabytes), 3),
+        "rss": round(seen.rss_mb / clean.rss_mb, 3),
+    }
+
+
+def provenance() -> str:
+    """When, on what, with what, and by which command."""
+    versions = ", ".join(f"{name} {found}" for name in _LIBRARIES if (found := _version(name)))
+    command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    when = datetime.now(UTC)
+    return f"{when:%Y-%m-%d %H:%M} UTC, {machine()}; Python {platform.python_version()}, {versions}; {command}"
+
+
+def machine() -> str:
+    """The processor of this machine, by its model."""
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        for line in facts.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _common(seen: Figures) -> tuple[str, str, str, str]:
+    return f"{seen.cpu_s:.2f}", f"{seen.rss_mb:,.0f}", f"{seen.bytes_out / 1e6:,.1f}", f"{seen.rows:,}"
+
+
+def _bound_words(cores: int, bound: Bound, mine: Figures) -> str:
+    return (
+        f"Bound of gunzip + parse + write on {cores} cores: {bound.bound_mb_s:,.0f} MB/s, of which ours is "
+        f"{mine.mb_s / bound.bound_mb_s:.2f} (with pyarrow's parser {bound.bound_pyarrow_mb_s:,.0f}). "
+        f"Alone, per core: gunzip {bound.gunzip_mb_s:,.0f}, parse {bound.parse_mb_s:,.0f} "
+        f"(pyarrow {bound.parse_pyarrow_mb_s:,.0f}), write {bound.write_mb_s:,.0f}."
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

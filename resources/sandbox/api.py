@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect, Request
 
-from resources.sandbox import answers, authentication, batches, metadata
+from resources.sandbox import answers, authentication, batches, metadata, snapshots
 from resources.sandbox.answers import Refusal
 from resources.sandbox.operations import perform
 from resources.sandbox.spec import describe
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from resources.sandbox.control import Control
     from resources.sandbox.operations import Operation, Service
 
-OPERATIONS: tuple[Operation, ...] = (*authentication.OPERATIONS, *metadata.OPERATIONS, *batches.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *authentication.OPERATIONS,
+    *metadata.OPERATIONS,
+    *snapshots.OPERATIONS,
+    *batches.OPERATIONS,
+)
 
 _CORS = {
     "Access-Control-Allow-Origin": "*",

@@ -3,35 +3,25 @@
 Belongs here: these operations. Does not belong here: which hours there are at this moment (`shelf`), and the bytes
 (`objects`).
 
-Source: the service's documentation of realtime batches and of downloads: a GET is answered with a 307 to a signed URL
-whether the object exists or not, a HEAD by the API itself.
+Source: the service's documentation of realtime batches.
 """
 
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
-
-from resources.sandbox import answers
+from resources.sandbox import answers, downloads
 from resources.sandbox.metadata import no_such_key
 from resources.sandbox.operations import PAID_GROUPS, Operation
 from resources.sandbox.parameters import read_parameters
 from resources.sandbox.selection import pick, select
-from resources.sandbox.shelf import SIGNED_URL_SECONDS
+from resources.sandbox.shelf import batch_key
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
+
     from resources.sandbox.operations import Call
-
-#: Set on the request by the `expired` fault: the signed URL handed out is past its life.
-EXPIRED = "sandbox.expired"
-
-_EXPOSED = (
-    "Accept-Ranges, Last-Modified, Content-Length, ETag, Cache-Control, Content-Disposition, Content-Encoding, "
-    "Content-Type, Expires"
-)
 
 
 async def _listing(call: Call) -> Response:
@@ -53,18 +43,7 @@ async def _single(call: Call) -> Response:
 
 
 async def _download(call: Call) -> Response:
-    date, hour, identifier = _place(call)
-    if call.request.method == "HEAD":
-        file = await asyncio.to_thread(call.service.shelf.batch, date, hour, identifier)
-        if file is None:
-            raise no_such_key()
-        told = {**file.headers("UTC"), "Content-Length": str(file.size), "Access-Control-Expose-Headers": _EXPOSED}
-        return Response(status_code=200, headers=told)
-    age = timedelta(seconds=SIGNED_URL_SECONDS + 1) if call.request.scope.get(EXPIRED) else timedelta()
-    subject = call.user.subject if call.user is not None else ""
-    key = f"aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
-    location = call.service.object_url + call.service.signer.sign(key, subject, age=age)
-    return Response(status_code=307, headers={"Location": location})
+    return await downloads.download(call, batch_key(*_place(call)))
 
 
 def _place(call: Call) -> tuple[str, str, str]:
@@ -105,6 +84,6 @@ OPERATIONS = (
         "Realtime batches",
         PAID_GROUPS,
         quota="batch",
-        answers={200: "Headers (HEAD)", 307: "To a URL that lives 60 seconds", **_TOLD},
+        answers={**downloads.ANSWERS, **_TOLD},
     ),
 )

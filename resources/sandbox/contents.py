@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class BatchFile(Protocol):
-    """One hourly file: its record as the list tells it, and the archive."""
+class File(Protocol):
+    """One file (of an hour, a snapshot, a chunk): its record as the list tells it, and the archive."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -27,8 +27,17 @@ class BatchFile(Protocol):
 
 
 @runtime_checkable
+class Snapshot(File, Protocol):
+    """One export of a snapshot."""
+
+    @property
+    def chunks(self) -> Sequence[File]:
+        """Its chunks, in the order of the service's list, which is none."""
+
+
+@runtime_checkable
 class Contents(Protocol):
-    """The reference lists and the hourly files. Calls may take long; they are made in worker threads."""
+    """The reference lists, the hourly files and the snapshots. Calls may take long; they are made in worker threads."""
 
     def codes(self) -> list[dict[str, Any]]:
         """Records of `/v2/codes`."""
@@ -45,5 +54,17 @@ class Contents(Protocol):
     def hour_ready_at(self, hour: datetime) -> datetime:
         """When all exports of the hour have ended and its list appears."""
 
-    def batches(self, hour: datetime) -> Sequence[BatchFile]:
+    def batches(self, hour: datetime) -> Sequence[File]:
         """The files of the hour."""
+
+    def snapshot_identifiers(self) -> Sequence[str]:
+        """The snapshots there may be: one for every project and namespace."""
+
+    def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
+        """When the export of a day starts and ends."""
+
+    def snapshot(self, identifier: str, started: datetime, ended: datetime, serial: int) -> Snapshot | None:
+        """The export that started then, or None when it has no page. `serial` tells exports of one moment apart."""
+
+    def keep_snapshots(self, identifier: str, exports: Sequence[tuple[datetime, int]]) -> None:
+        """Remove the archives of all exports of the snapshot but these (start, serial)."""

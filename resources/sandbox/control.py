@@ -6,6 +6,7 @@
 | `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
 | `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
 | `GET`, `DELETE /sandbox/requests` | what was asked, oldest first; forget it |
+| `GET`, `POST`, `DELETE /sandbox/snapshots` | the exports that stand; a new one out of turn: `{"identifier": "...", "after_downloads": n, "free": bool}`; back to the schedule |
 | `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
 | `POST /sandbox/stop` | end the sandbox |
 
@@ -14,6 +15,7 @@ They need no token: the sandbox listens on loopback only.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -60,6 +62,8 @@ class Control:
                     return self._set_faults(method, content)
                 case method, "clock" if method in ("GET", "POST"):
                     return self._set_clock(content)
+                case method, "snapshots" if method in ("GET", "POST", "DELETE"):
+                    return await asyncio.to_thread(self._set_snapshots, method, content)
                 case "GET", "requests":
                     return answers.document([list(seen) for seen in self.journal.requests])
                 case "DELETE", "requests":
@@ -96,6 +100,22 @@ class Control:
             for description in content if isinstance(content, list) else [content]:
                 self.faults.add_from(description)
         return answers.document([fault.as_dict() for fault in self.faults.active()])
+
+    def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
+        exports = self.service.exports
+        if method == "DELETE":
+            exports.clear()
+        elif method == "POST":
+            downloads, free = int(content.get("after_downloads", 0)), bool(content.get("free"))
+            exports.export(content["identifier"], after_downloads=downloads, free=free)
+        told = []
+        for identifier in exports.identifiers():
+            for free in (False, True):
+                turn = exports.turn(identifier, free=free)
+                if turn is not None:
+                    started, ended = turn.started.isoformat(), turn.ended.isoformat()
+                    told.append({"identifier": identifier, "free": free, "started": started, "ended": ended})
+        return answers.document(told)
 
     def _set_clock(self, content: dict[str, Any]) -> Response:
         clock = self.service.clock

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
 from resources.sandbox import answers
-from resources.sandbox.batches import EXPIRED
+from resources.sandbox.downloads import EXPIRED
 from resources.sandbox.faults import ARCHIVE_KINDS
 from resources.sandbox.journal import CONTROLS
 

@@ -24,22 +24,20 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from resources.sandbox.misbehaviour import DAMAGE
-from resources.sandbox.shelf import BUCKET, batch_path
+from resources.sandbox.shelf import BUCKET, download_path
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from resources.sandbox.shelf import Shelf, Signer, StoredFile
 
-_KEY = re.compile(rf"/{BUCKET}/aggregations/batches/([^/]+)/([^/]+)/([^/]+)\.tar\.gz")
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _CHUNK_BYTES = 1 << 20
 
 
 def api_path(path: str) -> str:
     """The download path of the service that a path of the store belongs to."""
-    match = _KEY.fullmatch(path)
-    return batch_path(*match.groups()) if match else path
+    return download_path(_key(path)) or path
 
 
 def object_store(shelf: Shelf, signer: Signer) -> ASGIApp:
@@ -51,8 +49,7 @@ def object_store(shelf: Shelf, signer: Signer) -> ASGIApp:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        match = _KEY.fullmatch(scope["path"])
-        file = await asyncio.to_thread(shelf.batch, *match.groups()) if match else None
+        file = await asyncio.to_thread(shelf.find, _key(scope["path"]))
         if file is None:
             await _error(404, "NoSuchKey", "The specified key does not exist.")(scope, receive, send)
             return
@@ -63,9 +60,16 @@ def object_store(shelf: Shelf, signer: Signer) -> ASGIApp:
         if answer is not None:
             await answer(scope, receive, send)
             return
-        await _serve(file, _range(file, headers), scope, receive, send)
+        span = _range(file, headers)
+        await _serve(file, span, scope, receive, send)
+        if span is None or span.stop == file.size:
+            shelf.sent(file)
 
     return app
+
+
+def _key(path: str) -> str:
+    return path.removeprefix(f"/{BUCKET}/")
 
 
 def _refusal(scope: Scope, headers: Headers, signer: Signer) -> Response | None:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from resources.sandbox.accounts import Accounts, QuotaKind, User
     from resources.sandbox.clock import Clock
     from resources.sandbox.contents import Contents
+    from resources.sandbox.exports import Exports
     from resources.sandbox.limits import RateLimit
     from resources.sandbox.settings import Settings
     from resources.sandbox.shelf import Shelf, Signer
     from resources.sandbox.tokens import TokenMint
 
-EVERY_GROUP = ("group_1", "group_2", "group_3")
+FREE_GROUP = "group_1"
+EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
 PAID_GROUPS = ("group_2", "group_3")
 
 
@@ -42,6 +44,7 @@ class Service:
     mint: TokenMint
     rate: RateLimit
     contents: Contents
+    exports: Exports
     shelf: Shelf
     signer: Signer
     url: str

@@ -123,10 +123,13 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None) -> li
     words = ["serve", "--state", str(settings.state.absolute()), "--seed", str(settings.seed)]
     words += ["--projects", ",".join(settings.projects), "--namespaces", ",".join(map(str, settings.namespaces))]
     words += ["--changes-per-hour", str(settings.changes_per_hour), "--body-bytes", str(settings.body_bytes)]
+    words += ["--chunk-bytes", str(settings.chunk_bytes)]
     if settings.now is not None:
         words += ["--now", settings.now.isoformat()]
     if not settings.overlap:
         words += ["--no-overlap"]
+    if settings.single_member:
+        words += ["--single-member"]
     if settings.source_2025:
         words += ["--source-2025"]
     if settings.corpus is not None:
@@ -145,6 +148,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--namespaces", default=",".join(map(str, Settings.namespaces)), help="their namespaces (default: %(default)s)")
     add("--changes-per-hour", type=int, default=Settings.changes_per_hour, help="per project (default: %(default)s)")
     add("--body-bytes", type=int, default=Settings.body_bytes, help="mean size of a body (default: %(default)s)")
+    add(
+        "--chunk-bytes",
+        type=int,
+        default=Settings.chunk_bytes,
+        help="size of a snapshot's chunk (default: %(default)s)",
+    )
+    add("--single-member", action="store_true", help="snapshots have a single member, and not one for every chunk")
     add("--now", type=datetime.fromisoformat, help="stand still at this moment (default: real time)")
     add("--overlap", action=argparse.BooleanOptionalAction, default=True, help="hour files overlap as the service's do")
     add("--source-2025", action="store_true", help="behave as the service's public source of August 2025")
@@ -164,6 +174,8 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         namespaces=tuple(int(number) for number in arguments.namespaces.split(",") if number),
         changes_per_hour=arguments.changes_per_hour,
         body_bytes=arguments.body_bytes,
+        chunk_bytes=arguments.chunk_bytes,
+        single_member=arguments.single_member,
         now=arguments.now,
         overlap=arguments.overlap,
         source_2025=arguments.source_2025,

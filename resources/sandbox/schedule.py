@@ -150,6 +150,11 @@ class Timetable:
         spread = cast.count if cast.count <= _FEW else cast.count // _VARIATION
         return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
 
+    def plays(self, cast: Cast, family: int) -> bool:
+        """Whether there is a family of that number, of the most there can be."""
+        within, slot = divmod(family, cast.script.period)
+        return within < self._count(cast, slot)
+
     def families(self, cast: Cast) -> Iterator[int]:
         """The families of the cast, by number."""
         for slot in range(cast.script.period):

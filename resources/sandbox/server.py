@@ -22,6 +22,7 @@ from resources.sandbox.accounts import Accounts
 from resources.sandbox.api import OPERATIONS, service_app
 from resources.sandbox.clock import Clock
 from resources.sandbox.control import Control
+from resources.sandbox.exports import Exports
 from resources.sandbox.faults import Faults
 from resources.sandbox.journal import Journal
 from resources.sandbox.limits import RateLimit
@@ -61,7 +62,8 @@ class Sandbox:
         self.stopped = threading.Event()
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
-        shelf = Shelf(world, self.clock, self.faults, settings.state / "damaged")
+        self.exports = Exports(world, self.clock, source_2025=settings.source_2025)
+        shelf = Shelf(world, self.clock, self.faults, self.exports, settings.state / "damaged")
         signer = Signer(secrets.token_bytes(32), self.clock)
         service = Service(
             settings=settings,
@@ -70,6 +72,7 @@ class Sandbox:
             mint=mint,
             rate=self.rate,
             contents=world,
+            exports=self.exports,
             shelf=shelf,
             signer=signer,
             url=self.url,

@@ -37,6 +37,8 @@ class Settings:
         source_2025: Behaviour of the service's public source of August 2025 where it differs from the documentation.
         corpus: Folder of real records (NDJSON, plain or .gz) to take records and bodies from.
         body_bytes: Mean size of html and wikitext together.
+        chunk_bytes: Uncompressed bytes after which a chunk of a snapshot ends. The service's are 100,000,000.
+        single_member: Snapshots have a single member, as newer documentation tells. False: one for every chunk.
     """
 
     state: Path
@@ -49,6 +51,8 @@ class Settings:
     source_2025: bool = False
     corpus: Path | None = None
     body_bytes: int = 6000
+    chunk_bytes: int = 8_000_000
+    single_member: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings that no world can be made from.
@@ -62,8 +66,8 @@ class Settings:
             object.__setattr__(self, "now", self.now.astimezone(UTC))
         if not self.projects or not self.namespaces:
             raise ValueError("A sandbox needs at least one project and one namespace.")
-        if self.changes_per_hour < 1 or self.body_bytes < 1:
-            raise ValueError("`changes_per_hour` and `body_bytes` must be at least 1.")
+        if self.changes_per_hour < 1 or self.body_bytes < 1 or self.chunk_bytes < 1:
+            raise ValueError("`changes_per_hour`, `body_bytes` and `chunk_bytes` must be at least 1.")
         if self.corpus is not None and not self.corpus.is_dir():
             raise ValueError(f"The corpus {self.corpus} is not a folder; name a folder of .ndjson or .ndjson.gz files.")
 
@@ -96,6 +100,8 @@ class Settings:
                 self.overlap,
                 self.source_2025,
                 self.body_bytes,
+                self.chunk_bytes,
+                self.single_member,
                 self.corpus_digest,
             ]
         )

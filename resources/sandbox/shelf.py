@@ -1,7 +1,8 @@
 """The object store's shelf: which files lie under which keys at this moment, and the signatures that open them.
 
 Belongs here: publication and retention by the clock, damaged copies, keys, signed URLs and their life. Does not belong
-here: HTTP (`batches` for the API, `objects` for the store's own port).
+here: HTTP (`batches` and `snapshots` for the API, `objects` for the store's own port), and the schedule of snapshots
+(`exports`).
 
 Source: the service's documentation of hourly files (appear minutes after their hour, kept for two days) and of
 downloads (signed URLs live 60 seconds).
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -25,12 +28,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.sandbox.clock import Clock
-    from resources.sandbox.contents import BatchFile, Contents
+    from resources.sandbox.contents import Contents, File, Snapshot
+    from resources.sandbox.exports import Exports
     from resources.sandbox.faults import Fault, Faults
 
 RETENTION = timedelta(days=2)
 SIGNED_URL_SECONDS = 60
 BUCKET = "wme-sandbox"
+
+_BATCH_KEY = re.compile(r"aggregations/batches/([^/]+)/([^/]+)/([^/]+)\.tar\.gz")
+_SNAPSHOT_KEY = re.compile(r"snapshots/([^/]+?)(_group_1)?\.tar\.gz")
+_CHUNK_KEY = re.compile(r"chunks/([^/]+)/chunk_([^/_]+)(_group_1)?\.tar\.gz")
 
 #: Files above this were uploaded in parts, so that their ETag is not their MD5.
 _PART_BYTES = 100_000_000
@@ -48,6 +56,8 @@ class StoredFile:
     etag: str
     modified_at: datetime
     api_path: str
+    #: The snapshot that it belongs to, as a whole or as a chunk; None for an hourly file.
+    snapshot: str | None = None
 
     def headers(self, zone: str) -> dict[str, str]:
         """The headers that describe it. The store writes `GMT` into its dates, the API `UTC`."""
@@ -60,17 +70,18 @@ class StoredFile:
 
 
 class Shelf:
-    """Looks up hourly files. Its methods may build archives, so they are called in worker threads."""
+    """Looks up files. Its methods may build archives, so they are called in worker threads."""
 
-    def __init__(self, contents: Contents, clock: Clock, faults: Faults, folder: Path) -> None:
+    def __init__(self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path) -> None:
         """`folder` receives damaged copies."""
         self._contents = contents
         self._clock = clock
         self._faults = faults
+        self._exports = exports
         self._folder = folder
         self._lock = threading.Lock()
         self._hour_locks: dict[datetime, threading.Lock] = {}
-        self._hours: dict[datetime, Sequence[BatchFile]] = {}
+        self._hours: dict[datetime, Sequence[File]] = {}
 
     def batches(self, date: str, hour: str) -> list[StoredFile] | None:
         """The files of an hour; None while it is not published, after it was removed, or when it is no hour at all."""
@@ -80,19 +91,70 @@ class Shelf:
         now = self._clock.now()
         if not self._contents.hour_ready_at(start) <= now < start + RETENTION:
             return None
-        return [self._stored(file, date, hour) for file in self._files(start)]
+        return [
+            self._stored(file, batch_path(date, hour, file.record["identifier"]), None) for file in self._files(start)
+        ]
 
     def batch(self, date: str, hour: str, identifier: str) -> StoredFile | None:
         """One file of an hour, or None."""
         found = self.batches(date, hour) or []
         return next((file for file in found if file.record["identifier"] == identifier), None)
 
+    def snapshot_stubs(self) -> list[dict[str, Any]]:
+        """What is known of each snapshot's record without making its archives."""
+        languages = {record["identifier"]: record["in_language"] for record in self._contents.projects()}
+        stubs = []
+        for identifier in self._exports.identifiers():
+            project, _, namespace = identifier.rpartition("_namespace_")
+            stub = {
+                "identifier": identifier,
+                "is_part_of": {"identifier": project},
+                "in_language": languages[project],
+                "namespace": {"identifier": int(namespace)},
+            }
+            stubs.append(stub)
+        return stubs
+
+    def snapshot(self, identifier: str, *, free: bool) -> StoredFile | None:
+        """A snapshot as it stands, for free accounts or for others; None when there is none."""
+        snapshot = self._exports.snapshot(identifier, free=free)
+        return None if snapshot is None else self._whole(snapshot)
+
+    def chunks(self, identifier: str, *, free: bool) -> list[StoredFile] | None:
+        """The chunks of a snapshot as it stands; None when there is no such snapshot."""
+        snapshot = self._exports.snapshot(identifier, free=free)
+        return None if snapshot is None else [self._chunk(identifier, file) for file in snapshot.chunks]
+
+    def chunk(self, identifier: str, number: str, *, free: bool) -> StoredFile | None:
+        """One chunk of a snapshot, or None."""
+        snapshot = self._exports.snapshot(identifier, free=free)
+        wanted = f"{identifier}_chunk_{number}"
+        for file in snapshot.chunks if snapshot is not None else ():
+            if file.record["identifier"] == wanted:
+                return self._chunk(identifier, file)
+        return None
+
+    def find(self, key: str) -> StoredFile | None:
+        """What lies under a key of the store, or None."""
+        if match := _BATCH_KEY.fullmatch(key):
+            return self.batch(*match.groups())
+        if match := _SNAPSHOT_KEY.fullmatch(key):
+            return self.snapshot(match[1], free=match[2] is not None)
+        if match := _CHUNK_KEY.fullmatch(key):
+            return self.chunk(match[1], match[2], free=match[3] is not None)
+        return None
+
+    def sent(self, file: StoredFile) -> None:
+        """Take note that a file was sent to its last byte."""
+        if file.snapshot is not None:
+            self._exports.note_download(file.snapshot)
+
     def damaged(self, file: StoredFile, fault: Fault) -> StoredFile:
         """The same file with the fault's damage in it, under the record that promises it whole."""
         path = damaged_archive(file.path, fault, self._folder)
-        return StoredFile(file.record, path, path.stat().st_size, _etag(path), file.modified_at, file.api_path)
+        return replace(file, path=path, size=path.stat().st_size, etag=_etag(path))
 
-    def _files(self, start: datetime) -> Sequence[BatchFile]:
+    def _files(self, start: datetime) -> Sequence[File]:
         with self._lock:
             lock = self._hour_locks.setdefault(start, threading.Lock())
         # One request builds an hour, the others wait for it; different hours do not wait for each other.
@@ -105,9 +167,15 @@ class Shelf:
                         self._hours.pop(next(iter(self._hours)))
             return self._hours[start]
 
-    def _stored(self, file: BatchFile, date: str, hour: str) -> StoredFile:
+    def _whole(self, snapshot: Snapshot) -> StoredFile:
+        identifier = snapshot.record["identifier"]
+        return self._stored(snapshot, snapshot_path(identifier), identifier)
+
+    def _chunk(self, snapshot: str, file: File) -> StoredFile:
+        return self._stored(file, chunk_path(snapshot, file.record["identifier"].rpartition("_")[2]), snapshot)
+
+    def _stored(self, file: File, api_path: str, snapshot: str | None) -> StoredFile:
         record, path = file.record, file.path
-        api_path = batch_path(date, hour, record["identifier"])
         modified_at = _parse_moment(record["date_modified"])
         fault = self._faults.listed_damage(api_path)
         if fault is not None:
@@ -117,12 +185,48 @@ class Shelf:
             record = {**record, "version": digest, "size": {**record["size"], "value": megabytes}}
         size = path.stat().st_size
         etag = record["version"] if size <= _PART_BYTES else _etag(path)
-        return StoredFile(record, path, size, etag, modified_at, api_path)
+        return StoredFile(record, path, size, etag, modified_at, api_path, snapshot)
+
+
+def batch_key(date: str, hour: str, identifier: str) -> str:
+    """Where an hourly file lies in the store."""
+    return f"aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
+
+
+def snapshot_key(identifier: str, *, free: bool) -> str:
+    """Where a snapshot lies in the store."""
+    return f"snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
+
+
+def chunk_key(snapshot: str, number: str, *, free: bool) -> str:
+    """Where a chunk lies in the store."""
+    return f"chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
 
 
 def batch_path(date: str, hour: str, identifier: str) -> str:
     """The download path of an hourly file on the API."""
     return f"/v2/batches/{date}/{hour}/{identifier}/download"
+
+
+def snapshot_path(identifier: str) -> str:
+    """The download path of a snapshot on the API."""
+    return f"/v2/snapshots/{identifier}/download"
+
+
+def chunk_path(snapshot: str, number: str) -> str:
+    """The download path of a chunk on the API, by its whole identifier."""
+    return f"/v2/snapshots/{snapshot}/chunks/{snapshot}_chunk_{number}/download"
+
+
+def download_path(key: str) -> str | None:
+    """The download path on the API of what lies under a key, whether it lies there or not."""
+    if match := _BATCH_KEY.fullmatch(key):
+        return batch_path(*match.groups())
+    if match := _SNAPSHOT_KEY.fullmatch(key):
+        return snapshot_path(match[1])
+    if match := _CHUNK_KEY.fullmatch(key):
+        return chunk_path(match[1], match[2])
+    return None
 
 
 class Signer:
@@ -188,9 +292,16 @@ def _parse_moment(text: str) -> datetime:
 
 def _etag(path: Path) -> str:
     """The store's ETag: the MD5, or, for files uploaded in parts, the MD5 of the parts' MD5s and their number."""
+    told = path.stat()
+    return _etag_of(path, told.st_size, told.st_mtime_ns, _PART_BYTES)
+
+
+@lru_cache(maxsize=1024)
+def _etag_of(path: Path, size: int, changed: int, part_bytes: int) -> str:
+    del size, changed  # they tell files of one name apart
     parts = []
     with path.open("rb") as file:
-        while chunk := file.read(_PART_BYTES):
+        while chunk := file.read(part_bytes):
             parts.append(hashlib.md5(chunk, usedforsecurity=False))
     if len(parts) <= 1:
         return (parts[0] if parts else hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,7 +1,7 @@
 """The interface description (OpenAPI 3.1, JSON) that the sandbox publishes at `/spec`.
 
 Belongs here: turning the declared operations into the description, and the shapes of records. The operations
-themselves are declared in `authentication`, `metadata` and `batches`.
+themselves are declared in `authentication`, `metadata`, `snapshots` and `batches`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,26 @@ _REFERENCE = _object(("identifier",), identifier=_TEXT)
 _TOKENS = _object(
     id_token=_TEXT, access_token=_TEXT, refresh_token=_TEXT, expires_in=_COUNT, challenge_name=_TEXT, session=_TEXT
 )
+_CHUNK_NAMES = {"type": "array", "items": _TEXT, "description": "Identifiers of the chunks, in no order"}
+
+
+def _file(example: str) -> dict[str, Any]:
+    return _object(
+        ("identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size"),
+        identifier={**_TEXT, "examples": [example]},
+        version={**_TEXT, "description": "MD5 of the archive, lower-case hexadecimal"},
+        date_modified={"type": "string", "format": "date-time", "description": "End of the export"},
+        is_part_of=_REFERENCE,
+        in_language=_REFERENCE,
+        namespace=_object(("identifier",), identifier=_COUNT),
+        size=_object(
+            ("value", "unit_text"),
+            value={"type": "number", "description": "Decimal megabytes of the archive, three decimals"},
+            unit_text={"type": "string", "const": "MB"},
+        ),
+    )
+
+
 _SCHEMAS: dict[str, Any] = {
     "error": _object(("status", "message"), status=_COUNT, message=_TEXT),
     "code": _object(("identifier",), identifier=_TEXT, name=_TEXT, description=_TEXT),
@@ -36,20 +56,9 @@ _SCHEMAS: dict[str, Any] = {
     ),
     "project": _object(("identifier",), name=_TEXT, identifier=_TEXT, url=_TEXT, code=_TEXT, in_language=_REFERENCE),
     "namespace": _object(("identifier",), name=_TEXT, identifier=_COUNT, description=_TEXT),
-    "batch": _object(
-        ("identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size"),
-        identifier={**_TEXT, "examples": ["enwiki_namespace_0"]},
-        version={**_TEXT, "description": "MD5 of the archive, lower-case hexadecimal"},
-        date_modified={"type": "string", "format": "date-time", "description": "End of the export"},
-        is_part_of=_REFERENCE,
-        in_language=_REFERENCE,
-        namespace=_object(("identifier",), identifier=_COUNT),
-        size=_object(
-            ("value", "unit_text"),
-            value={"type": "number", "description": "Decimal megabytes of the archive, three decimals"},
-            unit_text={"type": "string", "const": "MB"},
-        ),
-    ),
+    "snapshot": {**_file("enwiki_namespace_0"), "properties": {**_file("")["properties"], "chunks": _CHUNK_NAMES}},
+    "chunk": _file("enwiki_namespace_0_chunk_2"),
+    "batch": _file("enwiki_namespace_0"),
     "login": _TOKENS,
     "token-refresh": _object(id_token=_TEXT, access_token=_TEXT, expires_in=_COUNT),
     "new-password-required": _TOKENS,
@@ -72,6 +81,8 @@ _LISTS = {
     "languages": "language",
     "projects": "project",
     "namespaces": "namespace",
+    "snapshots": "snapshot",
+    "chunks": "chunk",
     "batches": "batch",
 }
 _PARAMETERS: dict[str, dict[str, Any]] = {

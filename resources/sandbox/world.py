@@ -22,15 +22,20 @@ from resources.sandbox import reference
 from resources.sandbox.archives import MEMBER_BYTES, Message, Store
 from resources.sandbox.articles import Writer
 from resources.sandbox.bodies import Library
+from resources.sandbox.census import Census
 from resources.sandbox.chance import salt
 from resources.sandbox.corpus import Corpus
+from resources.sandbox.depot import Depot, Export
 from resources.sandbox.language import Lexicon
 from resources.sandbox.schedule import HOUR, Timetable
 from resources.sandbox.titles import Titles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from resources.sandbox.archives import Archive
+    from resources.sandbox.census import Entry
+    from resources.sandbox.depot import Stored
     from resources.sandbox.pages import Event
     from resources.sandbox.settings import Settings
 
@@ -44,14 +49,17 @@ _EXPORT_SECONDS = 55
 #: The list of an hour appears no earlier than this after the hour's end, and this long after the last export.
 _LISTED_AT_LEAST = timedelta(minutes=4)
 _LISTED_AFTER = timedelta(seconds=80)
+#: Minutes after midnight at which a project's snapshots are exported, and how long that may take.
+_SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
+_SNAPSHOT_SECONDS = 5_400
 
 
 @dataclass(frozen=True)
-class Batch:
-    """An hour file of one project and namespace.
+class Piece:
+    """A file that the service hands out: of an hour, a snapshot or a chunk.
 
     Attributes:
-        record: What `/v2/batches/{date}/{hour}` tells of it.
+        record: What the service tells of it.
         version: The MD5 of the archive.
         size: Its bytes.
     """
@@ -68,6 +76,13 @@ class Batch:
         if not self._place.exists():
             self._make_again()
         return self._place
+
+
+@dataclass(frozen=True)
+class Snapshot(Piece):
+    """An export of a project's namespace: the whole archive, and the same lines in chunks."""
+
+    chunks: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,14 @@ class World:
         self._wikis: dict[str, _Wiki] = {}
         self._corpus: Corpus | None = None
         self._guard = threading.Lock()
-        self._store = Store(settings.state / "archives" / settings.identity, _made_by(), member_bytes)
+        form = _made_by()
+        self._store = Store(settings.state / "archives" / settings.identity, form, member_bytes)
+        self._depot = Depot(
+            settings.state / "snapshots" / settings.identity,
+            form,
+            settings.chunk_bytes,
+            single_member=settings.single_member,
+        )
 
     # --- reference -----------------------------------------------------------------------------------------------
 
@@ -200,7 +222,7 @@ class World:
         last = max(_moment(self._export(project, hour)) for project in self._settings.projects)
         return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
 
-    def batches(self, hour: datetime) -> list[Batch]:
+    def batches(self, hour: datetime) -> list[Piece]:
         """The hour files of all projects and namespaces with changes, made where they do not lie there.
 
         Whether the hour is published yet, or no more, is the service's to say.
@@ -211,16 +233,9 @@ class World:
             make = partial(self._store.archives, project, hour, partial(self._messages, project, hour))
             for archive in make():
                 namespace = int(archive.identifier.rpartition("_")[2])
-                record = {
-                    "identifier": archive.identifier,
-                    "version": archive.version,
-                    "date_modified": self._ended(archive.identifier, project, hour),
-                    "is_part_of": {"identifier": project},
-                    "in_language": {"identifier": self._known[project].language},
-                    "namespace": {"identifier": namespace},
-                    "size": {"value": round(archive.size / 1_000_000, 3), "unit_text": "MB"},
-                }
-                found.append(Batch(record, archive.version, archive.size, archive.path, make))
+                ended = self._ended(archive.identifier, project, hour)
+                record = self._record(archive.identifier, project, namespace, archive, ended)
+                found.append(Piece(record, archive.version, archive.size, archive.path, make))
         return found
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
@@ -240,11 +255,104 @@ class World:
         return _micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
     def _ended(self, identifier: str, project: str, hour: datetime) -> str:
-        """When the export of an archive ended, to the nanosecond, trailing zeros dropped."""
+        """When the export of an archive ended."""
         took = salt("export", self._settings.seed, identifier, _micros(hour)) % (_EXPORT_SECONDS * 10**9)
-        seconds, rest = divmod(self._export(project, hour) * 1_000 + 5 * 10**9 + took, 10**9)
-        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
+        return _nanoseconds(self._export(project, hour) * 1_000 + 5 * 10**9 + took)
+
+    # --- snapshots -----------------------------------------------------------------------------------------------
+
+    def snapshot_identifiers(self) -> list[str]:
+        """The snapshots there may be: one for every project and namespace."""
+        return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
+
+    def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
+        """When the export of a day starts, the same for all namespaces of a project, and when it ends.
+
+        Args:
+            identifier: Of the snapshot.
+            day: Any moment of the day, UTC.
+        """
+        midnight = _micros(day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
+        project, _ = self._parts(identifier)
+        draw = salt("snapshot", self._settings.seed, project, midnight)
+        started = midnight + _SNAPSHOT_FROM * _MINUTE + draw % (_SNAPSHOT_SPAN * _MINUTE)
+        took = salt("snapshot", self._settings.seed, identifier, midnight) % (_SNAPSHOT_SECONDS * 1_000_000)
+        return _moment(started), _moment(started + 5 * _MINUTE + took)
+
+    def snapshot(
+        self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
+    ) -> Snapshot | None:
+        """An export of a snapshot, made unless it lies there; making a big one takes minutes.
+
+        Args:
+            identifier: Of the snapshot.
+            started: It holds the articles that were live after everything published before this moment.
+            ended: When it was complete; None: at once.
+            serial: Tells exports of the same moment apart: the same articles, another order and version.
+
+        Returns:
+            The snapshot; None when the namespace has no article.
+
+        Raises:
+            ValueError: The sandbox has no articles of that project or namespace.
+        """
+        project, namespace = self._parts(identifier)
+        export = Export(identifier, _micros(started), serial)
+        make = partial(self._depot.holding, export, partial(self._lines, identifier, started, serial))
+        holding = make()
+        if holding is None:
+            return None
+        told = _nanoseconds(
+            _micros(ended or started) * 1_000 + salt("ended", identifier, export.started) % 1_000 + serial
+        )
+        chunks = []
+        for number, chunk in holding.chunks.items():
+            record = self._record(f"{identifier}_chunk_{number}", project, namespace, chunk, told)
+            chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
+        whole = holding.whole
+        record = self._record(identifier, project, namespace, whole, told)
+        record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
+        return Snapshot(record, whole.version, whole.size, whole.path, make, tuple(chunks))
+
+    def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
+        """What an export holds, line by line: the `update` that each line tells, and why it stands there.
+
+        Those that are `live`, and copies of them, are the pages of `pages_at`; the others are `older` or `lingering`.
+        """
+        project, namespace = self._parts(identifier)
+        return Census(self._wiki(project).timetable, namespace, _micros(started), serial)
+
+    def keep_snapshots(self, identifier: str, exports: Sequence[tuple[datetime, int]]) -> None:
+        """Remove the archives of all exports of the snapshot but these (start, serial)."""
+        self._depot.keep_only(Export(identifier, _micros(started), serial) for started, serial in exports)
+
+    def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:
+        writer = self._wiki(self._parts(identifier)[0]).writer
+        for entry in self.snapshot_entries(identifier, started, serial):
+            yield writer.line(entry.event)
+
+    def _parts(self, identifier: str) -> tuple[str, int]:
+        """Project and namespace of a snapshot."""
+        if identifier not in self.snapshot_identifiers():
+            raise ValueError(
+                f"This sandbox has no snapshot {identifier!r}; it has {', '.join(self.snapshot_identifiers())}."
+            )
+        project, _, namespace = identifier.rpartition("_namespace_")
+        return project, int(namespace)
+
+    def _record(
+        self, identifier: str, project: str, namespace: int, archive: Archive | Stored, ended: str
+    ) -> dict[str, Any]:
+        """A file as the service tells of it."""
+        return {
+            "identifier": identifier,
+            "version": archive.version,
+            "date_modified": ended,
+            "is_part_of": {"identifier": project},
+            "in_language": {"identifier": self._known[project].language},
+            "namespace": {"identifier": namespace},
+            "size": {"value": round(archive.size / 1_000_000, 3), "unit_text": "MB"},
+        }
 
     # --- making --------------------------------------------------------------------------------------------------
 
@@ -277,6 +385,13 @@ def _micros(moment: datetime) -> int:
 
 def _moment(micros: int) -> datetime:
     return _START + timedelta(microseconds=micros)
+
+
+def _nanoseconds(since_1970: int) -> str:
+    """A moment as records of files tell it: to the nanosecond, trailing zeros dropped."""
+    seconds, rest = divmod(since_1970, 10**9)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
 
 
 def _made_by() -> str:

@@ -76,6 +76,10 @@ class TinyWorld:
     def hour_ready_at(self, hour: datetime) -> datetime:
         return hour + timedelta(hours=1, minutes=5)
 
+    def snapshot_identifiers(self) -> tuple[str, ...]:
+        """None: snapshots are tested with the real world."""
+        return ()
+
     def batches(self, hour: datetime) -> list[TinyBatch]:
         self.built.append(hour)
         return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]

@@ -114,9 +114,9 @@ def test_a_clock_runs_stands_and_moves():
 
 
 def test_the_world_is_what_the_service_needs(tmp_path):
-    from resources.sandbox.contents import BatchFile, Contents
+    from resources.sandbox.contents import File, Contents
     from resources.sandbox.world import World
 
     world = World(Settings(state=tmp_path, changes_per_hour=2, body_bytes=100, now=NOW))
     assert isinstance(world, Contents)
-    assert all(isinstance(batch, BatchFile) for batch in world.batches(NOW.replace(hour=5, minute=0)))
+    assert all(isinstance(batch, File) for batch in world.batches(NOW.replace(hour=5, minute=0)))

@@ -1,0 +1,147 @@
+"""Which export of a snapshot stands at a moment: the day's for contracts, an older copy for free accounts.
+
+Belongs here: the schedule of exports and of free copies by the clock, exports out of turn that a test asks for, and
+the archives that must be kept. Does not belong here: what an export holds (`census`), its bytes (`depot`), HTTP
+(`snapshots`).
+
+Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC and end hours later; the next
+one takes the place of the one before under the same identifiers. Free accounts see a copy that is renewed on the
+first of the month (in the public source of August 2025: on the 2nd and the 21st).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from resources.sandbox.clock import Clock
+    from resources.sandbox.contents import Contents, Snapshot
+
+_COPIED_ON = (1,)
+_COPIED_ON_2025 = (2, 21)
+#: A free copy appears this long after its export has ended.
+_COPYING = timedelta(minutes=30)
+_DAY = timedelta(days=1)
+#: Days back in which every schedule has a day.
+_LONGEST_MONTH = 33
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One export: its number 0 for one of the schedule, from 1 on for one out of turn."""
+
+    started: datetime
+    ended: datetime
+    serial: int = 0
+    #: Whether free accounts see it, too; those of the schedule follow their calendar.
+    free: bool = False
+
+
+@dataclass
+class _Armed:
+    """An export out of turn that waits for downloads."""
+
+    left: int
+    free: bool
+
+
+class Exports:
+    """The exports of one sandbox. Safe for threads; its methods may make archives."""
+
+    def __init__(self, contents: Contents, clock: Clock, *, source_2025: bool = False) -> None:
+        """Keep to the schedule until told otherwise."""
+        self._contents = contents
+        self._clock = clock
+        self._days = _COPIED_ON_2025 if source_2025 else _COPIED_ON
+        self._lock = threading.Lock()
+        self._extra: dict[str, list[Turn]] = {}
+        self._armed: dict[str, list[_Armed]] = {}
+        self._serial = 0
+
+    # --- what a test turns -------------------------------------------------------------------------------------------
+
+    def export(self, identifier: str, *, after_downloads: int = 0, free: bool = False) -> None:
+        """Put a new export in the place of the present one, with the pages as they are now and a new version.
+
+        It stands until the next one of the schedule has ended, or `clear`.
+
+        Args:
+            identifier: Of the snapshot.
+            after_downloads: Wait until so many files of the snapshot, chunks or whole, were sent to their last byte:
+                a version that changes half way.
+            free: Free accounts see it, too.
+
+        Raises:
+            ValueError: There is no such snapshot.
+        """
+        if identifier not in self.identifiers():
+            raise ValueError(f"There is no snapshot {identifier!r}; there are {', '.join(self.identifiers())}.")
+        with self._lock:
+            if after_downloads > 0:
+                self._armed.setdefault(identifier, []).append(_Armed(after_downloads, free))
+            else:
+                self._export(identifier, free=free)
+
+    def clear(self) -> None:
+        """Keep to the schedule again."""
+        with self._lock:
+            self._extra.clear()
+            self._armed.clear()
+
+    # --- what the service does ---------------------------------------------------------------------------------------
+
+    def identifiers(self) -> Sequence[str]:
+        """The snapshots there may be, in the order of the list."""
+        return self._contents.snapshot_identifiers()
+
+    def turn(self, identifier: str, *, free: bool) -> Turn | None:
+        """The export that stands now, or None before the first one."""
+        now = self._clock.now()
+        with self._lock:
+            extra = [t for t in self._extra.get(identifier, ()) if t.ended <= now and (t.free or not free)]
+        turns = [*extra, *filter(None, [self._scheduled(identifier, now, free=free)])]
+        return max(turns, key=lambda turn: (turn.started, turn.serial), default=None)
+
+    def snapshot(self, identifier: str, *, free: bool) -> Snapshot | None:
+        """The snapshot that stands now; None when there is none. Exports that nobody sees any more are removed."""
+        if identifier not in self.identifiers():
+            return None
+        turn = self.turn(identifier, free=free)
+        if turn is None:
+            return None
+        other = self.turn(identifier, free=not free)
+        snapshot = self._contents.snapshot(identifier, turn.started, turn.ended, turn.serial)
+        self._contents.keep_snapshots(identifier, [(t.started, t.serial) for t in (turn, other) if t is not None])
+        return snapshot
+
+    def note_download(self, identifier: str) -> None:
+        """Count a file of the snapshot, a chunk or the whole, that was sent to its last byte."""
+        with self._lock:
+            armed = self._armed.get(identifier, [])
+            for waiting in list(armed):
+                waiting.left -= 1
+                if waiting.left <= 0:
+                    armed.remove(waiting)
+                    self._export(identifier, free=waiting.free)
+
+    def _export(self, identifier: str, *, free: bool) -> None:
+        self._serial += 1
+        now = self._clock.now()
+        self._extra.setdefault(identifier, []).append(Turn(now, now, self._serial, free))
+
+    def _scheduled(self, identifier: str, now: datetime, *, free: bool) -> Turn | None:
+        """The newest export of the schedule that has ended (and been copied)."""
+        today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for back in range(_LONGEST_MONTH):
+            day = today - back * _DAY
+            if free and day.day not in self._days:
+                continue
+            started, ended = self._contents.snapshot_times(identifier, day)
+            if ended + (_COPYING if free else timedelta()) <= now:
+                return Turn(started, ended)
+        return None

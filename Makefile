@@ -58,4 +58,4 @@ lock: $(STAMP) ## pin the newest allowed versions, with hashes and without addre
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file requirements.lock
 
 clean: ## remove the environment and caches; never the data
-	@rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	@rm -rf $(VENV) build *.egg-info resources/lake/_decode*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

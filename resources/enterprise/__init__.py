@@ -13,6 +13,7 @@ from resources.enterprise.landing import Sidecar, is_intact, is_landed
 from resources.enterprise.models import Listing
 from resources.enterprise.service import Service
 from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, plan_snapshot
+from resources.enterprise.snapshots import superseded
 from resources.enterprise.transport import Patience
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "is_landed",
     "models",
     "plan_snapshot",
+    "superseded",
 ]

@@ -261,7 +261,11 @@ def plan_snapshot(
     whole = _Way("whole", _pieces((snapshot,), folder, disk), quotas.get("snapshot"))
     split = _Way("chunks", _pieces(tuple(sorted(chunks, key=_number)), folder, disk), quotas.get("chunk"))
     if wishes.form == "chunks" and (not chunks or not agree):
-        problem = "its record and the list of its chunks differ, as while it is exported" if snapshot.chunks else "it has none"
+        problem = (
+            "its record and the list of its chunks differ, as while it is exported"
+            if snapshot.chunks
+            else "it has none"
+        )
         raise errors.InvalidRequest(
             f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, or "
             "again later."

@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import threading
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -177,10 +178,7 @@ class Snapshots:
         pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
         try:
             futures = [pool.submit(fetch, piece) for piece in plan.pieces]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            failure = next((e for f in futures if f.done() and isinstance(e := f.exception(), _MEETS_ALL)), None)
-            if failure is None:
-                wait(futures)  # one file failed: the others are worth having
+            wait(futures)  # where one file fails by itself, the others are worth having
         except BaseException:
             over.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -333,6 +331,22 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
         elif there := Part.left_bytes(folder / name, record.version):
             left[name] = there
     return Disk(shutil.disk_usage(_existing(folder)).free, landed, left)
+
+
+def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
+    """Files of the same snapshot in the plan's folder that belong to another version or form, unfinished ones too.
+
+    They may be removed once the plan's set is confirmed and nothing reads the other one any more.
+    """
+    endings = ("", ".json", ".part", ".part.json")
+    kept = {piece.target.name + ending for piece in plan.pieces for ending in endings}
+    kept.add(plan.manifest.name)
+    ours = re.compile(
+        rf"{re.escape(plan.identifier)}(_chunk_\d+)?\.[0-9a-f]{{8}}\.(tar\.gz(\.part)?(\.json)?|set\.json)"
+    )
+    if not plan.folder.is_dir():
+        return ()
+    return tuple(sorted(p for p in plan.folder.iterdir() if ours.fullmatch(p.name) and p.name not in kept))
 
 
 def _existing(folder: Path) -> Path:

@@ -1,0 +1,479 @@
+"""Snapshots and chunks from the sandbox: planned within the quota, fetched as one set, and what ends that set."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from resources.engine import Engine
+from resources.enterprise import (
+    EnterpriseClient,
+    Patience,
+    Ranges,
+    Service,
+    Sidecar,
+    Wishes,
+    errors,
+    is_intact,
+    superseded,
+)
+from resources.sandbox import Settings, running
+
+ROOT = Path(__file__).resolve().parents[2]
+NOW = datetime(2026, 1, 15, 8, 30, tzinfo=UTC)
+NAME = "enwiki_namespace_0"
+PASSWORD = "First-Pass-1!"
+QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10)
+CHUNKS = Wishes(form="chunks")
+WHOLE = Wishes(form="whole")
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def _shared(tmp_path_factory):
+    settings = Settings(
+        state=tmp_path_factory.mktemp("sandbox"),
+        now=NOW,
+        projects=("enwiki",),
+        namespaces=(0,),
+        changes_per_hour=150,
+        body_bytes=2000,
+        chunk_bytes=250_000,
+    )
+    with running(settings) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(_shared):
+    _shared.clock.set(NOW)
+    _shared.requests.clear()
+    yield _shared
+    _shared.faults.clear()
+    _shared.exports.clear()
+
+
+@pytest.fixture
+def account(sandbox):
+    name = f"snapshots{next(_numbers)}"
+    sandbox.accounts.create(name, PASSWORD, groups=("group_3",))
+    return name
+
+
+@pytest.fixture
+def make(sandbox, account, tmp_path):
+    clients = []
+
+    def make(*, ranges=None, **changes):
+        url = sandbox.url
+        fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
+        client = EnterpriseClient(
+            Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, patience=QUICK, ranges=ranges
+        )
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(make):
+    return make()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "archive" / NAME
+
+
+@pytest.fixture
+def plan(client, folder):
+    plan = client.plan_snapshot(NAME, folder, CHUNKS)
+    assert len(plan.pieces) >= 6  # enough for something to happen half way
+    return plan
+
+
+def used(client):
+    """Units of (snapshots, chunks) that the account was charged."""
+    quotas = client.user().quotas
+    return quotas["snapshot"].used, quotas["chunk"].used
+
+
+def asked(sandbox):
+    """Downloads that the service was asked for."""
+    return sum(s.path.endswith("/download") and s.method == "GET" and s.status == 307 for s in sandbox.requests)
+
+
+def landed(plan):
+    return [piece for piece in plan.pieces if piece.target.exists()]
+
+
+def unfinished(plan):
+    return sorted(p.name for p in plan.folder.glob("*.part*")) if plan.folder.exists() else []
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_lists_and_heads_agree_and_cost_nothing(client):
+    listing = client.snapshots()
+    record = next(r for r in listing if r.identifier == NAME)
+    assert (record.project_id, record.namespace_id) == ("enwiki", 0)
+    assert client.snapshot(NAME) == record
+    chunks = client.chunks(NAME)
+    assert {c.identifier for c in chunks} == set(record.chunks)
+    last = f"{NAME}_chunk_{len(chunks) - 1}"
+    one = client.chunk(NAME, last)
+    assert one in chunks.records
+    assert client.chunk(NAME, len(chunks) - 1) == one
+    for head, of in [(client.snapshot_head(NAME), record), (client.chunk_head(NAME, last), one)]:
+        assert abs(head.size_bytes - of.approximate_bytes) <= 500
+        assert head.etag
+        assert NOW.replace(day=1, month=1) <= head.modified_at <= NOW
+    assert used(client) == (0, 0)
+
+
+@pytest.mark.parametrize("ask", ["snapshot", "chunks", "snapshot_head", "plan_snapshot"])
+def test_a_snapshot_that_there_is_not_is_not_found(client, folder, ask):
+    more = [folder] if ask == "plan_snapshot" else []
+    with pytest.raises(errors.NotFound, match="xxwiki_namespace_0"):
+        getattr(client, ask)("xxwiki_namespace_0", *more)
+    with pytest.raises(errors.NotFound):
+        client.chunk(NAME, 100_000)
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
+
+def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
+    seen = []
+    done = client.download_snapshot(plan, progress=lambda there, total: seen.append((there, total)))
+    count = len(plan.pieces)
+    assert used(client) == (0, count)
+    assert asked(sandbox) == sum(d.unit_count for d in done) == count
+    assert [d.path for d in done] == [p.target for p in plan.pieces]
+    assert all(is_intact(d.path) and Sidecar.read(d.path).version == d.version for d in done)
+    assert not unfinished(plan)
+    size = sum(d.size_bytes for d in done)
+    assert seen[0][0] == 0
+    assert max(seen) == (size, size)
+    told = json.loads(plan.manifest.read_text())
+    assert told["snapshot"]["version"] == plan.snapshot.version
+    assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.pieces]
+    assert sum(f["size_bytes"] for f in told["files"]) == size
+
+    again = client.plan_snapshot(NAME, folder)
+    assert (again.form, again.unit_count, again.missing_bytes) == ("chunks", 0, 0)
+    assert not any(d.fetched for d in client.download_snapshot(again))
+    assert used(client) == (0, count)
+    assert superseded(again) == ()
+
+
+def test_as_one_file_it_costs_one_unit(make, sandbox, folder):
+    client = make(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=50_000))
+    plan = client.plan_snapshot(NAME, folder, WHOLE)
+    (done,) = client.download_snapshot(plan)
+    assert used(client) == (1, 0)
+    assert is_intact(done.path)
+    assert sum(s.status == 206 for s in sandbox.requests) == 4
+    assert client.plan_snapshot(NAME, folder).form == "whole"  # all of it is there
+
+
+def test_pieces_are_mapped_by_the_engine_and_one_is_tried_again_alone(client, sandbox, plan):
+    broken = plan.pieces[2]
+    path = f"/v2/snapshots/{NAME}/chunks/{broken.identifier}/download"
+    sandbox.faults.add(path=path, kind="status", status=500, count=QUICK.retries + 1)
+    outcomes = Engine(workers=3).map(lambda piece: client.fetch_piece(plan, piece), plan.pieces)
+    failed = [o for o in outcomes if o.error is not None]
+    assert [o.item for o in failed] == [broken]
+    assert failed[0].error.retryable
+    with pytest.raises(errors.StateError, match="Plan it again"):
+        client.confirm_snapshot(plan)
+    before = used(client)[1]
+    assert client.fetch_piece(plan, broken).unit_count == 1
+    assert used(client)[1] == before + 1
+    assert client.confirm_snapshot(plan) == plan.manifest
+
+
+def test_a_body_that_breaks_off_goes_on_with_the_same_unit(client, sandbox, plan):
+    sandbox.faults.add(path="*/chunks/*", kind="cut", after=20_000, count=2)
+    done = client.fetch_piece(plan, plan.pieces[0])
+    assert (done.unit_count, used(client)) == (1, (0, 1))
+    assert is_intact(done.path)
+
+
+def test_an_address_that_expired_costs_another_unit(client, sandbox, plan):
+    sandbox.faults.add(path="*/chunks/*/download", kind="expired")
+    assert client.fetch_piece(plan, plan.pieces[0]).unit_count == 2
+    assert used(client) == (0, 2)
+
+
+def test_wrong_bytes_are_fetched_once_more_and_never_landed(client, sandbox, plan):
+    sandbox.faults.add(path="*/chunks/*", kind="flip", count=2)
+    with pytest.raises(errors.IntegrityError, match="twice"):
+        client.fetch_piece(plan, plan.pieces[0])
+    assert landed(plan) == []
+    assert unfinished(plan) == []
+    assert used(client) == (0, 2)
+
+
+# --- quota and disk ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_begun_that_the_quota_cannot_finish_unless_asked(client, sandbox, account, folder):
+    sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
+    sandbox.accounts.set_quota(account, "chunk", limit=100, used=96)
+    plan = client.plan_snapshot(NAME, folder)
+    count = len(plan.pieces)
+    assert (plan.form, plan.unit_count, plan.units_left, plan.fits_quota) == ("chunks", count, 4, False)
+    for begin in (lambda: client.download_snapshot(plan), lambda: client.fetch_piece(plan, plan.pieces[0])):
+        with pytest.raises(errors.QuotaExceeded, match="Nothing was fetched"):
+            begin()
+    assert asked(sandbox) == 0
+
+    bold = client.plan_snapshot(NAME, folder, Wishes(beyond_quota=True))
+    with pytest.raises(errors.QuotaExceeded, match="used 100 of its 100 chunk units"):
+        client.download_snapshot(bold, workers=2)
+    assert len(landed(bold)) == 4
+    assert not bold.manifest.exists()
+
+    sandbox.accounts.set_quota(account, "chunk", limit=100, used=0)
+    rest = client.plan_snapshot(NAME, folder)
+    assert (rest.form, rest.unit_count) == ("chunks", count - 4)
+    client.download_snapshot(rest)
+    assert used(client)[1] == count - 4
+
+
+def test_the_form_follows_what_is_left_of_each_counter(client, sandbox, account, folder):
+    sandbox.accounts.set_quota(account, "snapshot", limit=30, used=0)
+    sandbox.accounts.set_quota(account, "chunk", limit=100, used=98)
+    plan = client.plan_snapshot(NAME, folder)
+    assert (plan.form, plan.unit_count, plan.units_left) == ("whole", 1, 30)
+    sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
+    sandbox.accounts.set_quota(account, "chunk", limit=1500, used=0)
+    assert client.plan_snapshot(NAME, folder).form == "chunks"
+
+
+def test_a_rate_limit_on_records_is_not_taken_for_a_spent_quota(client, sandbox, account):
+    sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
+    sandbox.faults.add(path=f"/v2/snapshots/{NAME}", kind="status", status=429)
+    assert client.snapshot(NAME).identifier == NAME
+
+
+def test_a_disk_that_is_too_small_is_seen_before_the_start(client, sandbox, folder):
+    plan = client.plan_snapshot(NAME, folder, Wishes(keep_free_bytes=10**18))
+    with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
+        client.download_snapshot(plan)
+    assert asked(sandbox) == 0
+    assert not folder.exists()
+
+
+def test_a_free_account_has_its_own_older_copy(make, sandbox, folder):
+    name = f"free{next(_numbers)}"
+    sandbox.accounts.create(name, PASSWORD, groups=("group_1",))
+    paid, free = make(), make(username=name)
+    assert free.snapshot(NAME).version != paid.snapshot(NAME).version
+    assert free.snapshot(NAME).date_modified < paid.snapshot(NAME).date_modified
+    plan = free.plan_snapshot(NAME, folder, CHUNKS)
+    assert plan.units_left == 1500
+    free.download_snapshot(plan)
+    assert free.user().quotas["chunk"].used == len(plan.pieces)
+
+
+# --- versions that change ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folder, workers):
+    sandbox.exports.export(NAME, after_downloads=4)
+    with pytest.raises(errors.StaleSnapshot) as caught:
+        client.download_snapshot(plan, workers=workers)
+    error = caught.value
+    assert used(client)[1] <= 3 + workers  # those under way at that moment, and none after it
+    assert not plan.manifest.exists()
+    assert not unfinished(plan)
+    kept = landed(plan)
+    assert all(is_intact(p.target) for p in kept)
+    fresh = client.plan_snapshot(NAME, folder, CHUNKS)
+    assert error.restart_units == fresh.unit_count
+    assert error.restart_bytes == fresh.missing_bytes
+    assert not error.retryable
+    assert "was replaced at the service since it was planned" in error.message
+    assert f"instead of {plan.snapshot.version[:8]}" in error.message or "_chunk_" in error.message
+    assert f"{len(kept)} complete file" in error.message
+    assert str(folder) in error.message
+    assert f"costs {fresh.unit_count} chunk units" in error.message
+    assert "Signature" not in error.message
+
+    client.download_snapshot(fresh)
+    assert fresh.manifest.exists()
+    assert {p.target for p in kept} <= set(superseded(fresh))
+
+
+def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
+    sandbox.faults.add(path="*/chunks/*", kind="cut", after=20_000)
+    waiting = [sandbox.exports.export]
+
+    def export_once(there, _total):
+        if there and waiting:
+            waiting.pop()(NAME)
+
+    with pytest.raises(errors.StaleSnapshot, match=r"was replaced .*_chunk_0 has version .* instead of"):
+        client.fetch_piece(plan, plan.pieces[0], export_once)
+    assert used(client) == (0, 1)
+    assert landed(plan) == []
+    assert unfinished(plan) == []
+
+
+def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(client, sandbox, plan, folder):
+    late = sandbox.faults.add(path="*/chunks/*/download", kind="delay", seconds=0.5)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(client.fetch_piece, plan, plan.pieces[0])
+        deadline = time.monotonic() + 10
+        while not late.hits:  # the versions were read again, the address is not there yet
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        sandbox.exports.export(NAME)
+        error = future.exception()
+    assert isinstance(error, errors.StaleSnapshot)
+    assert used(client) == (0, 1)
+    assert landed(plan) == []
+    fresh = client.plan_snapshot(NAME, folder, CHUNKS)
+    assert [p.identifier for p in fresh.pieces if p.is_landed] == [plan.pieces[0].identifier]
+    assert error.restart_units == fresh.unit_count == len(fresh.pieces) - 1
+
+
+def test_a_change_before_a_chunk_costs_no_unit(client, sandbox, plan):
+    client.fetch_piece(plan, plan.pieces[0])
+    sandbox.exports.export(NAME)
+    outcomes = Engine(workers=2).map(lambda piece: client.fetch_piece(plan, piece), plan.pieces)
+    assert [type(o.error) for o in outcomes[1:]] == [errors.StaleSnapshot] * (len(plan.pieces) - 1)
+    assert outcomes[0].result is not None  # it is there: nothing is asked
+    assert used(client) == (0, 1)
+
+
+def test_a_change_after_the_last_chunk_is_noticed(client, sandbox, plan):
+    for piece in plan.pieces:
+        client.fetch_piece(plan, piece)
+    sandbox.exports.export(NAME)
+    with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.pieces)} complete files of it"):
+        client.confirm_snapshot(plan)
+    assert not plan.manifest.exists()
+
+
+def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
+    plan = client.plan_snapshot(NAME, folder, WHOLE)
+    client.fetch_piece(plan, plan.pieces[0])
+    sandbox.exports.export(NAME)
+    assert client.confirm_snapshot(plan).exists()
+    other = client.plan_snapshot(NAME, folder, WHOLE)
+    assert other.unit_count == 1
+    sandbox.exports.export(NAME)
+    with pytest.raises(errors.StaleSnapshot, match="costs 1 snapshot unit"):
+        client.fetch_piece(other, other.pieces[0])
+
+
+def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, sandbox, plan):
+    sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
+    with pytest.raises(errors.StaleSnapshot, match=r"is gone.*cannot be told yet") as caught:
+        client.fetch_piece(plan, plan.pieces[0])
+    assert caught.value.restart_units is None
+
+
+# --- processes that are killed ----------------------------------------------------------------------------------------
+
+VICTIM = """
+import datetime, pathlib, sys
+from resources.enterprise import EnterpriseClient, Service, Wishes
+
+url, username, password, state, folder, now, form, workers = sys.argv[1:]
+moment = datetime.datetime.fromisoformat(now)
+client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
+plan = client.plan_snapshot("enwiki_namespace_0", pathlib.Path(folder), Wishes(form=form))
+client.download_snapshot(plan, workers=int(workers))
+"""
+
+
+def in_flight(folder):
+    """Bytes of each unfinished file."""
+    found = {}
+    for path in folder.glob("*.part.json"):
+        try:
+            found[path.name] = sum(done for _, _, done in json.loads(path.read_bytes())["ranges"])
+        except (FileNotFoundError, ValueError):
+            continue  # being written, or just landed
+    return found
+
+
+@pytest.mark.parametrize(("form", "workers", "after"), [("chunks", 1, 2), ("chunks", 3, 3), ("whole", 1, 0)])
+def test_a_killed_process_costs_one_unit_for_each_file_in_flight(
+    make, sandbox, account, tmp_path, folder, form, workers, after
+):
+    client = make()
+    plan = client.plan_snapshot(NAME, folder, Wishes(form=form))
+    product = 1 if form == "chunks" else 0
+    size = plan.pieces[after].size_bytes
+    slow = [p.identifier for p in plan.pieces[after:]]
+    for identifier in slow if form == "chunks" else [""]:
+        path = f"*/chunks/{identifier}/download" if identifier else f"/v2/snapshots/{NAME}/download"
+        sandbox.faults.add(path=path, kind="slow", bytes_per_second=size // 10, count=None)
+    command = [sys.executable, "-c", VICTIM, sandbox.url, account, PASSWORD, tmp_path / "state", folder]
+    command += [sandbox.clock.now().isoformat(), form, workers]
+    process = subprocess.Popen([*map(str, command)], cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 60
+        while len(landed(plan)) < after or sum(there > 0 for there in in_flight(folder).values()) < workers:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    sandbox.faults.clear()
+    there, left, spent = landed(plan), in_flight(folder), used(client)[product]
+    flying = spent - len(there)
+    assert len(left) <= flying <= workers
+    assert all(is_intact(piece.target) for piece in there)
+
+    again = client.plan_snapshot(NAME, folder)
+    assert again.form == form
+    assert again.unit_count == len(plan.pieces) - len(there)
+    assert sum(p.there_bytes for p in again.missing) == sum(left.values()) > 0
+    done = client.download_snapshot(again)
+    assert used(client)[product] == len(plan.pieces) + flying
+    assert sum(d.resumed_bytes for d in done) == sum(left.values())
+    assert all(is_intact(piece.target) for piece in again.pieces)
+    assert not unfinished(again)
+    assert again.manifest.exists()
+
+
+def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make, plan, client):
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(c.download_snapshot, plan, workers=2) for c in (make(), make())]
+        for future in futures:
+            future.result()
+    assert used(client) == (0, len(plan.pieces))
+
+
+def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
+    chance = random.Random(11)
+    for _ in range(4):
+        again = client.plan_snapshot(NAME, folder, CHUNKS)
+        for piece in chance.sample(again.pieces, len(again.pieces) // 2):
+            client.fetch_piece(again, piece)
+    client.download_snapshot(client.plan_snapshot(NAME, folder, CHUNKS))
+    assert used(client) == (0, len(plan.pieces))

@@ -727,7 +727,7 @@ static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int6
         break;
     case WHOLE:
         if (!(p = integer(p, &integers_of(b)[i]))) return NULL;
-        if (integers_of(b)[i] > EXACT_DOUBLE || integers_of(b)[i] < -EXACT_DOUBLE) return NULL;
+        if (integers_of(b)[i] >= EXACT_DOUBLE || integers_of(b)[i] <= -EXACT_DOUBLE) return NULL;
         break;
     case DOUBLE:
         if (!(p = number(d, p, &doubles_of(b)[i]))) return NULL;

@@ -88,15 +88,18 @@ def text_of(extra: Any) -> str | None:
     """`extra` as JSON text; None where there is nothing.
 
     Raises:
-        Bad: The text cannot be written as UTF-8 (half a surrogate pair) or is nested too deeply.
+        Bad: The text cannot be written as UTF-8 (half a surrogate pair), holds a number that no double can, or is nested
+            too deeply.
     """
     if extra is NOTHING:
         return None
     try:
-        text = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(extra, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise Bad("Not valid JSON: half of a surrogate pair stands in an unknown field.") from error
+    except ValueError as error:  # it was read as infinite
+        raise Bad("A number in an unknown field is beyond every double.") from error
     except RecursionError as error:
         raise Bad("Nested too deeply to be a record.") from error
     return text
@@ -170,7 +173,7 @@ def _number_fault(value: float, node: Node) -> str | None:
         return _text_fault({}, node)
     if not _is_double(value):
         return "a finite number"
-    if node.whole and (value != int(value) or abs(value) > EXACT_DOUBLE):
+    if node.whole and (value != int(value) or abs(value) >= EXACT_DOUBLE):
         return "a whole number below 2 to the power of 53"
     return None
 

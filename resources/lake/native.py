@@ -293,11 +293,11 @@ _POOL = _Pool()
 @contextmanager
 def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
     """A decoder that no other thread uses meanwhile; None where there is no library."""
-    library = _library() if os.environ.get("WME_NATIVE", "1") != "0" else None
-    if library is None:
+    loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" else None
+    if loaded is None:
         yield None
         return
-    with _POOL.lend(library, table, bodies) as decoder:
+    with _POOL.lend(loaded, table, bodies) as decoder:
         yield decoder
 
 
@@ -307,7 +307,7 @@ def trim() -> None:
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
+def library() -> ctypes.CDLL | None:
     """The library beside this file; None, with a warning, where it is there and cannot be used."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_decode{suffix}")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from resources.tables import Table
 
-#: Up to here a double holds every whole number.
+#: Below this a double holds every whole number, and stands for no other one.
 EXACT_DOUBLE = 2**53
 
 
@@ -77,7 +77,7 @@ class Shape:
 def _whole(array: pa.Array, declared: pa.DataType) -> pa.Array:
     """Doubles as whole numbers; raises pa.ArrowInvalid for a fraction and for numbers that a double cannot tell apart."""
     greatest = pc.max(pc.abs(array)).as_py()
-    if greatest is not None and greatest > EXACT_DOUBLE:
+    if greatest is not None and greatest >= EXACT_DOUBLE:
         raise pa.ArrowInvalid(f"{greatest} is beyond the whole numbers that a double holds exactly")
     return pc.cast(array, declared)
 

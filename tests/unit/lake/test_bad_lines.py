@@ -67,6 +67,8 @@ MISTYPED = [
     ("version.is_minor_edit", 1, "version.is_minor_edit is the number 1, where true or false is declared."),
     ("version.is_minor_edit", "true", 'version.is_minor_edit is the text "true", where true or false is declared.'),
     ("version.size.value", 1.5, "where a whole number below 2 to the power of 53 is declared."),
+    ("version.size.value", 2**53, "where a whole number below 2 to the power of 53 is declared."),
+    ("version.size.value", 2**53 + 1, "where a whole number below 2 to the power of 53 is declared."),
     ("version.size.value", 2**60, "where a whole number below 2 to the power of 53 is declared."),
     ("version.size.value", "12", 'version.size.value is the text "12", where a number is declared.'),
     ("date_modified", "yesterday", 'date_modified is the text "yesterday", where a time'),

@@ -1,0 +1,288 @@
+"""The native decoder and pyarrow's parser, each with the careful path behind it, make the same of every block."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import random
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from resources.lake import Archive, native
+from resources.lake.records import RecordReader, Rows
+from resources.tables import ARTICLE_CHANGES
+
+pytestmark = pytest.mark.skipif(native.library() is None, reason="the native decoder is not built here")
+
+REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "articles"
+BOTH = frozenset({"html", "wikitext"})
+HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
+
+
+def reader(bodies: frozenset[str] = BOTH, project: str = "enwiki", namespace: int = 0) -> RecordReader:
+    archive = Archive(pathlib.Path("x.tar.gz"), "x", "0" * 32, HOUR, project, namespace)
+    return RecordReader(ARTICLE_CHANGES, archive, bodies)
+
+
+def read(block: bytes, how: str, monkeypatch: pytest.MonkeyPatch, **options) -> Rows:
+    monkeypatch.setenv("WME_NATIVE", how)
+    count = len(block.removesuffix(b"\n").split(b"\n")) if block else 0
+    rows = reader(**options).read(memoryview(block), "member", 11, 1000, count)
+    rows.batch.validate(full=True)
+    return rows
+
+
+def compare(block: bytes, monkeypatch: pytest.MonkeyPatch, **options) -> Rows:
+    """The rows of both ways, which must be the same."""
+    pure, fast = (read(block, how, monkeypatch, **options) for how in "01")
+    assert fast.rejects == pure.rejects
+    assert fast.drift == pure.drift
+    assert fast.line_count == pure.line_count == len(pure.batch) + len(pure.rejects)
+    if not fast.batch.equals(pure.batch):
+        for mine, theirs in zip(fast.batch.to_pylist(), pure.batch.to_pylist(), strict=True):
+            assert mine == theirs
+        raise AssertionError("the batches differ in what their rows do not show")
+    assert fast.batch.schema.equals(pure.batch.schema, check_metadata=True)
+    return fast
+
+
+# --- Records of every kind ------------------------------------------------------------------------------------------
+
+TEXTS = [
+    "",
+    "plain",
+    "é",
+    "Русский текст " * 3,
+    "日本語" * 20,
+    "🐿 and 𝄞",
+    'quote " and \\ and / and \b\f\n\r\t',
+    "\x00\x01\x1f\x7f",
+    "\u2028<&>\u2029",
+    "x" * 31 + '"' + "y" * 33,
+    "\ufeff\uffff\U0010ffff",
+]
+TIMES = [
+    "2026-11-19T05:10:11Z",
+    "2026-11-19T05:10:11.1Z",
+    "2026-11-19T05:10:11.123456Z",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59.999999Z",
+    "2024-02-29T00:00:00Z",
+    "1969-12-31T23:59:59.999999Z",
+    "1582-10-10T01:02:03Z",
+]
+ODD_TIMES = [
+    "2023-02-29T00:00:00Z",
+    "1900-02-29T00:00:00Z",
+    "2026-11-19T05:10:11",
+    "2026-11-19 05:10:11Z",
+    "2026-11-19",
+    "2026-11-19T05:10Z",
+    "2026-11-19T05:10:60Z",
+    "2026-11-19T24:00:00Z",
+    "2026-11-19T05:10:11+02:00",
+    "2026-11-19T05:10:11.Z",
+    "2026-11-19T05:10:11.1234567Z",
+    "0000-01-01T00:00:00Z",
+    "0000-02-29T00:00:00Z",
+    "2026-00-01T00:00:00Z",
+    "2026-04-31T00:00:00Z",
+    "2026-11-19T05:10:11z",
+    "Z",
+]
+NUMBERS = [
+    *("0", "-0", "1", "-1", "7.0", "1e2", "1E+2", "1.5e-3", "0.1", "-0.0", "1e400", "-1e400", "1e-400", "01", "+1"),
+    *(".5", "1.", "1.e2", "0x10", "NaN", "-Infinity", "1e", "--1", "-", "9007199254740992", "9007199254740993"),
+    *("-9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775808"),
+    *("-9223372036854775809", "18446744073709551616", "123456789012345678901234567890", "0.30000000000000004"),
+    *("0.1234567890123456789012345", "2.2250738585072011e-308", "4.9e-324", "1.7976931348623157e308"),
+    *("9007199254740993.0", "0." + "0" * 30 + "1", "1" * 400, "0." + "3" * 500, "100000000000000000000000e-22"),
+]
+OTHERS = ["null", "true", "false", "nul", "True", "[]", "{}", "[1]", '{"a":1}', '"text"', '""', "[null]", "[[]]", ""]
+
+
+def value_of(rng: random.Random, declared: pa.DataType, depth: int = 0):
+    """A value of a declared type, or null."""
+    if rng.random() < 0.06:
+        return None
+    if pa.types.is_struct(declared):
+        fields = {item.name: value_of(rng, item.type, depth + 1) for item in declared if rng.random() < 0.8}
+        if rng.random() < 0.02:
+            fields["new"] = value_of(rng, pa.string())
+        return fields
+    if pa.types.is_list(declared):
+        return [value_of(rng, declared.value_type, depth + 1) for _ in range(rng.choice([0, 1, 2, 5]))]
+    if pa.types.is_timestamp(declared):
+        return rng.choice(TIMES if rng.random() < 0.99 else ODD_TIMES)
+    if pa.types.is_boolean(declared):
+        return rng.random() < 0.5
+    if pa.types.is_integer(declared):
+        return rng.choice([0, 1, -1, rng.randrange(10**9), 2**63 - 1, -(2**63), rng.randrange(-(2**63), 2**63)])
+    if pa.types.is_floating(declared):
+        return rng.choice(
+            [0, 1, 0.5, rng.random(), rng.random() * 10 ** rng.randrange(-300, 300), rng.randrange(10**15)]
+        )
+    return rng.choice(TEXTS) if rng.random() < 0.8 else "t" * rng.randrange(200)
+
+
+def record_of(rng: random.Random) -> dict:
+    """A record with any of the declared fields in any order, now and then with unknown ones."""
+    record: dict = {}
+    columns = [column for column in ARTICLE_CHANGES if column.path is not None]
+    rng.shuffle(columns)
+    for column in columns:
+        if not column.required and rng.random() < 0.6:
+            continue
+        *parents, last = column.path.split(".")
+        place = record
+        for part in parents:
+            place = place.setdefault(part, {})
+        fixed = {"project_id": "enwiki", "namespace_id": 0, "change_type": rng.choice(["update", "delete"])}
+        value = value_of(rng, column.type) if column.name not in fixed else fixed[column.name]
+        if column.wire is not None and value is not None:
+            value = rng.choice([0, 12, 2**53 - 1, -3, 17])
+        place[last] = value
+        if rng.random() < 0.002:
+            place["new"] = rng.choice([1, None, "x", [1, {"a": []}], {"b": {"c": 0.1}}, "é\u2028"])
+    if rng.random() < 0.9:
+        record["name"] = record["name"] or "Page"
+        record["identifier"] = record["identifier"] or 1
+        record["version"]["identifier"] = record["version"]["identifier"] or 2
+        record["date_modified"] = record.get("date_modified") or TIMES[0]
+    if rng.random() < 0.02:
+        record[rng.choice(["image", "version", "event", "visibility"])] = rng.choice([None, {}, [], 1])
+    return record
+
+
+def text_of(rng: random.Random, value) -> str:
+    """JSON in one of the ways that services write it."""
+    way = rng.randrange(4)
+    if way == 0:
+        return json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":") if way == 1 else (" ,\t", "  : "))
+    return text.replace("<", "\\u003c").replace("&", "\\u0026").replace("/", "\\/" if way == 3 else "/")
+
+
+PIECES = [
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\x00", b"\n", b"\r", b"\t", b" ", b"\xef\xbb\xbf", b"\xff"),
+    *(b"\\u", b"\\u00", b"\\ud800", b"\\udc00", b"\\ud83d\\ude00", b"\\ud83d\\u0041", b"\\x", b"\\/", b"\\u0000"),
+    *(b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc3", b"\xe3\x81", b"\xe0\x80\x80", b"\xf0\x8f\xbf\xbf"),
+    *(b"null", b"true", b'"a":1,', b',"a":1', b"{}", b"0", b"-", b"1e5", b"\\uDBFF\\uDFFF", b"\\uFFFF", b"/", b"\x7f"),
+]
+
+
+def spoil(rng: random.Random, line: bytes) -> bytes:
+    """The line with one damage."""
+    at = rng.randrange(len(line) + 1)
+    match rng.randrange(12):
+        case 0:
+            place = min(at, len(line) - 1)
+            return line[:place] + bytes([line[place] ^ 1 << rng.randrange(8)]) + line[place + 1 :]
+        case 1:
+            return line[:at]
+        case 2:
+            return line[:at] + rng.choice(PIECES) + line[at:]
+        case 3:
+            return line[:at] + line[min(len(line), at + rng.randrange(1, 9)) :]
+        case 4:
+            return line + rng.choice([line, b" ", b"\r", b"\t\r ", b",", b"}", b"x", b"\x00", b"{}"])
+        case 5:
+            return rng.choice([b"\xef\xbb\xbf", b" ", b"\t", b"\r", b"\x00", b"[", b"{"]) + line
+        case 6:  # another value for a key, or twice the same key
+            parts = line.split(b":")
+            place = rng.randrange(1, len(parts)) if len(parts) > 1 else 0
+            other = rng.choice([*NUMBERS, *OTHERS, *(json.dumps(time) for time in ODD_TIMES)]).encode()
+            parts[place] = other + b"," + parts[place].rpartition(b",")[2]
+            return b":".join(parts)
+        case 7:
+            key = rng.choice([b'"name":"x"', b'"url":null', b'"event":{}', b'"version":null', b'"categories":[]'])
+            return line.rstrip()[:-1] + b"," + key + b"}"
+        case 8:
+            depth = rng.choice([3, 62, 63, 64, 65, 300, 3000])
+            deep = b'[{"a":' * depth + b"1" + b"}]" * depth
+            return line.rstrip()[:-1] + b',"deep":' + deep + b"}"
+        case 9:
+            unknown = rng.choice(
+                [*NUMBERS, *OTHERS, '"\\ud800"', '"\\u00e9"', '{"a":1,"a":2}', "[1}", '{"é":[ ]}', '"\xe9']
+            )
+            name = rng.choice(["new", "né", "n\\u0061me", "nam\\u0065", "", "new\t", "date_modified2", "a.b"])
+            return line.rstrip()[:-1] + f',"{name}":{unknown}}}'.encode()
+        case 10:
+            return rng.choice(
+                [b"", b" \t", b"{}", b"null", b"[]", b"{", b'{"', b'{"name', b'{"name":', rng.randbytes(30)]
+            )
+    return line.replace(rng.choice([b"date_modified", b"identifier", b"name", b"value"]), b"renamed", 1)
+
+
+def block_of(rng: random.Random, count: int) -> bytes:
+    share = rng.choice([0, 0.02, 0.3, 1])
+    lines = []
+    for _ in range(count):
+        line = text_of(rng, record_of(rng)).encode()
+        while rng.random() < share:
+            line = spoil(rng, line)
+            if rng.random() < 0.7:
+                break
+        lines.append(line)
+    return rng.choice([b"\n", b"\n", b"\r\n"]).join(lines) + rng.choice([b"", b"\n"])
+
+
+def campaign(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    bodies = rng.choice([BOTH, BOTH, frozenset(), frozenset({"wikitext"})])
+    compare(block_of(rng, rng.choice([1, 5, 30])), monkeypatch, bodies=bodies)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_spoiled_records(seed, monkeypatch):
+    campaign(seed, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("start", range(10_000, 20_000, 500))
+def test_spoiled_records_at_length(start, monkeypatch):
+    for seed in range(start, start + 500):
+        try:
+            campaign(seed, monkeypatch)
+        except BaseException as error:
+            error.add_note(f"The seed is {seed}.")
+            raise
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, *OTHERS, *(json.dumps(time) for time in TIMES + ODD_TIMES)])
+def test_one_value_at_places_of_every_type(lake, text, monkeypatch):
+    lines = [json.dumps(lake.record(1)).encode()]
+    for path in (
+        *("identifier", "abstract", "date_created", "version.size.value", "version.is_minor_edit", "version.tags"),
+        *("version.scores.revertrisk.probability.true", "image.thumbnail", "categories", "version", "event.type"),
+        *("version.diff.dictionary_words.proportional_increase", "article_body.html", "version.diff", "new"),
+    ):
+        record = lake.record(2)
+        *parents, last = path.split(".")
+        place = record
+        for part in parents:
+            place = place.setdefault(part, {})
+        place[last] = "HERE"
+        lines.append(json.dumps(record).replace('"HERE"', text).encode())
+        lines.append(json.dumps(record).replace('"HERE"', f"[{text}]").encode())
+    for line in lines:
+        compare(line, monkeypatch)
+    compare(b"\n".join(lines), monkeypatch)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the recorded articles are not beside this checkout")
+def test_recorded_articles(monkeypatch):
+    for path in sorted(REAL.glob("*.gz")):
+        for part in gzip.decompress(path.read_bytes()).decode().splitlines():
+            try:
+                value = json.loads(part)
+            except ValueError:
+                continue  # a file that is one document on many lines
+            for record in value if isinstance(value, list) else [value]:
+                if isinstance(record, dict) and "is_part_of" in record:
+                    line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
+                    project = record["is_part_of"]["identifier"]
+                    assert len(compare(line * 3, monkeypatch, project=project).batch) == 3

@@ -408,9 +408,11 @@ client.download_snapshot(plan, workers=int(workers))
 
 
 def in_flight(folder):
-    """Bytes of each unfinished file."""
+    """Bytes of each unfinished file; not of one that was landed this moment and is being tidied up after."""
     found = {}
     for path in folder.glob("*.part.json"):
+        if path.with_name(path.name.removesuffix(".part.json")).exists():
+            continue
         try:
             found[path.name] = sum(done for _, _, done in json.loads(path.read_bytes())["ranges"])
         except (FileNotFoundError, ValueError):

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pyarrow.parquet as pq
 
+from assets.describe import drift_of
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun
 from assets.partitions import HOURS, RETENTION, hour_text, last_complete_hour
 from resources.adapters import EnterpriseResource, WarehouseResource
@@ -38,6 +39,11 @@ _ACCOUNTED = dg.AssetCheckSpec(
 _REJECTS = dg.AssetCheckSpec(
     "rejects_share", asset=LAKE, description=f"At most {REJECTS_SHARE:.1%} of the lines were rejected."
 )
+_KNOWN = dg.AssetCheckSpec(
+    "fields_known",
+    asset=LAKE,
+    description="Every field of the records has a column. One that has none is kept in `extra`: it is news, and no loss.",
+)
 _LOADED = dg.AssetCheckSpec(
     "loaded_whole",
     asset=WAREHOUSE,
@@ -47,12 +53,17 @@ _UNIQUE = dg.AssetCheckSpec("unique_key", asset=WAREHOUSE, description="No event
 _IN_HOUR = dg.AssetCheckSpec(
     "no_event_before_its_hour", asset=WAREHOUSE, description="An hour's file begins with the hour."
 )
-HOURLY = [_VERIFIED, _ACCOUNTED, _REJECTS, _LOADED, _UNIQUE, _IN_HOUR]
+HOURLY = [_VERIFIED, _ACCOUNTED, _REJECTS, _KNOWN, _LOADED, _UNIQUE, _IN_HOUR]
 
 
 def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
     """Answer the selected checks for the hours that a run made."""
-    for spec, answer in ((_VERIFIED, _verified), (_ACCOUNTED, _accounted), (_REJECTS, _rejects)):
+    for spec, answer in (
+        (_VERIFIED, _verified),
+        (_ACCOUNTED, _accounted),
+        (_REJECTS, _rejects),
+        (_KNOWN, _known),
+    ):
         if spec.key in selected:
             yield answer(run)
     if any(spec.key in selected for spec in (_LOADED, _UNIQUE, _IN_HOUR)):
@@ -102,6 +113,12 @@ def _rejects(run: HourlyRun) -> dg.AssetCheckResult:
         if rejects > REJECTS_SHARE * (rows + rejects):
             wrong.append(f"{hour_text(hour)}: {rejects} of {rows + rejects} lines rejected; `wme rejects` lists them")
     return _result(_REJECTS, wrong, looked_at, warn=True)
+
+
+def _known(run: HourlyRun) -> dg.AssetCheckResult:
+    conversions = [c for made in run.conversions.values() for c in made]
+    wrong = [f"{seen.path} in {seen.count:,} places, for example {seen.example}" for seen in drift_of(conversions)]
+    return _result(_KNOWN, wrong, len(conversions), warn=True)
 
 
 def _audited(run: HourlyRun) -> Iterator[dg.AssetCheckResult]:

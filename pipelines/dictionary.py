@@ -14,6 +14,16 @@ Made from the table declarations by `wme dictionary > docs/data-dictionary.md`; 
 words are in the DuckDB file: `DESCRIBE`, `duckdb_tables()` and `duckdb_columns()` show them as comments.
 
 *From* is the place of the value in the service's record; where it is empty the pipeline computes the value. Times are UTC.
+
+A value of another type than its column's makes its line a reject that names the place, the value and what was expected: a
+number in quotation marks is text, and a whole number is never cut out of a fraction. These forms are taken, because nothing
+is lost by it:
+
+- `timestamp`: a date, or a date and a time to the hour, minute, second or up to six digits of a second, apart by `T` or a
+  space; with an offset it becomes UTC, without one it is UTC.
+- `double`: whole numbers too.
+- *sent as double*: a whole number also as `26124.0` or `2.6124e4`, below 2 to the power of 53.
+- any column that may be null: null, or no such field.
 """
 
 
@@ -31,4 +41,5 @@ def _table(table: Table) -> str:
 def _row(column: Column) -> str:
     kind = str(column.type).replace("|", "\\|")
     source = f"`{column.path}`" if column.path else ""
-    return f"| `{column.name}` | {kind}{'' if column.required else ', may be null'} | {column.description} | {source} |"
+    cast = f", sent as {column.wire}" if column.wire is not None else ""
+    return f"| `{column.name}` | {kind}{cast}{'' if column.required else ', may be null'} | {column.description} | {source} |"

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from assets.describe import drift_of
 from assets.partitions import hour_text, last_complete_hour
 from pipelines.definitions import build_enterprise
-from pipelines.terminal import tokens_text
+from pipelines.terminal import text, tokens_text
 from resources.engine.progress import amount
 from resources.enterprise.errors import EnterpriseError
+from resources.lake import Archive, Layout, find_conversion
 from resources.lake.origin import OriginError, origin_of
 from resources.tables import HourState
 from resources.warehouse import NotPublishedError, QueryError, Warehouse
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 _COVERED = {HourState.LOADED, HourState.EMPTY, HourState.ABSENT}
 #: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
 _LATE = timedelta(hours=4)
+#: Loaded hours that are looked at for fields without a column, and how many of these are named.
+_DRIFT_HOURS = 3
+_DRIFT_SHOWN = 5
+#: Characters of an example.
+_SHOWN = 60
 
 
 @dataclass
@@ -55,6 +62,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     warehouse = Warehouse(settings.data)
     try:
         _tell_published(report, warehouse)
+        _tell_drift(report, warehouse, settings)
         _tell_coverage(report, warehouse, settings, hours, now or datetime.now(UTC))
     except (NotPublishedError, QueryError) as error:
         report.troubles.append(str(error))
@@ -99,6 +107,30 @@ def _tell_published(report: Status, warehouse: Warehouse) -> None:
             f"{about['missing_lake_file_count']} lake files are gone and their bodies are left out of `article_bodies`. "
             "Materialize lake/article_changes of their hours, then publish: the archive is enough for that."
         )
+
+
+def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> None:
+    """Fields without a column are no trouble, since they are kept; but somebody may want to know them."""
+    rows = warehouse.sql(
+        "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
+        f"WHERE batch_hour IN (SELECT DISTINCT batch_hour FROM loads ORDER BY ALL DESC LIMIT {_DRIFT_HOURS})"
+    ).rows
+    layout = Layout(settings.data)
+    conversions = []
+    for hour, project, namespace, identifier, version in rows:
+        path = layout.batch_archive(hour, identifier, version)
+        archive = Archive(path, identifier, version, hour, project, namespace)
+        if (conversion := find_conversion(archive, layout, frozenset(settings.bodies))) is not None:
+            conversions.append(conversion)
+    drift = drift_of(conversions)
+    if not drift:
+        return
+    told = [
+        f"{text(d.path)} in {d.count:,} places, for example {text(d.example)[:_SHOWN]}" for d in drift[:_DRIFT_SHOWN]
+    ]
+    more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
+    hours = len({conversion.batch_hour for conversion in conversions})
+    report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
 
 
 def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hours: int, now: datetime) -> None:

@@ -233,7 +233,7 @@ def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
         return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
 
     told = ask()
-    assert len(told) == 6
+    assert len(told) == 7
     assert all(evaluation.passed for evaluation in told.values())
     assert {name: evaluation.metadata["looked_at"].value for name, evaluation in told.items()} | {
         "rejects_share": 3

@@ -89,7 +89,7 @@ class Column:
         return pa.field(self.name, self.type, nullable=not self.required, metadata={"description": self.description})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each table is declared once, so it equals itself alone, and is hashed at once
 class Table:
     """One table: its columns in order, and the columns that identify a row (`key`, empty where rows may repeat)."""
 

@@ -32,6 +32,8 @@ _SMALL_BYTES: Final = 64_000_000
 _LARGE_BYTES: Final = 2_000_000_000
 #: Chunks that take more than this share of the units left are too dear where the whole file is cheaper.
 _DEAR: Final = 0.5
+#: A share of the units left that nobody need save.
+_CHEAP: Final = 0.01
 _COUNTERS: Final[dict[Form, str]] = {"whole": "snapshot", "chunks": "chunk"}
 
 
@@ -189,8 +191,11 @@ class SnapshotPlan:
     @property
     def sentence(self) -> str:
         """What will be done, why, and what it costs."""
-        how = "as one file" if self.form == "whole" else f"in {_count(len(self.pieces), 'chunk')}"
-        return f"{self.identifier} {how}, because {self.reason}. {self.cost}."
+        return f"{self.identifier} {self._how}, because {self.reason}. {self.cost}."
+
+    @property
+    def _how(self) -> str:
+        return "as one file" if self.form == "whole" else f"in {_count(len(self.pieces), 'chunk')}"
 
     @property
     def cost(self) -> str:
@@ -214,10 +219,10 @@ class SnapshotPlan:
         """
         if not self.fits_quota and not self.wishes.beyond_quota:
             raise errors.QuotaExceeded(
-                f"Fetching {self.identifier} would take {_count(self.unit_count, f'{self.product} unit')}, and the account "
-                f"has {self.units_left:,} left, so it could not be finished ({self.reason}). Nothing was fetched. Wait "
-                "until the vendor resets the counters (monthly), ask for more, or allow it to go beyond the quota: what "
-                "fits is then fetched and kept, and the rest later."
+                f"Fetching {self.identifier} {self._how} takes {_count(self.unit_count, f'{self.product} unit')}, and the "
+                f"account has {self.units_left:,} left (this way, because {self.reason}). Nothing was fetched. Wait until "
+                "the vendor resets the counters (monthly), ask for more, or allow it to go beyond the quota: what fits is "
+                "then fetched and kept, and the rest later."
             )
         if not self.fits_disk:
             floor = self.wishes.keep_free_bytes
@@ -331,7 +336,10 @@ class _Way:
         counter = _COUNTERS[self.form]
         if self.left is None:
             return _count(self.units, f"{counter} unit")
-        return f"{self.units:,} of the {_count(self.left, f'{counter} unit')} left"
+        if self.fits:
+            return f"{self.units:,} of the {_count(self.left, f'{counter} unit')} left"
+        left = "none is" if self.left == 0 else f"{self.left:,} {'is' if self.left == 1 else 'are'}"
+        return f"{_count(self.units, f'{counter} unit')} where {left} left"
 
 
 def _better(whole: _Way, split: _Way, cores: int) -> tuple[_Way, str]:
@@ -343,7 +351,7 @@ def _better(whole: _Way, split: _Way, cores: int) -> tuple[_Way, str]:
         way, other = (whole, split) if whole.fits else (split, whole)
         return way, f"{_in_form(other)} it would take {other.price}"
     if not whole.fits:
-        return split, f"neither way can be finished: {split.price} in chunks, {whole.price} as one file"
+        return split, f"as one file it would take {whole.price}, while chunks can be fetched in part"
     if whole.there_bytes != split.there_bytes and whole.missing_bytes != split.missing_bytes:
         way = min(whole, split, key=lambda w: w.missing_bytes)
         return way, f"{spoken(way.there_bytes)} of it are there {_in_form(way)} already"
@@ -361,10 +369,10 @@ def _cheaper(whole: _Way, split: _Way, cores: int) -> tuple[_Way, str]:
         gain = ""
     if gain and (split.share <= _DEAR or split.share <= whole.share):
         return split, f"{gain}, for {split.price}"
-    if split.share < whole.share:
-        return split, f"that takes {split.price}, and one file would take {whole.price}"
     if gain:
         return whole, f"chunks would take {split.price}, and one file takes {whole.price}"
+    if split.share < whole.share and whole.share > _CHEAP:
+        return split, f"that takes {split.price}, and one file would take {whole.price}"
     return whole, f"chunks of {spoken(size)} in all would gain nothing on {_count(cores, 'core')}"
 
 

@@ -238,7 +238,7 @@ class Snapshots:
         more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
         what = f"{plan.identifier} was replaced at the service since it was planned: {', '.join(changes[:3])}{more}."
         try:
-            fresh = self.plan(plan.identifier, plan.folder, replace(plan.wishes, form=plan.form))
+            fresh = self.plan(plan.identifier, plan.folder, plan.wishes)
         except errors.EnterpriseError as error:
             _log.info("Could not find out what %s costs now: %s", plan.identifier, error)
             return errors.StaleSnapshot(

@@ -50,9 +50,9 @@ class Offer:
     ):
         quotas = {}
         if snapshots is not None:
-            quotas["snapshot"] = models.Quota(30 - snapshots, 30)
+            quotas["snapshot"] = models.Quota(7, 7 + snapshots)
         if chunks is not None:
-            quotas["chunk"] = models.Quota(1500 - chunks, 1500)
+            quotas["chunk"] = models.Quota(7, 7 + chunks)
         return plan_snapshot(
             self.snapshot,
             self.chunks if listed is None else listed,
@@ -83,11 +83,13 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
         (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* each can be fetched again alone, for 20 of the 1,500 chunk units left"),
         (20, 10**8, 2, None, None, "chunks", "for 20 chunk units"),
         (380, 10**8, 2, 30, 400, "whole", "chunks would take 380 of the 400 chunk units left, and one file takes 1 of the 30"),
-        (380, 10**8, 2, 30, 12, "whole", "in chunks it would take 380 of the 12 chunk units left"),
-        (380, 10**8, 2, 0, 400, "chunks", "as one file it would take 1 of the 0 snapshot units left"),
+        (380, 10**8, 2, 30, 12, "whole", "in chunks it would take 380 chunk units where 12 are left"),
+        (380, 10**8, 2, 0, 400, "chunks", "as one file it would take 1 snapshot unit where none is left"),
         (380, 10**8, 2, 1, 400, "chunks", "2 cores"),  # the last snapshot unit is dearer than most of the chunks
-        (380, 10**8, 2, 0, 12, "chunks", "neither way can be finished: 380 of the 12 .*, 1 of the 0 snapshot units left"),
+        (380, 10**8, 2, 0, 12, "chunks", "take 1 snapshot unit where none is left, while chunks can be fetched in part"),
         (20, 10**6, 2, 30, 1500, "chunks", "that takes 20 of the 1,500 .*, and one file would take 1 of the 30"),
+        (20, 10**6, 2, 30, 2_000_000, "chunks", "that takes 20 of the 2,000,000"),
+        (20, 10**6, 2, 100_000, 2_000_000, "whole", "would gain nothing"),
         (20, 10**6, 2, None, None, "whole", "chunks of 20.0 MB in all would gain nothing on 2 cores"),
         (20, 10**6, 1, None, None, "whole", "would gain nothing on 1 core"),
         (5, 10**8, 1, None, None, "whole", "would gain nothing on 1 core"),

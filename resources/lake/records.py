@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import datetime as dt
+import re
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _CHANGE_TYPES = pa.array([str(change) for change in ChangeType])
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BLANK = b" \t\r"
+_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 _EXAMPLE = 200
 
 
@@ -172,6 +174,8 @@ class RecordReader:
         The parser takes any sequence of objects, so lines and rows are counted against each other. Two objects on one
         line and one object on two would balance; then every row still passed all rules, and nothing is lost.
         """
+        if not _OBJECT.match(view):  # where the first value is null, pyarrow's parser takes the process with it
+            return None
         try:
             _require_utf8(view)
             columns = self._parse(view, "error")

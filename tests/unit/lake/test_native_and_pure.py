@@ -178,7 +178,7 @@ def spoil(rng: random.Random, line: bytes) -> bytes:
     """The line with one damage."""
     at = rng.randrange(len(line) + 1)
     match rng.randrange(12):
-        case 0:
+        case 0 if line:
             place = min(at, len(line) - 1)
             return line[:place] + bytes([line[place] ^ 1 << rng.randrange(8)]) + line[place + 1 :]
         case 1:
@@ -215,6 +215,13 @@ def spoil(rng: random.Random, line: bytes) -> bytes:
                 [b"", b" \t", b"{}", b"null", b"[]", b"{", b'{"', b'{"name', b'{"name":', rng.randbytes(30)]
             )
     return line.replace(rng.choice([b"date_modified", b"identifier", b"name", b"value"]), b"renamed", 1)
+
+
+@pytest.mark.parametrize("first", [b"null", b" null ", b"\nnull", b"[1]", b"1", b'"x"', b""])
+def test_first_value_of_a_block(lake, first, monkeypatch):
+    rows = compare(first + b"\n" + json.dumps(lake.record(1)).encode(), monkeypatch)
+    assert len(rows.batch) == 1
+    compare(first, monkeypatch)
 
 
 def block_of(rng: random.Random, count: int) -> bytes:

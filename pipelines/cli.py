@@ -479,7 +479,7 @@ def rejects(
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Try rejected lines again, and tell what came of it."""
     from pipelines import retry
-    from pipelines.rejects import by_reason
+    from pipelines.rejects import count
     from resources.warehouse import Warehouse
 
     trial = retry.attempt(settings, selection)
@@ -491,12 +491,14 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
             terminal.OUT.print(sentence, markup=False, soft_wrap=True)
         return
     if trial.hours:
+        # by hours, because a newer converter may reject what is left for another reason
+        before = count(Warehouse(settings.data), trial.hours)
         with terminal.progress():
             report = retry.redo(settings, trial, engine=_engine())
         obstacles += report.failures
-        left = sum(row[0] for row in by_reason(Warehouse(settings.data), selection).rows)
+        after = count(Warehouse(settings.data), trial.hours)
         terminal.OUT.print(
-            f"Done: {max(trial.line_count - left, 0):,} of these lines are rows now, {left:,} are still rejected.",
+            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these hours that are still rejected: {after:,}.",
             markup=False,
             soft_wrap=True,
         )

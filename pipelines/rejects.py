@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from resources.warehouse import QueryResult, Warehouse
@@ -61,6 +61,12 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
         f"FROM rejects WHERE {where} GROUP BY ALL ORDER BY lines DESC, reason",
         parameters,
     )
+
+
+def count(warehouse: Warehouse, hours: Iterable[datetime]) -> int:
+    """How many lines of some hours are rejected, whatever the reason."""
+    [(found,)] = warehouse.sql("SELECT count(*) FROM rejects WHERE list_contains(?, batch_hour)", [list(hours)]).rows
+    return int(found)
 
 
 def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:

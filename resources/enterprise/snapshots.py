@@ -128,17 +128,17 @@ class Snapshots:
             if changes:
                 raise self._stale(plan, changes)
         try:
-            done = self._downloader.fetch(self._source(plan, piece), piece.target, progress)
+            done = self._downloader.fetch(self._source(plan, piece.record), piece.target, progress)
         except ReplacedError as error:
-            changes, stored = [_version_of(piece, error.version)], None
-        except errors.NotFound as error:
-            changes, stored = self._changes(plan, piece)[0], error
+            changes = [_version_of(piece, error.version)]
+        except errors.NotFound:
+            changes, _ = self._changes(plan, piece)
+            if not changes:
+                raise  # the records are as they were, and the archive is not in the store
         else:
             if done.version == piece.version:
                 return replace(done, request_count=done.request_count + count)
-            changes, stored = [_version_of(piece, done.version)], None
-        if stored is not None and not changes:
-            raise stored
+            changes = [_version_of(piece, done.version)]
         raise self._stale(plan, changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
@@ -261,10 +261,7 @@ class Snapshots:
         doing = f"read the record of chunk {chunk} of {identifier}"
         return self._questions.record(endpoints.chunk(identifier, chunk), _CHUNK, doing)
 
-    def _source(self, plan: SnapshotPlan, piece: Piece) -> Source:
-        return self._source_of(plan, piece.record)
-
-    def _source_of(self, plan: SnapshotPlan, record: Snapshot | Chunk) -> Source:
+    def _source(self, plan: SnapshotPlan, record: Snapshot | Chunk) -> Source:
         if plan.form == "whole":
             path = endpoints.download(endpoints.snapshot(plan.identifier))
         else:
@@ -276,7 +273,7 @@ class Snapshots:
                 fresh, count = self._snapshot(plan.identifier)
             else:
                 fresh, count = self._chunk(plan.identifier, record.identifier)
-            return self._source_of(plan, fresh), count
+            return self._source(plan, fresh), count
 
         return Source(
             identifier=record.identifier,

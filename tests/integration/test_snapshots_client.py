@@ -230,6 +230,18 @@ def test_wrong_bytes_are_fetched_once_more_and_never_landed(client, sandbox, pla
     assert used(client) == (0, 2)
 
 
+def test_signed_addresses_and_tokens_appear_nowhere(client, sandbox, plan, caplog):
+    caplog.set_level("DEBUG")
+    sandbox.faults.add(path="*/chunks/*/download", kind="expired")
+    client.download_snapshot(plan)
+    told = caplog.text + "".join(p.read_text() for p in plan.folder.glob("*.json"))
+    assert plan.pieces[0].identifier in told
+    assert "/download" in told
+    assert "X-Amz-" not in told
+    assert "eyJ" not in told
+    assert PASSWORD not in told
+
+
 # --- quota and disk ---------------------------------------------------------------------------------------------------
 
 
@@ -479,3 +491,67 @@ def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
             client.fetch_piece(again, piece)
     client.download_snapshot(client.plan_snapshot(NAME, folder, CHUNKS))
     assert used(client) == (0, len(plan.pieces))
+
+
+def peak_bytes(pid):
+    """The most memory a process has had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) * 1024
+
+
+def fetched_with_kills(settings, tmp_path, kills):
+    """Fetch a snapshot in chunks by a process that is killed again and again: (plan, units, in flight, peak memory)."""
+    chance = random.Random(settings.seed)
+    folder, state = tmp_path / "archive", tmp_path / "client"
+    flying = peak = 0
+    with running(settings) as sandbox:
+        service = Service(sandbox.url, sandbox.url, sandbox.url, sandbox.username, sandbox.password)
+        patient = Patience(read_timeout=1000)  # the archives are made when they are first asked for
+        with EnterpriseClient(service, state, clock=sandbox.clock.now, patience=patient) as client:
+            plan = client.plan_snapshot(NAME, folder, CHUNKS)
+            sandbox.faults.add(path="*/chunks/*", kind="slow", bytes_per_second=plan.size_bytes // 10, count=None)
+            command = [sys.executable, "-c", VICTIM, sandbox.url, sandbox.username, sandbox.password, state, folder]
+            command = [*map(str, command), NOW.isoformat(), "chunks", "3"]
+            marks = sorted(chance.sample(range(1, len(plan.pieces) - 1), kills))
+            for mark in marks:
+                process = subprocess.Popen(command, cwd=ROOT)
+                try:
+                    while len(landed(plan)) < mark or not any(in_flight(folder).values()):
+                        assert process.poll() is None
+                        time.sleep(0.005)
+                    peak = max(peak, peak_bytes(process.pid))
+                    process.send_signal(signal.SIGKILL)
+                    process.wait(10)
+                finally:
+                    process.kill()
+                flying_now = used(client)[1] - len(landed(plan)) - flying
+                assert 0 <= flying_now <= 3
+                flying += flying_now
+            sandbox.faults.clear()
+            assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+            return client.plan_snapshot(NAME, folder, CHUNKS), used(client)[1], flying, peak
+
+
+def test_a_snapshot_of_many_chunks_costs_its_chunks_and_those_in_flight_at_kills(tmp_path):
+    settings = Settings(
+        state=tmp_path / "sandbox", now=NOW, projects=("enwiki",), namespaces=(0,), changes_per_hour=60,
+        body_bytes=20_000, articles=500, chunk_bytes=600_000,
+    )  # fmt: skip
+    plan, units, flying, _ = fetched_with_kills(settings, tmp_path, kills=2)
+    assert len(plan.pieces) >= 15
+    assert plan.unit_count == 0
+    assert units == len(plan.pieces) + flying
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
+    settings = Settings(
+        state=tmp_path / "sandbox", now=NOW, projects=("enwiki",), namespaces=(0,), changes_per_hour=300,
+        body_bytes=100_000, articles=20_000, chunk_bytes=100_000_000,
+    )  # fmt: skip
+    plan, units, flying, peak = fetched_with_kills(settings, tmp_path, kills=4)
+    assert len(plan.pieces) >= 18
+    assert units == len(plan.pieces) + flying
+    assert all(is_intact(piece.target) for piece in plan.pieces)
+    assert peak < 200_000_000

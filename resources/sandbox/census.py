@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from resources.sandbox.pages import Event, Family
     from resources.sandbox.schedule import Cast, Timetable
 
-#: One page in so many stands twice.
+#: Every page of this number stands twice: fewer than one in a hundred.
 _REPEATED = 140
+_FIRST_REPEATED = 110
 #: How many families further on the second copy stands, at most.
 _LONGEST_WAIT = 40
 #: Titles that ended this long before the export may linger.
@@ -82,14 +83,16 @@ class Census:
         waiting: list[tuple[int, int, Entry]] = []
         for number, entry in enumerate(self._lingering()):
             heapq.heappush(waiting, (mix(self._salt + number) % max(1, count), -1 - number, entry))
+        told = 0
         for turn, (cast, family) in enumerate(self._families(count)):
             while waiting and waiting[0][0] <= turn:
                 yield heapq.heappop(waiting)[2]
             table = self._timetable.play(cast, family, self._moment)[0]
             for event in self._live(table):
-                lot = mix(event.ordinal ^ self._salt)
                 entry = Entry(event, Standing.LIVE)
-                if lot % _REPEATED == 0:
+                told += 1
+                if told % _REPEATED == _FIRST_REPEATED:
+                    lot = mix(event.ordinal ^ self._salt)
                     later = turn + 1 + (lot >> 20) % _LONGEST_WAIT
                     older = self._older(cast, family, event) if lot >> 40 & 1 else None
                     again = Entry(event, Standing.REPEATED) if older is None else Entry(older, Standing.OLDER)

@@ -124,6 +124,8 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None) -> li
     words += ["--projects", ",".join(settings.projects), "--namespaces", ",".join(map(str, settings.namespaces))]
     words += ["--changes-per-hour", str(settings.changes_per_hour), "--body-bytes", str(settings.body_bytes)]
     words += ["--chunk-bytes", str(settings.chunk_bytes)]
+    if settings.articles is not None:
+        words += ["--articles", str(settings.articles)]
     if settings.now is not None:
         words += ["--now", settings.now.isoformat()]
     if not settings.overlap:
@@ -146,6 +148,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=Settings.seed, help="seed of the world (default: %(default)s)")
     add("--projects", default=",".join(Settings.projects), help="projects with articles (default: %(default)s)")
     add("--namespaces", default=",".join(map(str, Settings.namespaces)), help="their namespaces (default: %(default)s)")
+    add(
+        "--articles",
+        type=int,
+        help="pages in namespace 0 of each project (default: some 5,000, fewer where little happens)",
+    )
     add("--changes-per-hour", type=int, default=Settings.changes_per_hour, help="per project (default: %(default)s)")
     add("--body-bytes", type=int, default=Settings.body_bytes, help="mean size of a body (default: %(default)s)")
     add(
@@ -172,6 +179,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         seed=arguments.seed,
         projects=tuple(filter(None, arguments.projects.split(","))),
         namespaces=tuple(int(number) for number in arguments.namespaces.split(",") if number),
+        articles=arguments.articles,
         changes_per_hour=arguments.changes_per_hour,
         body_bytes=arguments.body_bytes,
         chunk_bytes=arguments.chunk_bytes,

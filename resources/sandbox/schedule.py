@@ -40,8 +40,12 @@ _FIRST_PAGE = 5_000
 _PAGE_STEP = 37
 #: Fewest places in an hour, so that the operations of one act follow each other within seconds in small worlds too.
 _PLACES = 600
-#: Shares of the ordinary edits in namespace 0: script, its part of them.
-_ORDINARY = ((scripts.HOT, 0.3), (scripts.WARM, 0.4), (scripts.COLD, 0.3))
+#: Ordinary edits in namespace 0: what they are made of, from few busy pages to many quiet ones.
+_ORDINARY = (scripts.HOT, scripts.WARM, scripts.COLD)
+_BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
+#: Hours after which a page of the still ones is edited again, unless that were too many edits; and the most there are.
+_STILL_HOURS, _STILLEST_HOURS = 720, 8_760
+_STILL_SHARE = 0.1
 #: Changes of the other namespaces as a part of those in namespace 0.
 _SHARES = {6: 0.02, 10: 0.03, 14: 0.04}
 #: Families per hour of each special script, and the rate from which there are more.
@@ -83,13 +87,31 @@ class Cast:
 class Timetable:
     """The timetable of one project."""
 
-    def __init__(self, seed: int, project: str, namespaces: tuple[int, ...], rate: int, titles: Titles) -> None:
-        """Lay out the casts of a project with `rate` changes per hour in namespace 0."""
+    def __init__(
+        self,
+        seed: int,
+        project: str,
+        namespaces: tuple[int, ...],
+        rate: int,
+        titles: Titles,
+        articles: int | None = None,
+    ) -> None:
+        """Lay out the casts of a project.
+
+        Args:
+            seed: Of the world.
+            project: Database name.
+            namespaces: Those that are served.
+            rate: Changes per hour in namespace 0.
+            titles: What its pages are called.
+            articles: About how many pages namespace 0 has, as far as `rate` allows so few; None: as
+                many as `usual_articles` says.
+        """
         self.project = project
         self._titles = titles
         self._served = frozenset(namespaces)
         self._salt = salt("timetable", seed, project)
-        self.casts = tuple(self._lay_out(rate, namespaces))
+        self.casts = tuple(self._lay_out(rate, namespaces, articles))
         places = sum(cast.count * len(cast.script.acts) for cast in self.casts)
         self.places = max(places, _PLACES)
         self._width = HOUR / self.places
@@ -100,11 +122,11 @@ class Timetable:
         self._offset = lru_cache(maxsize=4096)(self._offset_of)
 
     @staticmethod
-    def _lay_out(rate: int, namespaces: tuple[int, ...]) -> Iterator[Cast]:
+    def _lay_out(rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
         place = page = 0
         # every namespace is laid out whether it is served or not: what is served must not change what happens
         for namespace in sorted({0, *_SHARES, *namespaces}):
-            for script, count, varies in _shares(namespace, rate):
+            for script, count, varies in _shares(namespace, rate, articles):
                 if not count:
                     continue
                 yield Cast(namespace, script, count, varies, place, page)
@@ -235,17 +257,30 @@ def _order(event: Event) -> tuple[int, int, str]:
     return event.published, event.ordinal, event.title.text
 
 
-def _shares(namespace: int, rate: int) -> Iterator[tuple[Script, int, bool]]:
+def usual_articles(rate: int) -> int:
+    """About how many pages namespace 0 has at `rate` changes per hour when nobody asks for fewer or more."""
+    settled, ordinary = _settled(rate)
+    return settled + round(ordinary * _pages_per_edit(_USUAL))
+
+
+def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[Script, int, bool]]:
     """Scripts of a namespace, families of each that begin in one hour, and whether the number varies."""
     if namespace == 0:
-        families = max(_SPECIAL_FAMILIES, rate // _SPECIAL_RATE)
-        special = 0
         for script in scripts.SPECIAL:
-            special += families * _told(script)
-            yield script, families, False
-        ordinary = max(0.0, rate - special) * _OVERFILL
-        for script, share in _ORDINARY:
+            yield script, _special_families(rate), False
+        settled, ordinary = _settled(rate)
+        mixture: tuple[float, ...] = _USUAL
+        still = 0
+        if articles is not None:
+            usual = ordinary * _pages_per_edit(_USUAL)
+            still = max(0, round(articles - settled - usual))
+            mixture = _mixture((articles - settled) / ordinary) if ordinary and not still else _USUAL
+        for script, share in zip(_ORDINARY, mixture, strict=True):
             yield script, round(ordinary * share / len(script.acts)), True
+        if still:
+            families = min(round(still / _STILL_HOURS), round(ordinary * _STILL_SHARE))
+            families = max(1, families, math.ceil(still / _STILLEST_HOURS))
+            yield scripts.still(math.ceil(still / families)), families, False
         return
     changes = round(rate * _SHARES.get(namespace, 0.01))
     lively = (scripts.WANDER, scripts.LAZARUS, scripts.BORN) if changes >= 3 * _SPECIAL_RATE // 50 else ()
@@ -253,6 +288,36 @@ def _shares(namespace: int, rate: int) -> Iterator[tuple[Script, int, bool]]:
         changes -= _told(script)
         yield script, 1, False
     yield scripts.WARM, max(1, changes), True
+
+
+def _special_families(rate: int) -> int:
+    return max(_SPECIAL_FAMILIES, rate // _SPECIAL_RATE)
+
+
+def _settled(rate: int) -> tuple[int, float]:
+    """Pages of the special scripts in namespace 0, and the ordinary edits per hour beside them."""
+    families = _special_families(rate)
+    pages = sum(families * script.period * script.pages for script in scripts.SPECIAL)
+    special = families * sum(_told(script) for script in scripts.SPECIAL)
+    return pages, max(0.0, rate - special) * _OVERFILL
+
+
+def _pages_per_edit(mixture: tuple[float, ...]) -> float:
+    """How many pages it takes for one edit per hour."""
+    return sum(
+        share * script.period * script.pages / len(script.acts)
+        for script, share in zip(_ORDINARY, mixture, strict=True)
+    )
+
+
+def _mixture(pages: float) -> tuple[float, ...]:
+    """What ordinary edits are made of when there are so many pages for one edit per hour."""
+    for fewer, more in ((_BUSIEST, _BUSY), (_BUSY, _USUAL)):
+        low, high = _pages_per_edit(fewer), _pages_per_edit(more)
+        if pages <= high:
+            part = max(0.0, (pages - low) / (high - low))
+            return tuple(one + part * (other - one) for one, other in zip(fewer, more, strict=True))
+    return _USUAL
 
 
 def _told(script: Script) -> int:

@@ -85,6 +85,12 @@ HOT = Script("hot", 6, 1, (_edit(0), _edit(0), _edit(1), _edit(3)))
 WARM = Script("warm", 12, 1, (_edit(0),))
 COLD = Script("cold", 48, 1, (_edit(0),))
 
+
+def still(period: int) -> Script:
+    """The script of pages that are edited once in so many hours."""
+    return Script("still", period, 1, (_edit(0),))
+
+
 WANDER = Script(
     "wander", 12, 1, (_move(0, Kind.MOVE, 0, (0, 1)), _edit(2), _move(6, Kind.MOVE_BACK, 0, (0, 0)), _edit(9))
 )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: Bytes read at either end of a corpus file for its digest: names, sizes and ends tell corpora apart without reading
 #: gigabytes at every start.
 _PROBE_BYTES = 65_536
+#: Page numbers of more would meet those of new pages.
+MOST_ARTICLES = 400_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,9 @@ class Settings:
         seed: Seed of the world.
         projects: Projects (database names) that have articles. Further projects may be listed in the reference data.
         namespaces: Namespaces that have articles.
+        articles: About how many pages namespace 0 of each project has, most of them edited seldom; never so few that
+            `changes_per_hour` could not be made on them (1.5 for each). None: as many as those changes touch within
+            two days, at most some 5,000.
         changes_per_hour: Events per hour and project in namespace 0; the other namespaces have a few per cent of it.
         state: Folder for keys, accounts, counters, archives and the outbox.
         now: Start of the sandbox's clock, timezone-aware; the clock then stands still until it is set or advanced.
@@ -45,6 +50,7 @@ class Settings:
     seed: int = 1
     projects: tuple[str, ...] = ("enwiki", "frwiki", "simplewiki")
     namespaces: tuple[int, ...] = (0, 10, 14)
+    articles: int | None = None
     changes_per_hour: int = 2200
     now: datetime | None = None
     overlap: bool = True
@@ -68,6 +74,8 @@ class Settings:
             raise ValueError("A sandbox needs at least one project and one namespace.")
         if self.changes_per_hour < 1 or self.body_bytes < 1 or self.chunk_bytes < 1:
             raise ValueError("`changes_per_hour`, `body_bytes` and `chunk_bytes` must be at least 1.")
+        if self.articles is not None and not 1 <= self.articles <= MOST_ARTICLES:
+            raise ValueError(f"`articles` must be between 1 and {MOST_ARTICLES:,}; it is {self.articles:,}.")
         if self.corpus is not None and not self.corpus.is_dir():
             raise ValueError(f"The corpus {self.corpus} is not a folder; name a folder of .ndjson or .ndjson.gz files.")
 
@@ -96,6 +104,7 @@ class Settings:
             [
                 self.projects,
                 self.namespaces,
+                self.articles,
                 self.changes_per_hour,
                 self.overlap,
                 self.source_2025,

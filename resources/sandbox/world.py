@@ -27,7 +27,7 @@ from resources.sandbox.chance import salt
 from resources.sandbox.corpus import Corpus
 from resources.sandbox.depot import Depot, Export
 from resources.sandbox.language import Lexicon
-from resources.sandbox.schedule import HOUR, Timetable
+from resources.sandbox.schedule import HOUR, Timetable, usual_articles
 from resources.sandbox.titles import Titles
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SERVED = (0, 6, 10, 14)
+#: Most articles of a project that nobody asked for: a first run shall take seconds.
+_ARTICLES = 5_000
 #: Minutes after the end of an hour at which a project's export starts, and how long it may take.
 _EXPORT_FROM, _EXPORT_SPAN = 2, 5
 _MINUTE = 60_000_000
@@ -371,7 +373,10 @@ class World:
         if settings.corpus is not None and self._corpus is None:
             self._corpus = Corpus(settings.corpus)
         texts = self._corpus or Library(lexicon, settings.seed, settings.body_bytes)
-        timetable = Timetable(settings.seed, project, settings.namespaces, settings.changes_per_hour, Titles(lexicon))
+        articles, rate = settings.articles, settings.changes_per_hour
+        if articles is None and usual_articles(rate) > _ARTICLES:
+            articles = _ARTICLES
+        timetable = Timetable(settings.seed, project, settings.namespaces, rate, Titles(lexicon), articles)
         direction = reference.LANGUAGES[known.language].direction
         return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts))
 

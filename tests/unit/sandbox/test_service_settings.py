@@ -37,11 +37,14 @@ def test_the_identity_is_what_shapes_the_data(tmp_path, corpus):
             {"changes_per_hour": 10},
             {"overlap": False},
             {"body_bytes": 10},
+            {"articles": 9_000},
+            {"chunk_bytes": 10},
+            {"single_member": True},
             {"corpus": corpus},
         )
     ]
     assert {settings.identity for settings in same} == {base.identity}
-    assert len({settings.identity for settings in [base, *others]}) == 8
+    assert len({settings.identity for settings in [base, *others]}) == 11
     assert base.identity.startswith("sandbox-1-")
 
 
@@ -82,6 +85,9 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         source_2025=True,
         corpus=corpus,
         body_bytes=100,
+        articles=700,
+        chunk_bytes=5_000,
+        single_member=True,
     )
     assert settings.now == NOW
     for given in (settings, Settings(state=tmp_path)):
@@ -114,9 +120,12 @@ def test_a_clock_runs_stands_and_moves():
 
 
 def test_the_world_is_what_the_service_needs(tmp_path):
-    from resources.sandbox.contents import File, Contents
+    from resources.sandbox.contents import Contents, File, Snapshot
     from resources.sandbox.world import World
 
     world = World(Settings(state=tmp_path, changes_per_hour=2, body_bytes=100, now=NOW))
     assert isinstance(world, Contents)
     assert all(isinstance(batch, File) for batch in world.batches(NOW.replace(hour=5, minute=0)))
+    snapshot = world.snapshot("enwiki_namespace_0", NOW)
+    assert isinstance(snapshot, Snapshot)
+    assert all(isinstance(chunk, File) for chunk in snapshot.chunks)

@@ -139,6 +139,21 @@ def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path
     assert len({record["name"] for record in before}) == len(before)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path, seed):
+    """With what stands in the snapshot twice, what stands there still, and hours that begin before it."""
+    settings = small(tmp_path, seed=seed)
+    world = World(settings)
+    for namespace in (0, 10):
+        started, _ = world.snapshot_times(f"frwiki_namespace_{namespace}", START + 2 * HOUR)
+        lines = map(json.loads, lines_of(world.snapshot(f"frwiki_namespace_{namespace}", started)))
+        first = started.replace(minute=0, second=0, microsecond=0)
+        hours = [first + n * HOUR for n in range(5)]
+        end = world.export_started_at("frwiki", hours[-1])
+        now = {("frwiki", record["name"]): record for record in world.truth("frwiki", namespace, end)}
+        assert folded([*lines, *files(world, hours, (namespace,))]) == now
+
+
 def test_visibility_never_decides(tmp_path):
     settings = small(tmp_path)
     world = World(settings)

@@ -1,0 +1,399 @@
+"""Snapshots and chunks over HTTP: lists, records, downloads, quotas, older copies, exports by the clock and out of turn."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from resources.sandbox.world import World
+from tests.unit.sandbox.conftest import Client, prepared_state
+
+NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+LIST = "/v2/snapshots"
+ONE = f"{LIST}/enwiki_namespace_0"
+DOWNLOAD = f"{ONE}/download"
+CHUNKS = f"{ONE}/chunks"
+
+
+class QuietWorld(World):
+    """One namespace without a page, one whose archive is too small for the list."""
+
+    def snapshot(self, identifier, *rest):
+        snapshot = super().snapshot(identifier, *rest)
+        if identifier == "frwiki_namespace_10":
+            return None
+        if identifier == "enwiki_namespace_10":
+            return replace(snapshot, record={**snapshot.record, "size": {"value": 0.0, "unit_text": "MB"}})
+        return snapshot
+
+
+@pytest.fixture(scope="module")
+def sandbox_of_snapshots(tmp_path_factory, signing_key):
+    settings = Settings(
+        state=prepared_state(tmp_path_factory.mktemp("snapshots"), signing_key),
+        now=NOW,
+        projects=("enwiki", "frwiki"),
+        namespaces=(0, 10),
+        changes_per_hour=20,
+        body_bytes=300,
+        chunk_bytes=200_000,
+    )
+    with running(settings, world=QuietWorld(settings)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(sandbox_of_snapshots):
+    sandbox = sandbox_of_snapshots
+    sandbox.clock.set(NOW)
+    sandbox.faults.clear()
+    sandbox.exports.clear()
+    sandbox.accounts.set_groups("sandbox", ["group_3"])
+    for kind in ("snapshot", "chunk"):
+        sandbox.accounts.set_quota("sandbox", kind)
+    return sandbox
+
+
+@pytest.fixture
+def client(sandbox):
+    with requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        sandbox.requests.clear()
+        yield client
+
+
+def md5(content):
+    return hashlib.md5(content).hexdigest()
+
+
+def used(client, kind):
+    user = client.sandbox.accounts.identify(client.token)
+    return client.sandbox.accounts.quota(user, kind).used
+
+
+class TestLists:
+    def test_the_list(self, client):
+        answer = client.call(LIST)
+        records = answer.json()
+        assert [record["identifier"] for record in records] == ["enwiki_namespace_0", "frwiki_namespace_0"]
+        assert list(records[0]) == [
+            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size", "chunks",
+        ]  # fmt: skip
+        assert '"unit_text":"MB"' in answer.text
+        assert f'"value":{records[0]["size"]["value"]}e0' in answer.text
+        lines = client.call(LIST, headers={"Accept": "application/x-ndjson"}).text.splitlines()
+        assert len(lines) == 2
+
+    def test_one_too_small_for_the_list_is_there_by_its_name(self, client):
+        assert client.call(f"{LIST}/enwiki_namespace_10").status_code == 200
+        assert client.call(f"{LIST}/frwiki_namespace_10").status_code == 404
+        assert client.call(f"{LIST}/frwiki_namespace_10/chunks").status_code == 404
+
+    def test_one_record(self, client):
+        assert client.call(ONE).json() == client.call(LIST).json()[0]
+        assert client.call(ONE, "POST", json={"fields": ["version"]}).json().keys() == {"version"}
+        for path in (f"{LIST}/dewiki_namespace_0", f"{LIST}/enwiki_namespace_6", f"{LIST}/structured-contents"):
+            answer = client.call(path)
+            assert answer.status_code == 404
+            assert answer.json()["message"].startswith("NoSuchKey")
+
+    @pytest.mark.parametrize(
+        ("filters", "found"),
+        [
+            ([{"field": "is_part_of.identifier", "value": "frwiki"}], ["frwiki_namespace_0"]),
+            ([{"field": "identifier", "value": "enwiki_namespace_0"}], ["enwiki_namespace_0"]),
+            ([{"field": "namespace.identifier", "value": 10}], []),
+            ([{"field": "in_language.identifier", "value": "fr"}, {"field": "namespace.identifier", "value": 0}],
+             ["frwiki_namespace_0"]),
+            ([{"field": "version", "value": "no"}], []),
+        ],
+    )  # fmt: skip
+    def test_filters_and_fields(self, client, filters, found):
+        answer = client.call(LIST, "POST", json={"filters": filters, "fields": ["identifier"]})
+        assert answer.json() == [{"identifier": identifier} for identifier in found]
+
+    def test_what_a_filter_excludes_is_not_made(self, client):
+        client.sandbox.clock.advance(timedelta(days=1))
+        client.login()
+        root = client.sandbox.settings.state / "snapshots"
+        before = {path.name for path in root.glob("*/*/frwiki*/*")}
+        client.call(LIST, "POST", json={"filters": [{"field": "is_part_of.identifier", "value": "enwiki"}]})
+        assert {path.name for path in root.glob("*/*/frwiki*/*")} == before
+
+    def test_parameters_that_do_not_bind(self, client):
+        for path in (LIST, ONE, CHUNKS, f"{CHUNKS}/0"):
+            assert client.call(path, "POST", json={"fields": "version"}).status_code == 422
+
+    def test_chunks(self, client):
+        records = client.call(CHUNKS).json()
+        identifiers = [record["identifier"] for record in records]
+        assert identifiers == client.call(ONE).json()["chunks"]
+        assert len(identifiers) >= 4
+        assert identifiers != sorted(identifiers)
+        assert set(identifiers) == {f"enwiki_namespace_0_chunk_{n}" for n in range(len(identifiers))}
+        assert list(records[0]) == [
+            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size",
+        ]  # fmt: skip
+        fields = client.call(CHUNKS, "POST", json={"fields": ["size.unit_text"]}).json()
+        assert fields == [{"size": {"unit_text": "MB"}}] * len(records)
+
+    @pytest.mark.parametrize("name", ["2", "chunk_2", "enwiki_namespace_0_chunk_2", "anything_2"])
+    def test_a_chunk_by_its_name_or_its_number(self, client, name):
+        record = client.call(f"{CHUNKS}/{name}").json()
+        assert record["identifier"] == "enwiki_namespace_0_chunk_2"
+        content = client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content
+        assert md5(content) == record["version"]
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            assert archive.getnames() == ["chunk_2.ndjson"]
+
+    @pytest.mark.parametrize("name", ["999", "x", "enwiki_namespace_0_chunk_", "02"])
+    def test_no_such_chunk(self, client, name):
+        assert client.call(f"{CHUNKS}/{name}").status_code == 404
+        assert client.call(f"{CHUNKS}/{name}/download", "HEAD").status_code == 404
+        if name != "enwiki_namespace_0_chunk_":
+            assert client.fetch(client.signed(f"{CHUNKS}/{name}/download")).status_code == 404
+
+
+class TestDownloads:
+    @pytest.mark.parametrize("path", [ONE, f"{CHUNKS}/1"])
+    def test_a_download_by_redirect_and_its_headers(self, client, path):
+        record = client.call(path).json()
+        head = client.call(f"{path}/download", "HEAD")
+        assert (head.status_code, head.headers["ETag"]) == (200, f'"{record["version"]}"')
+        assert head.headers["Last-Modified"].endswith(" UTC")
+        answer = client.call(f"{path}/download")
+        assert (answer.status_code, answer.content) == (307, b"")
+        assert "X-Amz-Expires=60" in answer.headers["Location"]
+        whole = client.fetch(answer.headers["Location"])
+        assert md5(whole.content) == record["version"]
+        assert len(whole.content) == int(head.headers["Content-Length"])
+        assert round(len(whole.content) / 1e6, 3) == record["size"]["value"]
+
+    def test_a_chunk_in_parts_through_one_signed_url(self, client):
+        location = client.signed(f"{CHUNKS}/0/download")
+        first = client.fetch(location, Range="bytes=0-999")
+        tag = first.headers["ETag"]
+        rest = client.fetch(location, Range="bytes=1000-", If_Range=tag)
+        assert (first.status_code, rest.status_code) == (206, 206)
+        assert md5(first.content + rest.content) == client.call(f"{CHUNKS}/0").json()["version"]
+        assert client.fetch(location, Range="bytes=99999999-").status_code == 416
+        assert client.fetch(location, If_None_Match=tag).status_code == 304
+        assert client.fetch(location, If_Match='"other"').status_code == 412
+        assert used(client, "chunk") == 1
+
+    def test_the_chunks_together_are_the_snapshot(self, client):
+        def lines(content):
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                return [line for member in archive for line in archive.extractfile(member).read().splitlines()]
+
+        whole = lines(client.call(DOWNLOAD, allow_redirects=True).content)
+        pieces = []
+        for name in client.call(ONE).json()["chunks"]:
+            pieces += lines(client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content)
+        assert sorted(pieces) == sorted(whole)
+
+    def test_faults_hit_chunks_too(self, client):
+        client.sandbox.faults.add(path="/v2/snapshots/*/chunks/*_chunk_1/download", kind="cut")
+        with pytest.raises(requests.RequestException):
+            client.call(f"{CHUNKS}/1/download", allow_redirects=True)
+        client.sandbox.faults.add(
+            path=f"{CHUNKS}/enwiki_namespace_0_chunk_3/download", kind="line_malformed", listed=True
+        )
+        damaged = client.call(f"{CHUNKS}/3").json()["version"]
+        assert md5(client.call(f"{CHUNKS}/3/download", allow_redirects=True).content) == damaged
+        client.sandbox.faults.clear()
+        assert client.call(f"{CHUNKS}/3").json()["version"] != damaged
+
+
+class TestQuotas:
+    def test_every_get_is_counted_and_nothing_else(self, client):
+        for path, kind, other in ((ONE, "snapshot", "chunk"), (f"{CHUNKS}/1", "chunk", "snapshot")):
+            client.sandbox.accounts.set_quota("sandbox", kind, limit=2)
+            client.sandbox.accounts.set_quota("sandbox", other)
+            client.call(LIST), client.call(path), client.call(CHUNKS)
+            client.call(f"{path}/download", "HEAD")
+            assert used(client, kind) == 0
+            statuses = [client.call(f"{path}/download", headers={"Range": "bytes=0-1"}).status_code for _ in range(3)]
+            assert statuses == [307, 307, 429]
+            assert (used(client, kind), used(client, other)) == (2, 0)
+            told = client.auth("get-user", {}, headers={"Authorization": f"Bearer {client.token}"}).json()
+            assert (told[f"{kind}_requests_count"], told[f"{kind}_limit"]) == (2, 2)
+            assert client.call(f"{path}/download", "HEAD").status_code == 200
+
+    def test_what_is_not_there_is_counted(self, client):
+        assert client.call(f"{LIST}/dewiki_namespace_0/download").status_code == 307
+        assert used(client, "snapshot") == 1
+
+    def test_the_free_group_has_its_numbers(self, client):
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        user = client.sandbox.accounts.identify(client.token)
+        limits = [client.sandbox.accounts.quota(user, kind).limit for kind in ("snapshot", "chunk")]
+        assert limits == [30, 1500]
+
+    def test_no_token_and_no_group(self, client):
+        client.sandbox.accounts.set_groups("sandbox", [])
+        assert client.call(LIST).status_code == 403
+        client.token = ""
+        assert client.call(DOWNLOAD).status_code == 401
+
+
+class TestSchedule:
+    def at(self, client, moment, path=ONE):
+        client.sandbox.clock.set(moment)
+        client.login()
+        answer = client.call(path)
+        return answer.json() if answer.status_code == 200 else None
+
+    def test_a_version_stands_until_the_next_export_has_ended(self, client):
+        before = self.at(client, NOW)
+        assert before["date_modified"].startswith("2025-03-09T0")
+        started, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", NOW + timedelta(days=1))
+        assert started.date() == ended.date() == (NOW + timedelta(days=1)).date()
+        assert timedelta(minutes=5) <= ended - started <= timedelta(minutes=95)
+        assert self.at(client, ended - timedelta(microseconds=1)) == before
+        after = self.at(client, ended)
+        assert after["version"] != before["version"]
+        assert after["date_modified"][:19] == f"{ended:%Y-%m-%dT%H:%M:%S}"
+        assert self.at(client, NOW) == before
+
+    def test_it_holds_the_pages_as_the_export_started(self, client):
+        world = client.sandbox.world
+        started, _ = world.snapshot_times("enwiki_namespace_0", NOW)
+        content = client.call(DOWNLOAD, allow_redirects=True).content
+        expected = world.snapshot("enwiki_namespace_0", started)
+        assert md5(content) == expected.version
+        live = {e.event for e in world.snapshot_entries("enwiki_namespace_0", started) if e.standing == "live"}
+        assert live == set(world.pages_at("enwiki", 0, started))
+
+    def test_free_accounts_see_the_copy_of_the_first_of_the_month(self, client):
+        paid = client.call(ONE).json()
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        free = client.call(ONE).json()
+        assert free["date_modified"].startswith("2025-03-01T")
+        assert free.keys() == paid.keys()
+        assert free["version"] != paid["version"]
+        for path in (ONE, f"{CHUNKS}/0"):
+            answer = client.call(f"{path}/download", allow_redirects=True)
+            assert md5(answer.content) == client.call(path).json()["version"]
+            assert "_group_1.tar.gz" in answer.url
+        client.sandbox.accounts.set_groups("sandbox", ["group_2"])
+        assert client.call(ONE).json() == paid
+
+    def test_the_copy_is_renewed_after_the_export_of_the_day(self, client):
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        _, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", datetime(2025, 4, 1, tzinfo=UTC))
+        assert self.at(client, ended + timedelta(minutes=29))["date_modified"].startswith("2025-03-01")
+        assert self.at(client, ended + timedelta(minutes=30))["date_modified"].startswith("2025-04-01")
+
+    def test_in_the_source_of_2025_copies_come_twice_a_month(self, make_client):
+        client = make_client(source_2025=True)
+        contents = World(replace(client.sandbox.settings, changes_per_hour=20, body_bytes=100))
+        client.sandbox.exports._contents = contents
+        days = {
+            moment: client.sandbox.exports.turn("enwiki_namespace_0", free=True).started.day
+            for moment in (1, 3, 20, 22, 31)
+            if client.sandbox.clock.set(datetime(2025, 3, moment, 12, tzinfo=UTC)) is None
+        }
+        assert days == {1: 21, 3: 2, 20: 2, 22: 21, 31: 21}
+
+
+class TestOutOfTurn:
+    def test_a_new_version_at_once_with_the_pages_of_now(self, client):
+        before = client.call(ONE).json()
+        other = client.call(f"{LIST}/frwiki_namespace_0").json()
+        client.sandbox.exports.export("enwiki_namespace_0")
+        after = client.call(ONE).json()
+        assert after["version"] != before["version"]
+        assert after["date_modified"] > before["date_modified"]
+        assert client.call(f"{LIST}/frwiki_namespace_0").json() == other
+        assert after["version"] == client.sandbox.world.snapshot("enwiki_namespace_0", NOW, NOW, 1).version
+        client.sandbox.exports.export("enwiki_namespace_0")
+        assert client.call(ONE).json()["version"] not in {before["version"], after["version"]}
+        client.sandbox.exports.clear()
+        assert client.call(ONE).json() == before
+
+    def test_it_stands_until_the_next_of_the_schedule(self, client):
+        client.sandbox.exports.export("enwiki_namespace_0")
+        extra = client.call(ONE).json()
+        client.sandbox.clock.advance(timedelta(days=1))
+        client.login()
+        assert client.call(ONE).json()["date_modified"] > extra["date_modified"]
+        assert client.call(ONE).json()["date_modified"].startswith("2025-03-10T0")
+
+    def test_free_accounts_see_it_only_when_told(self, client):
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        before = client.call(ONE).json()
+        client.sandbox.exports.export("enwiki_namespace_0")
+        assert client.call(ONE).json() == before
+        client.sandbox.exports.export("enwiki_namespace_0", free=True)
+        assert client.call(ONE).json()["version"] != before["version"]
+
+    def test_half_way_between_two_chunks(self, client):
+        versions = {record["identifier"]: record["version"] for record in client.call(CHUNKS).json()}
+        first, second, third = list(versions)[:3]
+        early = client.signed(f"{CHUNKS}/{third}/download")
+        answer = client.call(
+            "/sandbox/snapshots", "POST", json={"identifier": "enwiki_namespace_0", "after_downloads": 2}
+        )
+        assert answer.status_code == 200
+        part = client.fetch(early, Range="bytes=0-99")
+        for name in (first, second):
+            assert client.call(ONE).json()["chunks"] == list(versions)
+            content = client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content
+            assert md5(content) == versions[name]
+        assert client.call(f"{CHUNKS}/{third}").json()["version"] != versions[third]
+        # the signed URL of before opens what lies there now
+        now = client.fetch(early, Range="bytes=100-", If_Range=part.headers["ETag"])
+        assert now.status_code == 200
+        assert md5(now.content) == client.call(f"{CHUNKS}/{third}").json()["version"]
+
+    def test_the_controls_over_http(self, client):
+        told = client.call("/sandbox/snapshots").json()
+        assert [(turn["identifier"], turn["free"]) for turn in told[:2]] == [
+            ("enwiki_namespace_0", False),
+            ("enwiki_namespace_0", True),
+        ]
+        assert len(told) == 8
+        before = client.call(ONE).json()
+        told = client.call("/sandbox/snapshots", "POST", json={"identifier": "enwiki_namespace_0"}).json()
+        assert datetime.fromisoformat(told[0]["started"]) == NOW
+        assert client.call(ONE).json() != before
+        client.call("/sandbox/snapshots", "DELETE")
+        assert client.call(ONE).json() == before
+        answer = client.call("/sandbox/snapshots", "POST", json={"identifier": "dewiki_namespace_0"})
+        assert answer.status_code == 422
+        assert "There is no snapshot" in answer.json()["message"]
+        assert client.call("/sandbox/snapshots", "POST", json={}).status_code == 422
+
+    def test_only_what_someone_sees_is_kept(self, client):
+        client.call(ONE)
+        for _ in range(3):
+            client.sandbox.exports.export("enwiki_namespace_0")
+            client.call(ONE)
+        folder = next((client.sandbox.settings.state / "snapshots").glob("*/*/enwiki_namespace_0"))
+        assert len(list(folder.iterdir())) <= 2
+
+
+def test_the_description_tells_of_them(client):
+    paths = client.call("/spec").json()["paths"]
+    assert {path for path in paths if "snapshots" in path} == {
+        "/v2/snapshots",
+        "/v2/snapshots/{identifier}",
+        "/v2/snapshots/{identifier}/download",
+        "/v2/snapshots/{snapshot_identifier}/chunks",
+        "/v2/snapshots/{snapshot_identifier}/chunks/{chunk_identifier}",
+        "/v2/snapshots/{snapshot_identifier}/chunks/{chunk_identifier}/download",
+    }
+    listing = paths["/v2/snapshots"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert listing == {"type": "array", "items": {"$ref": "#/components/schemas/snapshot"}}
+    download = paths["/v2/snapshots/{snapshot_identifier}/chunks/{chunk_identifier}/download"]
+    assert set(download) == {"get", "head"}
+    assert {"307", "401", "403", "404", "429"} <= download["get"]["responses"].keys()

@@ -1,0 +1,397 @@
+"""Snapshots: what they hold against the page table, both forms, determinism, how they are made and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from resources.sandbox import depot
+from resources.sandbox.census import Standing
+from resources.sandbox.depot import Depot, Export
+from resources.sandbox.language import Lexicon
+from resources.sandbox.schedule import Timetable, usual_articles
+from resources.sandbox.settings import Settings
+from resources.sandbox.titles import Titles
+from resources.sandbox.world import World
+
+HOUR = timedelta(hours=1)
+MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
+START = MIDNIGHT + timedelta(minutes=31)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ARTICLES = "frwiki_namespace_0"
+
+
+def settings_in(state, **options):
+    return Settings(
+        **{
+            "state": state,
+            "projects": ("frwiki",),
+            "changes_per_hour": 170,
+            "body_bytes": 500,
+            "chunk_bytes": 200_000,
+            **options,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(settings_in(tmp_path_factory.mktemp("world")))
+
+
+def members_of(path):
+    with tarfile.open(path) as archive:
+        return [(info, archive.extractfile(info).read()) for info in archive]
+
+
+def lines_of(file):
+    return [line for _, content in members_of(file.path) for line in content.splitlines(keepends=True)]
+
+
+def micros(moment):
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+class TestContent:
+    @pytest.mark.parametrize("namespace", [0, 10, 14])
+    @pytest.mark.parametrize("minutes", [0, 7, 29, 61])
+    def test_every_page_that_stands_is_told_and_few_others(self, world, namespace, minutes):
+        started = START + timedelta(minutes=minutes)
+        entries = list(world.snapshot_entries(f"frwiki_namespace_{namespace}", started))
+        by_standing = {standing: [e.event for e in entries if e.standing == standing] for standing in Standing}
+        pages = list(world.pages_at("frwiki", namespace, started))
+        assert sorted(by_standing[Standing.LIVE]) == sorted(pages)
+        live = {(event.state.identifier, event.title): event for event in pages}
+        for event in by_standing[Standing.REPEATED]:
+            assert live[event.state.identifier, event.title] == event
+        for event in by_standing[Standing.OLDER]:
+            newer = live[event.state.identifier, event.title]
+            assert event.published < newer.published
+            assert event.state.revision.identifier < newer.state.revision.identifier
+        copies = len(by_standing[Standing.REPEATED]) + len(by_standing[Standing.OLDER])
+        assert copies < 0.01 * len(pages)
+        assert len(by_standing[Standing.LINGERING]) <= 5
+        assert all(event.type == "update" and event.published < micros(started) for event, _ in entries)
+
+    def test_all_of_this_really_happens(self, world):
+        counts = Counter(
+            entry.standing
+            for day in range(8)
+            for entry in world.snapshot_entries(ARTICLES, START + timedelta(days=day))
+        )
+        assert counts[Standing.REPEATED] > 5
+        assert counts[Standing.OLDER] > 5
+        assert counts[Standing.LINGERING] >= 4
+
+    def test_what_lingers_ended_shortly_before_and_an_hour_file_tells_of_it(self, world):
+        found = 0
+        for minutes in range(0, 60, 7):
+            started = START + timedelta(minutes=minutes)
+            entries = list(world.snapshot_entries(ARTICLES, started))
+            standing = {entry.event.title for entry in entries if entry.standing == Standing.LIVE}
+            # the hour of the snapshot's newest row less ten minutes is the first that a mirror must have beside it
+            newest = max(entry.event.published for entry in entries)
+            first = (EPOCH + timedelta(microseconds=newest) - timedelta(minutes=10)).replace(
+                minute=0, second=0, microsecond=0
+            )
+            ends = {e.title: e for e in world.events("frwiki", first, started) if e.type == "delete"}
+            for entry in entries:
+                if entry.standing == Standing.LINGERING:
+                    found += 1
+                    assert entry.event.title not in standing
+                    assert ends[entry.event.title].published > entry.event.published
+                    assert ends[entry.event.title].state.identifier == entry.event.state.identifier
+        assert found > 5
+
+    def test_the_archive_holds_the_entries_as_records(self, world):
+        snapshot = world.snapshot(ARTICLES, START)
+        lines = lines_of(snapshot)
+        assert [json.loads(line) for line in lines] == [
+            world.record(entry.event) for entry in world.snapshot_entries(ARTICLES, START)
+        ]
+        for line in lines[:200]:
+            assert not set(b"<>&") & set(line)
+            record = json.loads(line)
+            assert record["event"]["type"] == "update"
+            assert {"partition", "offset"}.isdisjoint(record["event"])
+            assert record["namespace"] == {"identifier": 0}
+            assert record["article_body"]["html"]
+
+    def test_there_is_no_order(self, world):
+        events = [entry.event for entry in world.snapshot_entries(ARTICLES, START)]
+        for key in (
+            [event.published for event in events],
+            [event.title for event in events],
+            [event.state.identifier for event in events],
+        ):
+            falls = sum(one > other for one, other in pairwise(key))
+            assert 0.2 * len(key) < falls < 0.8 * len(key)
+
+    def test_another_moment_and_another_serial_are_other_versions(self, world):
+        one, again, later = (
+            world.snapshot(ARTICLES, START),
+            world.snapshot(ARTICLES, START, serial=1),
+            world.snapshot(ARTICLES, START + 24 * HOUR),
+        )
+        assert len({one.version, again.version, later.version}) == 3
+        assert sorted(set(lines_of(one))) != sorted(set(lines_of(later)))
+        entries = [set(world.snapshot_entries(ARTICLES, START, serial)) for serial in (0, 1)]
+        live = [{entry for entry in some if entry.standing == Standing.LIVE} for some in entries]
+        assert live[0] == live[1]
+        assert one.record["date_modified"] < again.record["date_modified"]
+        versions = [{chunk.record["identifier"]: chunk.version for chunk in s.chunks} for s in (one, again)]
+        assert all(versions[0][name] != versions[1][name] for name in versions[0].keys() & versions[1].keys())
+
+    def test_there_is_none_of_what_the_sandbox_does_not_have(self, world):
+        with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; it has frwiki_namespace_0"):
+            world.snapshot("dewiki_namespace_0", START)
+
+
+class TestForm:
+    def test_many_members_and_their_chunks(self, world):
+        snapshot = world.snapshot(ARTICLES, START)
+        members = members_of(snapshot.path)
+        assert [info.name for info, _ in members] == [f"{ARTICLES}_{n}.ndjson" for n in range(len(members))]
+        assert len(members) == len(snapshot.chunks) >= 8
+        assert {info.mode for info, _ in members} == {0o766}
+        assert all(len(text) <= 200_000 and text.endswith(b"\n") for _, text in members)
+        texts = []
+        for chunk in snapshot.chunks:
+            ((info, text),) = members_of(chunk.path)
+            number = chunk.record["identifier"].removeprefix(f"{ARTICLES}_chunk_")
+            assert (info.name, info.mode) == (f"chunk_{number}.ndjson", 0o644)
+            texts.append((int(number), text))
+        numbers = [number for number, _ in texts]
+        assert numbers != sorted(numbers) == list(range(len(members)))
+        by_number = [text for _, text in sorted(texts)]
+        assert sorted(by_number) == sorted(text for _, text in members)
+        assert by_number != [text for _, text in members]
+
+    def test_a_single_member(self, world, tmp_path):
+        single = World(settings_in(tmp_path, single_member=True)).snapshot(ARTICLES, START)
+        ((info, text),) = members_of(single.path)
+        many = world.snapshot(ARTICLES, START)
+        assert info.name == f"{ARTICLES}_0.ndjson"
+        assert text == b"".join(content for _, content in members_of(many.path))
+        assert [chunk.record for chunk in single.chunks] == [chunk.record for chunk in many.chunks]
+        assert single.version != many.version
+
+    def test_records_tell_the_archives(self, world):
+        ended = START + timedelta(minutes=40, microseconds=5)
+        snapshot = world.snapshot(ARTICLES, START, ended)
+        assert list(snapshot.record) == [
+            "identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size", "chunks",
+        ]  # fmt: skip
+        assert snapshot.record["chunks"] == [chunk.record["identifier"] for chunk in snapshot.chunks]
+        assert snapshot.record["is_part_of"] == {"identifier": "frwiki"}
+        assert snapshot.record["in_language"] == {"identifier": "fr"}
+        assert snapshot.record["namespace"] == {"identifier": 0}
+        for file in (snapshot, *snapshot.chunks):
+            content = file.path.read_bytes()
+            assert hashlib.md5(content).hexdigest() == file.version == file.record["version"]
+            assert file.record["size"] == {"value": round(len(content) / 1e6, 3), "unit_text": "MB"}
+            assert file.record["date_modified"].startswith("2026-11-20T01:11:00.000005")
+            assert list(file.record)[:7] == list(snapshot.record)[:7]
+
+    def test_few_lines_and_long_ones(self, tmp_path):
+        store = Depot(tmp_path, "1", 50, single_member=False)
+        for number, lines in enumerate(([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"a" * 49] * 7)):
+            holding = store.holding(Export("x_namespace_0", number), lambda lines=lines: lines)
+            assert b"".join(text for _, text in members_of(holding.whole.path)) == b"".join(s + b"\n" for s in lines)
+            assert len(holding.chunks) == len(members_of(holding.whole.path))
+        assert store.holding(Export("x_namespace_0", 9), lambda: ()) is None
+        assert store.holding(Export("x_namespace_0", 9), lambda: [b"not asked again"]) is None
+
+
+class TestKeeping:
+    def test_bytes_are_the_same_in_every_process_and_makers_do_not_disturb_each_other(self, world, tmp_path):
+        program = (
+            "import pathlib, sys\n"
+            "from datetime import datetime\n"
+            "from resources.sandbox.settings import Settings\n"
+            "from resources.sandbox.world import World\n"
+            "world = World(Settings(state=pathlib.Path(sys.argv[1]), projects=('frwiki',), changes_per_hour=170,\n"
+            "                       body_bytes=500, chunk_bytes=200_000))\n"
+            "snapshot = world.snapshot('frwiki_namespace_0', datetime.fromisoformat(sys.argv[2]))\n"
+            "print(snapshot.record, [chunk.record for chunk in snapshot.chunks])\n"
+        )
+        makers = [
+            subprocess.Popen(
+                [sys.executable, "-c", program, str(tmp_path / folder), START.isoformat()],
+                env={**os.environ, "PYTHONHASHSEED": salt},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for folder, salt in (("shared", "1"), ("shared", "77"), ("own", "5"))
+        ]
+        answers = [maker.communicate(timeout=120)[0] for maker in makers]
+        snapshot = world.snapshot(ARTICLES, START)
+        assert answers == [f"{snapshot.record} {[chunk.record for chunk in snapshot.chunks]}\n"] * 3
+        assert not [p for p in tmp_path.rglob("*") if p.name.endswith(".part") or "buffer" in p.name]
+
+    def test_what_was_removed_is_made_again(self, tmp_path):
+        world = World(settings_in(tmp_path, changes_per_hour=20))
+        snapshot = world.snapshot(ARTICLES, START)
+        content, chunk = snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()
+        world.snapshot(ARTICLES, START + 24 * HOUR)
+        world.keep_snapshots(ARTICLES, [(START + 24 * HOUR, 0)])
+        assert len(list(tmp_path.rglob("whole.*"))) == 1
+        assert snapshot.path.read_bytes() == content
+        assert snapshot.chunks[0].path.read_bytes() == chunk
+
+    def test_threads_wait_for_one_maker(self, tmp_path):
+        store, made, found = Depot(tmp_path, "1", 50, single_member=False), [], []
+
+        def lines():
+            made.append(1)
+            return [b"a"] * 100
+
+        threads = [
+            threading.Thread(target=lambda: found.append(store.holding(Export("x", 1), lines))) for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 1
+        assert found == [found[0]] * 6
+
+    def test_a_failed_making_leaves_nothing_and_is_repeated(self, tmp_path, monkeypatch):
+        store = Depot(tmp_path, "1", 50, single_member=False)
+
+        def breaks():
+            yield b"a" * 60
+            yield b"b"
+            raise RuntimeError("stop")
+
+        with pytest.raises(RuntimeError, match="stop"):
+            store.holding(Export("x", 1), breaks)
+        with monkeypatch.context() as patched:
+            patched.setattr(depot.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(OSError, match="No space left"):
+                store.holding(Export("x", 1), lambda: [b"a"])
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert store.holding(Export("x", 1), lambda: [b"a"]) is not None
+
+    def test_another_process_was_first(self, tmp_path):
+        def lines():
+            Depot(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
+            return [b"a"]
+
+        holding = Depot(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lines)
+        assert members_of(holding.whole.path)[0][1] == b"a\n"
+
+    def test_snapshots_of_another_form_make_way(self, tmp_path):
+        old = Depot(tmp_path, "old", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
+        new = Depot(tmp_path, "new", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
+        assert new.whole.path.exists()
+        assert not old.whole.path.exists()
+
+
+MEASURE = """
+import pathlib, resource, sys
+from datetime import datetime
+from resources.sandbox.settings import Settings
+from resources.sandbox.world import World
+articles, rate, body, chunk = map(int, sys.argv[3:])
+world = World(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,), articles=articles,
+                       changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))
+moment = datetime.fromisoformat(sys.argv[2])
+world.record(next(world.pages_at("enwiki", 0, moment)))  # the stock of words and blocks is there whatever the size
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+snapshot = world.snapshot("enwiki_namespace_0", moment)
+grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+lines = sum(1 for _ in world.snapshot_entries("enwiki_namespace_0", moment))
+print(grown, lines, snapshot.size, len(snapshot.chunks))
+"""
+
+
+def measured(state, *numbers):
+    """Growth of the peak resident memory (MB), lines, bytes of the archive, and chunks."""
+    command = [sys.executable, "-c", MEASURE, str(state), START.isoformat(), *map(str, numbers)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=3600)
+    return list(map(int, done.stdout.split()))
+
+
+def test_making_a_snapshot_does_not_hold_it_in_memory(tmp_path):
+    grown, lines, size, chunks = measured(tmp_path, 1_500, 200, 30_000, 30_000_000)
+    assert 1_400 < lines < 1_650
+    assert size > 8_000_000  # 60 MB of lines, two of the chunks full
+    assert chunks == 2
+    assert grown < 24
+
+
+@pytest.mark.soak
+def test_a_world_of_200_000_articles(tmp_path):
+    grown, lines, size, chunks = measured(tmp_path, 200_000, 2200, 6000, 100_000_000)
+    assert lines > 195_000
+    assert size > 400_000_000
+    assert chunks > 15
+    assert grown < 64
+
+
+class TestPopulation:
+    @pytest.mark.parametrize(
+        ("rate", "articles"),
+        [(2200, 5_000), (2200, 20_000), (2200, 200_000), (60, 200_000), (5, 5_000), (300, 50_000), (100, 10_000)],
+    )
+    def test_there_are_as_many_pages_as_asked_and_as_many_changes(self, rate, articles):
+        casts = [
+            c for c in Timetable(1, "enwiki", (0,), rate, Titles(Lexicon("en")), articles).casts if not c.namespace
+        ]
+        assert sum(cast.families * cast.script.pages for cast in casts) == pytest.approx(articles, rel=0.02)
+        acts = sum(cast.count * len(cast.script.acts) for cast in casts)
+        usual = Timetable(1, "enwiki", (0,), rate, Titles(Lexicon("en"))).casts
+        assert acts == pytest.approx(
+            sum(c.count * len(c.script.acts) for c in usual if not c.namespace), rel=0.1, abs=50
+        )
+        assert all(3 * cast.script.period < 5 * 8_760 for cast in casts)
+
+    def test_a_small_world_is_the_same_with_and_without_the_bound_on_first_runs(self, tmp_path):
+        assert usual_articles(220) < 5_000
+        assert World(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == (
+            Timetable(1, "enwiki", (0, 10, 14), 220, Titles(Lexicon("en"))).casts
+        )
+
+    def test_the_default_world_has_some_thousands_of_articles(self, tmp_path):
+        pages = sum(1 for _ in World(Settings(state=tmp_path)).pages_at("enwiki", 0, START))
+        assert 4_000 < pages < 6_000
+
+    def test_still_pages_are_told_once_in_their_cycle_and_hours_touch_some(self, tmp_path):
+        world = World(settings_in(tmp_path, changes_per_hour=20, articles=3_000))
+
+        def pages(moment):
+            return {
+                event.state.identifier: (event.state.revision[:2], event.title)
+                for event in world.pages_at("frwiki", 0, moment)
+            }
+
+        before, after = pages(START), pages(START + 3 * HOUR)
+        assert 2_900 < len(before) < 3_100
+        events = list(world.events("frwiki", START, START + 3 * HOUR))
+        updated = {event.state.identifier for event in events if event.type == "update"}
+        assert updated & before.keys()
+        assert updated - before.keys()
+        touched = {event.state.identifier for event in events}
+        assert {i: page for i, page in after.items() if i not in touched} == {
+            i: page for i, page in before.items() if i not in touched
+        }
+        revisions = [revision for (revision, _), _ in after.values()]
+        assert len(set(revisions)) == len(revisions)
+        assert 0 < min(revisions) < max(revisions) < 2**31
+        assert len({title for _, title in after.values()}) == len(after)
+
+    @pytest.mark.parametrize("articles", [0, 400_001])
+    def test_too_few_and_too_many_are_refused(self, tmp_path, articles):
+        with pytest.raises(ValueError, match="between 1 and 400,000"):
+            Settings(state=tmp_path, articles=articles)

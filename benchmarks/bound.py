@@ -9,7 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -19,12 +19,13 @@ from benchmarks import ours
 from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from benchmarks.contenders import Job
 
 #: Enough for steady figures, little enough to hold in memory.
-_SAMPLE_BYTES = 192 << 20
+_SAMPLE_BYTES = 128 << 20
+_READ_BYTES = 1 << 20
 _ROUNDS = 3
 
 
@@ -33,6 +34,8 @@ class Bound:
     """MB of NDJSON a second: of each part on one core while all cores do the same, and what all cores could convert.
 
     `bound_mb_s` is cores / (1/gunzip + 1/parse + 1/write) with our own parser, `bound_pyarrow_mb_s` the same with pyarrow's.
+    `bound_cpu_s` is the processor time of the three (our parser) for the whole archive, which other work on the machine
+    changes little.
     """
 
     gunzip_mb_s: float
@@ -41,6 +44,7 @@ class Bound:
     write_mb_s: float
     bound_mb_s: float
     bound_pyarrow_mb_s: float
+    bound_cpu_s: float
 
 
 def bound(job: Job) -> Bound:
@@ -50,54 +54,73 @@ def bound(job: Job) -> Bound:
         blocks.append(block)
         if sum(map(len, blocks)) >= _SAMPLE_BYTES:
             break
+    size = sum(map(len, blocks)) / 1e6
     reader = ours.reader(job.workload)
 
-    def gunzip(_core: int) -> None:
-        scratch = memoryview(bytearray(ours.BLOCK_BYTES))
+    def rows(block: bytes) -> pa.RecordBatch:
+        return reader.read(memoryview(block), "", 1, 0, block.count(b"\n")).batch
+
+    def gunzip() -> None:
+        scratch = memoryview(bytearray(_READ_BYTES))
         with job.workload.archives[0].open("rb") as file, igzip.IGzipFile(fileobj=file) as unzipped:  # type: ignore[no-untyped-call]
             while unzipped.readinto(scratch):
                 pass
 
-    def parse(block: bytes) -> pa.RecordBatch:
-        return reader.read(memoryview(block), "", 1, 0, block.count(b"\n")).batch
+    def parse() -> None:
+        for block in blocks:
+            rows(block)
 
-    def parse_pyarrow(block: bytes) -> None:
-        options = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        wanted = pj.ParseOptions(explicit_schema=ours.RECORD_SCHEMA, unexpected_field_behavior="ignore")
-        pj.read_json(pa.BufferReader(block), read_options=options, parse_options=wanted)
+    def parse_pyarrow() -> None:
+        for block in blocks:
+            options = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
+            wanted = pj.ParseOptions(explicit_schema=ours.RECORD_SCHEMA, unexpected_field_behavior="ignore")
+            pj.read_json(pa.BufferReader(block), read_options=options, parse_options=wanted)
 
-    batches = [parse(block) for block in blocks]
-    total = sum(map(len, blocks)) / 1e6 / job.cores
-    gunzip_mb_s = job.workload.megabytes / _seconds(gunzip, range(job.cores), job.cores)
-    parse_mb_s = total / _seconds(lambda block: parse(block) and None, blocks, job.cores)
-    parse_pyarrow_mb_s = total / _seconds(parse_pyarrow, blocks, job.cores)
+    gunzipped = _times(gunzip, job.cores)
+    parsed = _times(parse, job.cores)
+    parsed_by_pyarrow = _times(parse_pyarrow, job.cores)
+    # Only now, since the rows of all blocks would keep memory from being used again in the rounds above.
+    batches = [rows(block) for block in blocks]
     one_at_a_time = threading.Lock()
     with ours.ParquetFile(job.folder / "bound.parquet", ARTICLE_CHANGES) as file:  # never landed, so it goes away
 
-        def write(batch: pa.RecordBatch) -> None:
-            group = ours.encode(batch, ARTICLE_CHANGES, level=job.level)
-            with one_at_a_time:
-                file.write(group)
+        def write() -> None:
+            for batch in batches:
+                group = ours.encode(batch, ARTICLE_CHANGES, level=job.level)
+                with one_at_a_time:
+                    file.write(group)
 
-        write_mb_s = total / _seconds(write, batches, job.cores)
+        written = _times(write, job.cores)
 
-    def together(parse: float) -> float:
-        return job.cores / (1 / gunzip_mb_s + 1 / parse + 1 / write_mb_s)
+    whole = job.workload.megabytes
+
+    def together(parse_seconds: float) -> float:
+        return job.cores / (gunzipped.wall / whole + parse_seconds / size + written.wall / size)
 
     return Bound(
-        gunzip_mb_s, parse_mb_s, parse_pyarrow_mb_s, write_mb_s, together(parse_mb_s), together(parse_pyarrow_mb_s)
+        gunzip_mb_s=whole / gunzipped.wall,
+        parse_mb_s=size / parsed.wall,
+        parse_pyarrow_mb_s=size / parsed_by_pyarrow.wall,
+        write_mb_s=size / written.wall,
+        bound_mb_s=together(parsed.wall),
+        bound_pyarrow_mb_s=together(parsed_by_pyarrow.wall),
+        bound_cpu_s=gunzipped.busy + (parsed.busy + written.busy) * whole / size,
     )
 
 
-def _seconds(function: Callable[[Any], None], items: Iterable[Any], cores: int) -> float:
-    """The shortest time that `cores` threads need for all items."""
-    items = list(items)
+class _Times(NamedTuple):
+    wall: float
+    busy: float
 
-    def once(pool: ThreadPoolExecutor) -> float:
-        started = time.perf_counter()
-        for _ in pool.map(function, items):
-            pass
-        return time.perf_counter() - started
+
+def _times(work: Callable[[], None], cores: int) -> _Times:
+    """The shortest time in which each of `cores` threads does the whole of `work`, and the least that one is busy."""
+
+    def once(pool: ThreadPoolExecutor) -> _Times:
+        started, busy = time.perf_counter(), time.process_time()
+        for done in [pool.submit(work) for _ in range(cores)]:
+            done.result()
+        return _Times(time.perf_counter() - started, (time.process_time() - busy) / cores)
 
     with ThreadPoolExecutor(cores) as pool:
-        return min(once(pool) for _ in range(_ROUNDS))
+        return _Times(*map(min, zip(*(once(pool) for _ in range(_ROUNDS)), strict=True)))

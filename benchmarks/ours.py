@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.workload import Workload
     from resources.lake import Conversion
 
-__all__ = ["BLOCK_BYTES", "COMPRESSION_LEVEL", "RECORD_SCHEMA", "ParquetFile", "blocks", "convert", "encode", "reader"]
+__all__ = ["COMPRESSION_LEVEL", "RECORD_SCHEMA", "ParquetFile", "blocks", "convert", "encode", "reader"]
 
 #: The records as pyarrow is told to parse them: nested, and without what nobody asks for.
 RECORD_SCHEMA = shape_of(ARTICLE_CHANGES).schema

@@ -108,7 +108,8 @@ def _common(seen: Figures) -> tuple[str, str, str, str]:
 def _bound_words(cores: int, bound: Bound, mine: Figures) -> str:
     return (
         f"Bound of gunzip + parse + write on {cores} cores: {bound.bound_mb_s:,.0f} MB/s, of which ours is "
-        f"{mine.mb_s / bound.bound_mb_s:.2f} (with pyarrow's parser {bound.bound_pyarrow_mb_s:,.0f}). "
+        f"{mine.mb_s / bound.bound_mb_s:.2f} (with pyarrow's parser {bound.bound_pyarrow_mb_s:,.0f}); they are "
+        f"{bound.bound_cpu_s:.2f} s of CPU, {bound.bound_cpu_s / mine.cpu_s:.2f} of ours. "
         f"Alone, per core: gunzip {bound.gunzip_mb_s:,.0f}, parse {bound.parse_mb_s:,.0f} "
         f"(pyarrow {bound.parse_pyarrow_mb_s:,.0f}), write {bound.write_mb_s:,.0f}."
     )

@@ -32,6 +32,9 @@ Account: {username}, password in {account}. Mail arrives in {outbox}.
   curl -s {url}/v2/batches/{date}/{hour} -H "Authorization: Bearer $TOKEN"
   curl -sL {url}/v2/batches/{date}/{hour}/{identifier}/download -H "Authorization: Bearer $TOKEN" -o batch.tar.gz
 
+  curl -s {url}/v2/snapshots -H "Authorization: Bearer $TOKEN"
+  curl -sL {url}/v2/snapshots/{identifier}/chunks/0/download -H "Authorization: Bearer $TOKEN" -o chunk.tar.gz
+
   curl -s {url}/spec                        the interface description
   curl -s {url}/sandbox/faults -d '{{"path": "/v2/projects", "kind": "status", "status": 503}}'
 """

@@ -62,7 +62,7 @@ def object_store(shelf: Shelf, signer: Signer) -> ASGIApp:
             return
         span = _range(file, headers)
         await _serve(file, span, scope, receive, send)
-        if span is None or span.stop == file.size:
+        if span is None or (span and span.stop == file.size):
             shelf.sent(file)
 
     return app

@@ -345,6 +345,7 @@ class TestOutOfTurn:
         )
         assert answer.status_code == 200
         part = client.fetch(early, Range="bytes=0-99")
+        assert [client.fetch(early, Range=span).status_code for span in ("bytes=9-99", "bytes=99999999-")] == [206, 416]
         for name in (first, second):
             assert client.call(ONE).json()["chunks"] == list(versions)
             content = client.call(f"{CHUNKS}/{name}/download", allow_redirects=True).content

@@ -295,6 +295,35 @@ def plan_snapshot(
     )
 
 
+def check_together(plans: Sequence[SnapshotPlan]) -> None:
+    """See that several plans can be finished one after another, each of which was made as if it were alone.
+
+    Raises:
+        QuotaExceeded: Together they need more units than are left; a plan that may go beyond the quota does not count.
+        DiskFull: The disk does not hold all of them.
+    """
+    for product in _COUNTERS.values():
+        bound = [plan for plan in plans if plan.product == product and not plan.wishes.beyond_quota]
+        units = sum(plan.unit_count for plan in bound)
+        left = min((plan.units_left for plan in bound if plan.units_left is not None), default=units)
+        if units > left:
+            raise errors.QuotaExceeded(
+                f"Fetching {_count(len(bound), 'snapshot')} takes {_count(units, f'{product} unit')} together, and the "
+                f"account has {left:,} left. Nothing was fetched. Choose fewer, wait until the vendor resets the counters "
+                "(monthly), or allow them to go beyond the quota: what fits is then fetched and kept, and the rest later."
+            )
+    missing = [plan for plan in plans if plan.missing]
+    needed = sum(plan.disk_bytes for plan in missing)
+    floor = max((plan.wishes.keep_free_bytes for plan in missing), default=0)
+    free = min((plan.free_bytes for plan in missing), default=0)
+    if needed + floor > free:
+        leave = f" and leaves {spoken(floor)} free" if floor else ""
+        raise errors.DiskFull(
+            f"Having {_count(len(missing), 'snapshot')} takes about {spoken(needed)} of disk{leave}, and there are "
+            f"{spoken(free)}. Nothing was fetched. Make room, or choose fewer."
+        )
+
+
 @dataclass(frozen=True)
 class _Way:
     """One of the two ways to fetch a snapshot."""

@@ -179,9 +179,10 @@ class Snapshots:
         try:
             futures = [pool.submit(fetch, piece) for piece in plan.pieces]
             wait(futures)  # where one file fails by itself, the others are worth having
-        except BaseException:
+        except BaseException:  # interrupted: what is under way ends at its next byte, and is kept
             over.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            total.stop()
+            pool.shutdown(cancel_futures=True)
             raise
         pool.shutdown()
         failures = [error for future in futures if (error := future.exception()) is not None]
@@ -286,21 +287,30 @@ class Snapshots:
         )
 
 
+class _StoppedError(Exception):
+    """The whole was interrupted; this file ends quietly."""
+
+
 class _Total:
-    """The progress of all files as one."""
+    """The progress of all files as one, and the way to stop them."""
 
     def __init__(self, plan: SnapshotPlan, progress: Progress | None) -> None:
         self._progress = progress
         self._lock = threading.Lock()
+        self._stopped = False
         self._done = {piece.identifier: piece.there_bytes for piece in plan.pieces}
         self._size = {piece.identifier: piece.size_bytes for piece in plan.pieces}
 
-    def of(self, piece: Piece) -> Progress | None:
+    def stop(self) -> None:
+        """End every file at its next byte."""
+        self._stopped = True
+
+    def of(self, piece: Piece) -> Progress:
         """What to tell the progress of one file."""
-        if self._progress is None:
-            return None
 
         def heard(done: int, size: int | None) -> None:
+            if self._stopped:
+                raise _StoppedError
             self.report(piece.identifier, done, size)
 
         return heard

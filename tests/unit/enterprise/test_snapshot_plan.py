@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import Disk, Wishes, errors, models, plan_snapshot
+from resources.enterprise import Disk, Wishes, check_together, errors, models, plan_snapshot
 from resources.enterprise.snapshot_plan import archive_name
 
 NAME = "enwiki_namespace_0"
@@ -204,3 +204,22 @@ def test_a_chunk_list_that_does_not_fit_the_record_is_not_trusted(offer, listed)
 def test_plans_travel_between_processes(offer):
     plan = offer.plan(snapshots=30, chunks=100)
     assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_plans_that_fit_alone_may_not_fit_together(offer):
+    def plans(count=3, **options):
+        return [offer.plan(form="chunks", **options) for _ in range(count)]
+
+    check_together([])
+    check_together(plans())
+    check_together(plans(chunks=60))
+    check_together([*plans(2, chunks=59), *plans(1, chunks=59, beyond_quota=True)])
+    check_together([*plans(2, chunks=59), offer.plan(form="whole", snapshots=1)])
+    with pytest.raises(errors.QuotaExceeded, match=r"3 snapshots takes 60 chunk units together.* has 59 left"):
+        check_together(plans(chunks=59))
+    check_together(plans(free=6 * 10**9))
+    with pytest.raises(errors.DiskFull, match=r"3 snapshots takes about 6.0 GB"):
+        check_together(plans(free=6 * 10**9 - 1))
+    with pytest.raises(errors.DiskFull):
+        check_together(plans(free=6 * 10**9, keep_free_bytes=1))
+    check_together(plans(landed=offer.chunks, free=0, chunks=0))

@@ -356,23 +356,29 @@ static int more_room(struct decoder *d, struct builder *b, uint8_t **out, uint8_
         STORE(out, v);                                                                                                 \
         SEEN;                                                                                                          \
         uint32_t stops = STOPS(v);                                                                                     \
-        if (!stops) {                                                                                                  \
-            p += WIDTH;                                                                                                \
-            out += WIDTH;                                                                                              \
-            continue;                                                                                                  \
+        const uint8_t *next = p + WIDTH;                                                                               \
+        while (stops) {                                                                                                \
+            const uint8_t *stop = next - WIDTH + __builtin_ctz(stops);                                                 \
+            out += stop - p;                                                                                           \
+            p = stop;                                                                                                  \
+            if (likely(*p == '\\')) {                                                                                  \
+                p = unescape(p, &out);                                                                                 \
+                if (unlikely(!p)) return NULL;                                                                         \
+                if (p >= next) break;                                                                                  \
+                STORE(out, LOAD(p));                                                                                   \
+                stops &= ~0u << (p - (next - WIDTH));                                                                  \
+            } else if (likely(*p == '"')) {                                                                            \
+                goto whole;                                                                                            \
+            } else {                                                                                                   \
+                return NULL;                                                                                           \
+            }                                                                                                          \
         }                                                                                                              \
-        int at = __builtin_ctz(stops);                                                                                 \
-        p += at;                                                                                                       \
-        out += at;                                                                                                     \
-        if (*p == '\\') {                                                                                              \
-            p = unescape(p, &out);                                                                                     \
-            if (unlikely(!p)) return NULL;                                                                             \
-        } else if (likely(*p == '"')) {                                                                                \
-            break;                                                                                                     \
-        } else {                                                                                                       \
-            return NULL;                                                                                               \
+        if (p < next) {                                                                                                \
+            out += next - p;                                                                                           \
+            p = next;                                                                                                  \
         }                                                                                                              \
     }                                                                                                                  \
+whole:;                                                                                                                \
     uint8_t *start = b->data.at + b->data_length;
 
 #if defined(HAVE_AVX2_PATH)

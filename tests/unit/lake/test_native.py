@@ -1,0 +1,186 @@
+"""The native decoder itself: seams of its vectors, its memory, and what happens without it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from resources.lake import native
+from resources.lake.native import Decoder, decoding
+from resources.tables import ARTICLE_CHANGES
+
+BOTH = frozenset({"html", "wikitext"})
+built = pytest.mark.skipif(native.library() is None, reason="the native decoder is not built here")
+
+
+@pytest.fixture
+def decoder() -> Decoder:
+    library = native.library()
+    assert library is not None
+    return Decoder(library, ARTICLE_CHANGES, BOTH)
+
+
+def decode(decoder: Decoder, block: bytes):
+    return decoder.decode(memoryview(block), "enwiki", 0, 0)
+
+
+def texts(decoder: Decoder, block: bytes, column: str = "html") -> list:
+    decoded = decode(decoder, block)
+    decoded.batch.validate(full=True)
+    return decoded.batch.column(column).to_pylist()
+
+
+@built
+@pytest.mark.parametrize("piece", ["\\n", "\\u003c", "\\u00e9", "\\ud83d\\udc3f", "é", "日", "🐿", '\\"', "\\\\"])
+def test_every_distance_from_the_edge_of_a_vector(lake, decoder, piece):
+    template = json.dumps(lake.record(1, article_body={"html": "HERE"}))
+    encoded = ["a" * before + piece + "b" * after + piece for before in range(70) for after in (0, 1, 15, 31, 32)]
+    block = "\n".join(template.replace("HERE", text) for text in encoded).encode()
+    assert texts(decoder, block) == [json.loads(f'"{text}"') for text in encoded]
+
+
+@built
+@pytest.mark.parametrize("spoiled", [b"\x00", b"\x1f", b"\xff", b"\xc3", b"\xe3\x81", b"\\x", b"\\u00g0", b"\\ud800x"])
+def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, decoder, spoiled):
+    good = lake.lines(lake.record(1, article_body={"html": "<good>"}))
+    template = json.dumps(lake.record(2, article_body={"html": "HERE"})).encode()
+    for before in range(70):
+        bad = template.replace(b"HERE", b"a" * before + spoiled + b"b" * (70 - before))
+        decoded = decode(decoder, good + bad + b"\n" + good)
+        assert decoded.batch.column("html").to_pylist() == ["<good>", "<good>"]
+        assert decoded.batch.column("article_id").to_pylist() == [101, 101]
+        (line,) = decoded.refused
+        assert (line.line, line.row, line.start, line.end) == (1, 1, len(good), len(good) + len(bad))
+
+
+@built
+def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
+    line = lake.lines(lake.record(1)).rstrip()
+    for size in range(140):
+        for end in (b"", b"\n", b" ", b"\r\n"):
+            decoded = decode(decoder, line + b"\n" + b" " * size + end)
+            assert (len(decoded.batch), decoded.line_count, decoded.refused) == (1, 1, [])
+    for size in range(len(line)):
+        decoded = decode(decoder, line[:size])
+        assert (len(decoded.batch), len(decoded.refused), decoded.line_count) == (0, bool(size), bool(size))
+
+
+@built
+@pytest.mark.parametrize("block", [b"", b"\n", b"\n\n \t\n\r\n", b" ", b"\r"])
+def test_blocks_without_a_line(decoder, block):
+    decoded = decode(decoder, block)
+    decoded.batch.validate(full=True)
+    assert (len(decoded.batch), decoded.line_count, decoded.refused, decoded.unknown) == (0, 0, [], [])
+
+
+@built
+def test_places_of_what_is_refused_and_what_is_unknown(lake, decoder):
+    first, second = lake.record(1), lake.record(2, new="x")
+    second["version"]["mood"] = ["é"]
+    block = b"\n" + lake.lines(first, b"oops", second, b" ", b"{}")
+    decoded = decode(decoder, block)
+    assert decoded.line_count == 4
+    assert [(line.line, line.row, block[line.start : line.end]) for line in decoded.refused] == [
+        (2, 1, b"oops"),
+        (5, 2, b"{}"),
+    ]
+    (unknown,) = decoded.unknown
+    assert (unknown.line, unknown.row) == (3, 1)
+    assert json.loads(block[unknown.start : unknown.end]) == second
+    assert unknown.fields == [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
+
+
+@built
+def test_a_living_batch_is_never_written_over(lake, decoder):
+    kept = [decode(decoder, lake.lines(lake.record(n, article_body={"html": f"<p>{n}</p>" * 1000}))) for n in range(5)]
+    assert [one.batch.column("html")[0].as_py() for one in kept] == [f"<p>{n}</p>" * 1000 for n in range(5)]
+    part = kept[2].batch.column("html")
+    addresses = {one.batch.column("html").buffers()[2].address for one in kept}
+    assert len(addresses) == 5
+    del kept
+    again = [decode(decoder, lake.lines(lake.record(9, article_body={"html": "z" * 7000}))) for _ in range(4)]
+    assert {one.batch.column("html").buffers()[2].address for one in again} < addresses
+    assert part[0].as_py() == "<p>2</p>" * 1000
+    del decoder
+    assert part[0].as_py() == "<p>2</p>" * 1000
+
+
+@built
+def test_memory_of_huge_lines_is_given_back(lake, decoder, monkeypatch):
+    html = "<p>é\\n" * 5_000_000
+    line = json.dumps(lake.record(1, article_body={"html": html}), ensure_ascii=False).encode()
+    assert len(line) > 30_000_000
+    decoded = decode(decoder, line)
+    assert decoded.batch.column("html")[0].as_py() == html
+    del decoded
+    assert decoder.arena_bytes > 30_000_000
+    decoder.trim()
+    assert decoder.arena_bytes == 0
+    monkeypatch.setattr(native, "KEEP_BYTES", 1 << 20)
+    library = native.library()
+    assert library is not None
+    small = Decoder(library, ARTICLE_CHANGES, BOTH)
+    assert decode(small, line).batch.column("html")[0].as_py() == html
+    assert small.arena_bytes < 1 << 20
+    assert texts(small, lake.lines(lake.record(1))) == ["<p>1</p>"]
+
+
+@built
+def test_bodies_that_are_not_kept_are_checked_all_the_same(lake):
+    with decoding(ARTICLE_CHANGES, frozenset({"html"})) as some:
+        assert some is not None
+        decoded = decode(some, lake.lines(lake.record(1), lake.record(2, article_body={"wikitext": 5})))
+        assert decoded.batch.column("html").to_pylist() == ["<p>1</p>"]
+        assert decoded.batch.column("wikitext").to_pylist() == [None]
+        assert len(decoded.refused) == 1
+
+
+@built
+def test_each_thread_has_a_decoder_of_its_own(lake):
+    meet = threading.Barrier(4)
+
+    def work(number: int) -> tuple[int, list[str]]:
+        with decoding(ARTICLE_CHANGES, BOTH) as mine:
+            assert mine is not None
+            meet.wait(10)
+            block = lake.lines(*(lake.record(100 * number + row) for row in range(50)))
+            for _ in range(20):
+                found = texts(mine, block, "name")
+                assert found == [f"Page {100 * number + row}" for row in range(50)]
+            return id(mine), found
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len({mine for mine, _ in pool.map(work, range(4))}) == 4
+    native.trim()
+
+
+@pytest.mark.parametrize("what", ["no library at all", "another version", "another library"])
+def test_a_library_that_cannot_be_used_is_told_and_left_alone(tmp_path, caplog, what):
+    path = tmp_path / "_decode.so"
+    path.write_bytes(b"no library")
+    if what != "no library at all":
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("there is no C compiler here")
+        source = tmp_path / "other.c"
+        source.write_text("int wme_version(void) { return 999; }" if what == "another version" else "int nothing;")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(path), str(source)], check=True)
+    with caplog.at_level(logging.WARNING):
+        assert native.load(path) is None
+    (message,) = caplog.messages
+    assert "records are read the slow way" in message
+    assert str(path) in message
+
+
+def test_the_environment_can_forbid_the_decoder(lake, rows, monkeypatch):
+    monkeypatch.setenv("WME_NATIVE", "0")
+    with decoding(ARTICLE_CHANGES, BOTH) as none:
+        assert none is None
+    made = lake.convert(lake.record(1), b"oops")
+    assert (made.row_count, made.reject_count) == (1, 1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Bytes of NDJSON in a block, which becomes a row group: bodies of megabytes make a bound in rows meaningless. Smaller
 #: ones cost time per column, larger ones memory, and time at the end of an archive, where the last blocks leave cores idle.
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 16 << 20
 #: A block of short lines ends here, since every row takes its place in every column.
 BLOCK_LINES_MAX = 32_768
 #: The longest line that is accepted. The longest seen are some megabytes.

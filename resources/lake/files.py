@@ -34,10 +34,6 @@ COMPRESSION_LEVEL = 3
 #: A column of fewer bytes in a row group is not compressed: making a compressor ready would take longer than it saves
 #: anybody, and half of the columns of an hourly file are all but empty.
 _UNPACKED_BYTES = 1024
-#: Rows after which the writer looks whether a page is full (1 MiB): with bodies of 50 kB, the thousand rows that it would
-#: wait by itself are a page of the whole row group, which whoever reads one body would have to unpack. Such pages also
-#: compress a fifth slower, since they do not fit into a core's cache, and to a tenth less.
-_BATCH_ROWS = 32
 #: How many of a hundred row groups a Bloom filter lets a reader open in vain.
 _BLOOM_MISSES = 0.01
 _SUFFIX = ".unfinished"
@@ -110,18 +106,18 @@ def encode(batch: pa.RecordBatch, table: Table, *, level: int = COMPRESSION_LEVE
     have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles.
     """
     form = _form(table)
-    compression, levels = {}, {}
-    for column, leaves in zip(batch.columns, form.leaves, strict=True):
-        packed = column.nbytes >= _UNPACKED_BYTES
-        for leaf in leaves:
-            compression[leaf] = "zstd" if packed else "none"
-            if packed:
-                levels[leaf] = level
-    pages, words = footer.split(_encoded(batch, table, compression=compression, compression_level=levels))
+    packed = [
+        leaf
+        for column, leaves in zip(batch.columns, form.leaves, strict=True)
+        if column.nbytes >= _UNPACKED_BYTES
+        for leaf in leaves
+    ]
+    codecs = {"compression": dict.fromkeys(packed, "zstd"), "compression_level": dict.fromkeys(packed, level)}
+    pages, words = footer.split(_encoded(batch, table, codecs))
     return footer.Group(pages, len(batch), form.frame.group(words))
 
 
-def _encoded(batch: pa.RecordBatch | None, table: Table, **codec: Any) -> memoryview:
+def _encoded(batch: pa.RecordBatch | None, table: Table, codecs: dict[str, Any]) -> memoryview:
     """A Parquet file in memory, of one row group or of none."""
     narrow = [column.name for column in table if not column.body]
     row_count = 0 if batch is None else len(batch)
@@ -132,13 +128,12 @@ def _encoded(batch: pa.RecordBatch | None, table: Table, **codec: Any) -> memory
         use_dictionary=narrow,
         write_statistics=narrow,
         write_page_checksum=True,
-        write_batch_size=_BATCH_ROWS,
         # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
         store_schema=False,
         bloom_filter_options={
             column.name: {"ndv": max(1, row_count), "fpp": _BLOOM_MISSES} for column in table if column.lookup
         },
-        **codec,
+        **codecs,
     ) as writer:
         if batch is not None:
             writer.write_batch(batch, row_group_size=row_count)
@@ -155,7 +150,7 @@ class _Form:
 
 @cache
 def _form(table: Table) -> _Form:
-    file = _encoded(None, table)
+    file = _encoded(None, table, {"compression": "none"})
     schema = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file))).schema
     leaves: dict[str, list[str]] = {column.name: [] for column in table}
     for number in range(len(schema)):

@@ -103,7 +103,6 @@ def test_the_footer_says_what_one_writer_would_have_said(tmp_path, monkeypatch):
         use_dictionary=[column.name for column in TABLE if not column.body],
         write_statistics=[column.name for column in TABLE if not column.body],
         write_page_checksum=True,
-        write_batch_size=32,
         store_schema=False,
     ) as writer:
         for one in batches:

@@ -12,6 +12,7 @@ first of the month (in the public source of August 2025: on the 2nd and the 21st
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ _COPYING = timedelta(minutes=30)
 _DAY = timedelta(days=1)
 #: Days back in which every schedule has a day.
 _LONGEST_MONTH = 33
+#: Turns of a snapshot that are kept although another one stands.
+_TOLD = 2
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Exports:
         self._lock = threading.Lock()
         self._extra: dict[str, list[Turn]] = {}
         self._armed: dict[str, list[_Armed]] = {}
+        #: The turns last told of each snapshot: an answer under way may still have to open the one just replaced.
+        self._told: dict[str, deque[Turn]] = {}
         self._serial = 0
 
     # --- what a test turns -------------------------------------------------------------------------------------------
@@ -114,9 +119,17 @@ class Exports:
         turn = self.turn(identifier, free=free)
         if turn is None:
             return None
-        other = self.turn(identifier, free=not free)
         snapshot = self._contents.snapshot(identifier, turn.started, turn.ended, turn.serial)
-        self._contents.keep_snapshots(identifier, [(t.started, t.serial) for t in (turn, other) if t is not None])
+        with self._lock:
+            told = self._told.setdefault(identifier, deque(maxlen=_TOLD))
+            if turn in told:
+                return snapshot
+            told.append(turn)
+            kept = set(told)
+        other = self.turn(identifier, free=not free)
+        if other is not None:
+            kept.add(other)
+        self._contents.keep_snapshots(identifier, [(t.started, t.serial) for t in kept])
         return snapshot
 
     def note_download(self, identifier: str) -> None:

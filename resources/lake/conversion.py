@@ -14,10 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, read_blocks
 from resources.lake.errors import ConversionError, LakeError
 from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
+from resources.lake.native import trim
 from resources.lake.records import Drift, RecordReader, Reject
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
 
@@ -47,10 +49,11 @@ BODIES = frozenset(column.name for column in ARTICLE_CHANGES if column.body)
 MEMORY_BYTES = 512 << 20
 
 _METADATA_KEY = "conversion"
-#: The interpreter with its libraries.
-_BASE_BYTES = 144 << 20
-#: What a worker needs: a block, its rows, the row group made of them, and one that waits for its turn.
-_WORKER_BYTES = 3 * BLOCK_BYTES
+#: The interpreter with its libraries, as measured.
+_BASE_BYTES = 80 << 20
+#: What a worker takes, as measured: a block, its rows, their largest column as a page before and after compression, the
+#: row group made of them, and one that waits for its turn.
+_WORKER_BYTES = 7 * BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Converter:
 
     Args:
         workers: Threads that make row groups. Default: as many as there are cores, as far as the memory allows.
-        memory_bytes: Bound for the whole process. Lines of many megabytes may pass it by a few times their length.
+        memory_bytes: Bound for the whole process, where it does nothing else.
         level: zstd level.
 
     Raises:
@@ -116,12 +119,14 @@ class Converter:
         self._level = level
         self._buffers = Buffers(wanted + 1, BLOCK_BYTES)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
+        self._alone = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self._pool.shutdown()
+        trim()
 
     def convert(
         self,
@@ -162,7 +167,9 @@ class Converter:
         with ExitStack() as stack:
             rows_file = stack.enter_context(ParquetFile(target, ARTICLE_CHANGES))
             rejects_file: ParquetFile | None = None
-            work = _Work(RecordReader(ARTICLE_CHANGES, archive, bodies), _name_of(archive, layout), self._level)
+            work = _Work(
+                RecordReader(ARTICLE_CHANGES, archive, bodies), _name_of(archive, layout), self._level, self._alone
+            )
             for piece in stack.enter_context(_Pieces(archive.path, self._buffers, self._pool, work, 2 * self.workers)):
                 tally.add(piece)
                 if piece.rows is not None:
@@ -271,13 +278,18 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Work:
-    """What a worker does with a block."""
+    """What a worker does with a block. Blocks that had to grow for a long line are worked on one after another."""
 
     reader: RecordReader
     archive_name: str
     level: int
+    alone: threading.Lock
 
     def __call__(self, block: Block) -> _Piece:
+        with self.alone if block.byte_count > BLOCK_BYTES else nullcontext():
+            return self._convert(block)
+
+    def _convert(self, block: Block) -> _Piece:
         try:
             rows = self.reader.read(block.view, block.member, block.first_line, block.offset, block.line_count)
         finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,7 +17,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAKER = ROOT.parent / "shared" / "tools" / "make_archive.py"
 
-pytestmark = pytest.mark.skipif(
+needs_maker = pytest.mark.skipif(
     not MAKER.exists(), reason="the tool that makes archives of real pages is not beside this checkout"
 )
 
@@ -25,7 +28,7 @@ from pathlib import Path
 from resources.lake import Archive, Layout, convert
 hour = datetime(2026, 11, 19, 5, tzinfo=UTC)
 archive = Archive(Path(sys.argv[1]), "enwiki_namespace_0", sys.argv[2], hour, "enwiki", 0)
-made = convert(archive, Layout(Path(sys.argv[3])), memory_bytes=512 << 20)
+made = convert(archive, Layout(Path(sys.argv[3])), memory_bytes=512 << 20, workers=int(sys.argv[4]))
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps({"path": str(made.path), "rows": made.row_count, "rejects": made.reject_count, "peak": peak * 1024,
                   "updates": made.update_count, "deletes": made.delete_count, "ndjson": made.ndjson_bytes,
@@ -43,7 +46,7 @@ def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -
     )
     told = json.loads(made.stdout)
     done = subprocess.run(
-        [sys.executable, "-c", CONVERT, archive, told["md5"], folder / "data"],
+        [sys.executable, "-c", CONVERT, archive, told["md5"], folder / "data", "2"],
         check=True,
         capture_output=True,
         cwd=ROOT,
@@ -63,14 +66,17 @@ def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -
     return found["peak"]
 
 
+@needs_maker
 def test_thirty_megabytes(tmp_path):
     convert_and_compare(tmp_path, 30)
 
 
+@needs_maker
 def test_one_member(tmp_path):
     convert_and_compare(tmp_path, 3, "--single-member", "--project", "enwiki", "--seed", "2")
 
 
+@needs_maker
 @pytest.mark.soak
 def test_two_hundred_megabytes_and_memory_stays_flat(tmp_path):
     peaks = []
@@ -80,3 +86,38 @@ def test_two_hundred_megabytes_and_memory_stays_flat(tmp_path):
         peaks.append(convert_and_compare(folder, megabytes))
     # how far the threads are apart at the peak differs from run to run; memory that grew with the archive would be four times as much
     assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("native", ["1", "0"], ids=["native", "pure"])
+def test_lines_of_twenty_megabytes_stay_within_the_memory_allowed(tmp_path, native):
+    """Nine such lines among short ones, with more workers than the machine may have cores."""
+    text = "".join(f'<p class=\\"c{n}\\">Zażółć gęślą jaźń {n}.</p>\\n' for n in range(400_000))[: 20 << 20].rstrip(
+        "\\"
+    )
+
+    def line(number: int, html: str) -> bytes:
+        return (
+            f'{{"name":"Page {number}","identifier":{number},"date_modified":"2026-11-19T05:10:11Z",'
+            f'"version":{{"identifier":{number}}},"namespace":{{"identifier":0}},'
+            f'"is_part_of":{{"identifier":"enwiki"}},"article_body":{{"html":"{html}"}}}}\n'
+        ).encode()
+
+    path = tmp_path / "archive.tar.gz"
+    lengths = [len(text) if number % 3 == 0 else number for number in range(27)]
+    data = b"".join(line(number, text[:length].rstrip("\\")) for number, length in enumerate(lengths, 1))
+    member = tarfile.TarInfo("enwiki_namespace_0_0.ndjson")
+    member.size = len(data)
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        tar.addfile(member, io.BytesIO(data))
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, path, "0" * 32, tmp_path / "data", "3"],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | {"WME_NATIVE": native},
+    )
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["rejects"], found["ndjson"]) == (27, 0, len(data))
+    lengths_out = pc.utf8_length(pq.read_table(found["path"], columns=["html"])["html"]).to_pylist()
+    assert min(sorted(lengths_out)[-9:]) > 15 << 20
+    assert found["peak"] < 512 << 20

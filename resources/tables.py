@@ -122,6 +122,13 @@ class Table:
 _BATCH_HOUR = Column(
     "batch_hour", TIMESTAMP, "Start (UTC) of the hour whose file this row came from. Count by event_at.", required=True
 )
+_HOUR_OR_BOUNDARY = Column(
+    "batch_hour",
+    TIMESTAMP,
+    "Start (UTC) of the hour whose file this row came from; for a row of a snapshot the batch_hour of its version in "
+    "`snapshots`, which is never a full hour. Count by event_at.",
+    required=True,
+)
 _PROJECT = "Project (database name of the wiki), for example enwiki."
 _NAMESPACE = "Namespace: 0 article, 6 file, 10 template, 14 category."
 
@@ -387,15 +394,62 @@ ARTICLE_CHANGES = Table(
 )
 ARTICLES = Table(
     "articles",
-    "The pages as they are now: for each, the row of the change that decided it.",
-    tuple(column for column in _ARTICLE_COLUMNS if not column.body),
+    "The pages as they are now: for each, the row of the change or of the snapshot that decided it.",
+    (_HOUR_OR_BOUNDARY, *(column for column in _ARTICLE_COLUMNS[1:] if not column.body)),
     key=("project_id", "article_id"),
+)
+_SNAPSHOT = (
+    Column(
+        "snapshot_id", TEXT, "The service's identifier of the snapshot, for example enwiki_namespace_0.", required=True
+    ),
+    Column(
+        "snapshot_version", TEXT, "Version of the whole snapshot (MD5); compare with <>, not with <.", required=True
+    ),
+)
+SNAPSHOT_ARTICLES = Table(
+    "snapshot_articles",
+    "The pages as the kept snapshots hold them, several versions of one snapshot among them; `snapshots` says which is newest.",
+    (*_SNAPSHOT, *_ARTICLE_COLUMNS[1:]),
+    key=("snapshot_id", "snapshot_version", "article_id", "version_id"),
+)
+SNAPSHOTS = Table(
+    "snapshots",
+    "The kept versions of each snapshot. The one with the greatest boundary_at (then exported_at) lies underneath `articles`; replaced ones stay "
+    "for a while, for the pages as they were.",
+    (
+        *_SNAPSHOT,
+        Column("project_id", TEXT, _PROJECT, required=True),
+        Column("namespace_id", INT, _NAMESPACE, required=True),
+        Column(
+            "boundary_at",
+            TIMESTAMP,
+            "newest_event_at less ten minutes: older changes are in the snapshot, and their updates no longer count.",
+            required=True,
+        ),
+        Column(
+            "batch_hour",
+            TIMESTAMP,
+            "What stands as batch_hour with the rows that stem from this version: within a second of boundary_at, never a full "
+            "hour, and no other version's.",
+            required=True,
+        ),
+        Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows.", required=True),
+        Column("exported_at", TIMESTAMP, "When the service made it (date_modified of the snapshot)."),
+        Column("file_count", INT, "Files it was loaded from.", required=True),
+        Column("row_count", INT, "Rows of the files, duplicates included.", required=True),
+        Column("duplicate_count", INT, "Rows that repeat a page and revision and are passed over.", required=True),
+        Column("loaded_at", TIMESTAMP, "When the load was committed.", required=True),
+        Column("applied_at", TIMESTAMP, "When `articles` took it in; null while pending."),
+    ),
+    key=("snapshot_id", "snapshot_version"),
 )
 ARTICLE_BODIES = Table(
     "article_bodies",
-    "HTML and wikitext of every kept change; join on project_id, article_id, version_id and batch_hour.",
-    tuple(
-        ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id", "batch_hour", "html", "wikitext")
+    "HTML and wikitext of every kept change and snapshot; join on project_id, article_id, version_id and batch_hour.",
+    (
+        *(ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id")),
+        _HOUR_OR_BOUNDARY,
+        *(ARTICLE_CHANGES[name] for name in ("html", "wikitext")),
     ),
     key=("project_id", "article_id", "version_id", "batch_hour"),
 )
@@ -460,17 +514,18 @@ NAMESPACES = Table(
     key=("namespace_id",),
 )
 
-_SOURCE = (
-    _BATCH_HOUR,
+_PAIR = (
     Column("project_id", TEXT, _PROJECT, required=True),
     Column("namespace_id", INT, _NAMESPACE, required=True),
 )
+_SOURCE = (_BATCH_HOUR, *_PAIR)
+_FILE = (_HOUR_OR_BOUNDARY, *_PAIR)
 LOADS = Table(
     "loads",
     "Ledger: which file was loaded when, and what it held. One row per file that is in the warehouse now.",
     (
         Column("table_name", TEXT, "Table the file was loaded into.", required=True),
-        *_SOURCE,
+        *_FILE,
         Column("identifier", TEXT, "The service's identifier of the archive.", required=True),
         Column("version", TEXT, "MD5 of the archive, the service's version.", required=True),
         Column("digest", TEXT, "Digest of archive version, schema version and converter version.", required=True),
@@ -489,13 +544,13 @@ LOADS = Table(
         Column("loaded_at", TIMESTAMP, "When the load was committed.", required=True),
         Column("applied_at", TIMESTAMP, "When `articles` took it in; null while pending."),
     ),
-    key=("table_name", "batch_hour", "project_id", "namespace_id"),
+    key=("table_name", "batch_hour", "project_id", "namespace_id", "identifier"),
 )
 REJECTS = Table(
     "rejects",
     "Lines that could not be converted, whole and with their reason. Nothing is dropped.",
     (
-        *_SOURCE,
+        *_FILE,
         Column("archive", TEXT, "Archive, relative to the archive's folder.", required=True),
         Column("member", TEXT, "Member of the tar.", required=True),
         Column("line_number", INT, "Line in the member, from 1.", required=True),
@@ -527,9 +582,18 @@ PROJECT_STATE = Table(
         Column("namespace_id", INT, _NAMESPACE, required=True),
         Column("base_snapshot", TEXT, "Version of the snapshot underneath; null: only pages that changed are known."),
         Column("base_boundary_at", TIMESTAMP, "Boundary of that snapshot."),
-        Column("first_gap_at", TIMESTAMP, "First hour that is neither loaded, empty nor absent; null: none."),
-        Column("exact_from_at", TIMESTAMP, "Start of the first hour of the unbroken run of hours."),
-        Column("exact_until_at", TIMESTAMP, "End of the last hour of the unbroken run of hours."),
+        Column(
+            "first_gap_at",
+            TIMESTAMP,
+            "First hour, from the base snapshot on, that is neither loaded, empty nor absent; null: none.",
+        ),
+        Column(
+            "exact_from_at",
+            TIMESTAMP,
+            "Earliest exact moment. With snapshots: newest_event_at of the oldest kept one from which hours follow unbroken. "
+            "Without: start of the first hour of the unbroken run, and only pages that changed in it are known.",
+        ),
+        Column("exact_until_at", TIMESTAMP, "End of the last hour of that unbroken run."),
     ),
     key=("project_id", "namespace_id"),
 )
@@ -548,6 +612,8 @@ TABLES = (
     ARTICLES,
     ARTICLE_CHANGES,
     ARTICLE_BODIES,
+    SNAPSHOT_ARTICLES,
+    SNAPSHOTS,
     REDIRECTS,
     *REFERENCE_TABLES,
     HOURS,

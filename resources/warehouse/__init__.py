@@ -25,6 +25,9 @@ from resources.warehouse.records import (
     ProjectState,
     Published,
     QueryResult,
+    Snapshot,
+    SnapshotFile,
+    SnapshotLoad,
     SummaryRow,
 )
 from resources.warehouse.warehouse import Warehouse
@@ -42,6 +45,9 @@ __all__ = [
     "Published",
     "QueryError",
     "QueryResult",
+    "Snapshot",
+    "SnapshotFile",
+    "SnapshotLoad",
     "SummaryRow",
     "Warehouse",
     "WarehouseBusyError",

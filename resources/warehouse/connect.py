@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import filelock
@@ -20,7 +20,7 @@ from resources.warehouse.errors import NotPublishedError, QueryError, WarehouseB
 from resources.warehouse.schema import ensure, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -177,6 +177,14 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def answer(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+) -> list[tuple[Any, ...]]:
+    """The rows of an answer as plain Python; times are aware and in UTC, whatever else is installed."""
+    found = connection.sql(query, params=parameters or None).to_arrow_table()
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:

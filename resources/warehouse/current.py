@@ -1,14 +1,18 @@
 """The current state: which pages live, and with which row, kept up hour by hour.
 
 The rule. An update is live when no update or delete of its title and no update of its page is newer. `newer` is one
-total order: moment of the event, revision, an update after a delete, event, the earlier hour file first (so that the
+total order: moment of the event, revision, an update after a delete, event, the earlier source first (so that the
 copies of one event in overlapping files are one state whatever was loaded first), namespace. `visibility-change`
-never decides. Titles compare with `_` as space.
+never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete like
+updates; updates that are older than its boundary do not, since a page that only they know ended in a gap. Deletes always do.
 
 Two maxima carry it: the newest row of each title and the newest update of each page; a page lives when both are the
-same row. Both are functions of the rows in `article_changes` alone, never of the order in which they came. An hour
-that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every title
-and page that was decided by a row of that very file is looked up anew in all changes.
+same row. Both are functions of the loaded rows alone, never of the order in which they came. Where the two agree, the row
+stands in `articles` and nowhere else; where they do not, in `internal.titles` and `internal.pages`, which stay small.
+
+An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
+title and page that was decided by a row of that very file is looked up anew in all rows. A new snapshot replaces nearly
+all rows of its project, so the project is made anew: neither titles nor pages reach over projects.
 
 Does not belong here: loading rows, deciding when to apply.
 """
@@ -19,14 +23,18 @@ import time
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
+from resources.warehouse import snapshots
 from resources.warehouse.connect import raise_revision, transaction
 from resources.warehouse.records import Applied
-from resources.warehouse.schema import column_list, statement
+from resources.warehouse.schema import TITLE_KEY, column_list, statement
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     import duckdb
+
+    from resources.warehouse.snapshots import Version
 
 #: The one total order of states; rows of one title or page that are equal in all of it are the same row.
 _NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
@@ -41,85 +49,126 @@ _ROW_KEY = (
     "batch_hour",
     "namespace_id",
 )
+_PENDING = "SELECT batch_hour, project_id, namespace_id FROM loads WHERE table_name = 'article_changes'"
 
 
-def apply_changes(connection: duckdb.DuckDBPyConnection, now: datetime) -> Applied:
-    """Advance `articles` by the files of the ledger that it has not taken in yet, in one transaction."""
+def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
+    """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction."""
+    return _apply(
+        connection,
+        lake_root,
+        now,
+        pending=f"{_PENDING} AND applied_at IS NULL",
+        renewed="SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL",
+        rebuilt=False,
+    )
+
+
+def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
+    """Make both maxima and `articles` from all rows, in one transaction: the table that applying leads to."""
+    return _apply(
+        connection,
+        lake_root,
+        now,
+        pending=_PENDING,
+        renewed="SELECT project_id FROM loads UNION SELECT project_id FROM articles",
+        rebuilt=True,
+    )
+
+
+def _apply(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
+) -> Applied:
     started = time.perf_counter()
     upserted = removed = recomputed = 0
     with transaction(connection):
-        connection.execute(statement("apply_pending"))
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {pending}")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
         hours, file_count = _pending(connection)
-        if file_count:
-            recomputed = _count(connection, "redone_titles") + _count(connection, "redone_pages")
-            if recomputed:
-                connection.execute(statement("apply_history"))
-            connection.execute(_with_rule("apply_maxima"))
-            removed = _rows(
-                connection,
-                "SELECT count(*) FROM articles SEMI JOIN touched USING (project_id, article_id) "
-                "ANTI JOIN deciding USING (project_id, article_id)",
-            )
-            connection.execute(
-                "DELETE FROM articles AS old USING touched "
-                "WHERE old.project_id = touched.project_id AND old.article_id = touched.article_id"
-            )
-            upserted = _rows(connection, _insert_articles())
+        projects = tuple(
+            name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall()
+        )
+        if file_count or projects:
+            bases = snapshots.versions(connection, lake_root, bases_only=True)
+            _compete(connection, bases)
+            if projects:
+                upserted += _renew(connection, bases)
+            if not rebuilt:
+                counts = _advance(connection, bases)
+                upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
             _mark_applied(connection, now)
         article_count = _count(connection, "articles")
     return Applied(
         hours=hours,
         file_count=file_count,
+        renewed_projects=() if rebuilt else projects,
         upserted_count=upserted,
         removed_count=removed,
-        recomputed_count=recomputed,
+        recomputed_count=upserted if rebuilt else recomputed,
         article_count=article_count,
-        rebuilt=False,
+        rebuilt=rebuilt,
         seconds=time.perf_counter() - started,
     )
 
 
-def rebuild_articles(connection: duckdb.DuckDBPyConnection, now: datetime) -> Applied:
-    """Make both maxima and `articles` from all changes, in one transaction: the table that applying leads to."""
-    started = time.perf_counter()
-    with transaction(connection):
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE pending AS SELECT batch_hour, project_id, namespace_id FROM loads"
-        )
-        hours, file_count = _pending(connection)
-        connection.execute(_with_rule("rebuild_maxima"))
-        connection.execute("DELETE FROM articles")
-        upserted = _rows(connection, _insert_articles())
-        _mark_applied(connection, now)
-    return Applied(
-        hours=hours,
-        file_count=file_count,
-        upserted_count=upserted,
-        removed_count=0,
-        recomputed_count=upserted,
-        article_count=upserted,
-        rebuilt=True,
-        seconds=time.perf_counter() - started,
+def _compete(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> None:
+    """The view `states`: everything that can decide."""
+    parts = ["SELECT * FROM internal.candidates", *(base.states() for base in bases)]
+    connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
+
+
+def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tuple[int, int, int]:
+    """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
+    connection.execute(statement("apply_pending"))
+    if not _count(connection, "advancing"):
+        return 0, 0, 0
+    recomputed = _rows(connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_titles)") + _rows(
+        connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_pages)"
     )
+    if recomputed:
+        connection.execute(statement("apply_history"))
+    connection.execute(_with_rule("apply_maxima"))
+    removed = _rows(connection, "SELECT count(*) FROM leaving ANTI JOIN deciding USING (project_id, article_id)")
+    connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
+    return _insert(connection, bases), removed, recomputed
+
+
+def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
+    """Make the projects of `renewed` from all their rows; returns the pages written."""
+    connection.execute(_with_rule("rebuild_maxima"))
+    return _insert(connection, bases)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
+    """Put the rows of `deciding` into `articles`, whole, from wherever they stand; returns their number."""
+    inserted = _rows(connection, _insert_articles())
+    sources = set(connection.execute("SELECT DISTINCT epoch_us(batch_hour), project_id FROM deciding").fetchall())
+    for base in bases:
+        if (round(base.batch_hour.timestamp() * 1_000_000), base.project_id) in sources:
+            inserted += _rows(connection, base.insert())
+    connection.execute("DROP TABLE deciding")
+    return inserted
 
 
 def _with_rule(name: str) -> str:
-    """A statement with the order of states and the identity of a row written in."""
+    """A statement with the order of states, the identity of a row and the key of a title written in."""
     return (
         statement(name)
         .replace("{newest_first}", _NEWEST_FIRST)
         .replace("{row_key}", ", ".join(_ROW_KEY))
-        .replace("{same_title}", " AND ".join(f"new_titles.{column} = old.{column}" for column in _ROW_KEY))
-        .replace("{same_page}", " AND ".join(f"new_pages.{column} = old.{column}" for column in _ROW_KEY))
+        .replace("{title_key}", TITLE_KEY)
     )
 
 
 def _insert_articles() -> str:
-    return statement("insert_articles").replace("{columns}", column_list(ARTICLES))
+    key = ", ".join(column for column in _ROW_KEY if column != "is_update")
+    text = statement("insert_articles").replace("{columns}", column_list(ARTICLES))
+    return text.replace("{title_key}", TITLE_KEY).replace("{row_key_of_changes}", key)
 
 
 def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
     connection.execute("UPDATE loads SET applied_at = ? WHERE applied_at IS NULL", [now])
+    connection.execute("UPDATE snapshots SET applied_at = ? WHERE applied_at IS NULL", [now])
     raise_revision(connection)
 
 

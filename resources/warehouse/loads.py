@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.tables import Table
-    from resources.warehouse.records import HourStatus, LakeFile
+    from resources.warehouse.records import HourStatus, LakeFile, SnapshotFile
 
 _KEY = "batch_hour = $hour AND project_id = $project AND namespace_id = $namespace"
 
@@ -41,7 +41,7 @@ def load_reference(connection: duckdb.DuckDBPyConnection, table_name: str, path:
     if table is None:
         names = ", ".join(table.name for table in REFERENCE_TABLES)
         raise ValueError(f"There is no reference table {table_name}; there are {names}.")
-    row_count = _checked_row_count(path, table)
+    row_count = checked_row_count(path, table)
     columns = column_list(table)
     source = f"SELECT {columns} FROM read_parquet($path, hive_partitioning := false)"  # noqa: S608  declared names
     target = f"SELECT {columns} FROM {identifier(table.name)}"  # noqa: S608
@@ -134,8 +134,12 @@ def _check_arguments(hour: datetime, files: Sequence[LakeFile], statuses: Sequen
         raise ValueError(f"Hour {utc_text(hour)} has two files of one project and namespace.")
 
 
-def _checked_row_count(path: Path, table: Table) -> int:
-    """Rows of a Parquet file, after comparing its columns with the declaration."""
+def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
+    """Rows of a Parquet file, after comparing its columns with the declaration; `besides` are not looked at.
+
+    Raises:
+        LakeFileError: it is gone, no Parquet, or of other columns.
+    """
     try:
         metadata = pq.read_metadata(path)
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
@@ -148,7 +152,7 @@ def _checked_row_count(path: Path, table: Table) -> int:
             f"The lake file {path.name} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
             "convert its archive again."
         ) from error
-    wrong = [column.name for column in table if found.get(column.name) != column.type]
+    wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
     if wrong:
         raise LakeFileError(
             f"The lake file {path.name} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
@@ -159,7 +163,7 @@ def _checked_row_count(path: Path, table: Table) -> int:
 
 def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: LakeFile, now: datetime) -> int:
     """Rows, rejects and ledger row of one file instead of those that were there; returns the rows inserted."""
-    _check_counts(file, _checked_row_count(file.path, ARTICLE_CHANGES))
+    check_counts(file, checked_row_count(file.path, ARTICLE_CHANGES))
     key = {"hour": file.batch_hour, "project": file.project_id, "namespace": file.namespace_id}
     for table in ("article_changes", "rejects", "loads"):
         connection.execute(f"DELETE FROM {table} WHERE {_KEY}", key)  # noqa: S608  constant names
@@ -196,7 +200,12 @@ def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: 
     return inserted
 
 
-def _check_counts(file: LakeFile, row_count: int) -> None:
+def check_counts(file: LakeFile | SnapshotFile, row_count: int) -> None:
+    """Compare the rows of a file with what was announced.
+
+    Raises:
+        LakeFileError: they differ.
+    """
     by_change = file.update_count + file.delete_count + file.visibility_change_count
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
@@ -215,7 +224,7 @@ def _insert_changes() -> str:
 def _insert_rejects(connection: duckdb.DuckDBPyConnection, file: LakeFile) -> None:
     found = 0
     if file.rejects_path is not None:
-        found = _checked_row_count(file.rejects_path, REJECTS)
+        found = checked_row_count(file.rejects_path, REJECTS)
         columns = column_list(REJECTS)
         connection.execute(
             f"INSERT INTO rejects BY NAME SELECT {columns} FROM read_parquet($path, hive_partitioning := false)",  # noqa: S608

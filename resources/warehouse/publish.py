@@ -13,33 +13,55 @@ Does not belong here: what is published when.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from resources import tables
+from resources.warehouse import snapshots
 from resources.warehouse.connect import locked
 from resources.warehouse.records import Published
-from resources.warehouse.schema import INTERNAL_COLUMNS, comments, create_table, quoted, statement
+from resources.warehouse.schema import (
+    INTERNAL_COLUMNS,
+    LAKE_VIEWS,
+    comments,
+    create_table,
+    identifier,
+    quoted,
+    sql_type,
+    statement,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
-    from pathlib import Path
 
     from resources.warehouse.connect import Connector
+    from resources.warehouse.snapshots import Version
 
 _log = logging.getLogger(__name__)
 
 _ATTRIBUTION = (
     "Texts are by the contributors of the projects, under the licences that the column `license` names (CC BY-SA 4.0 for "
     "most). Keep the attribution: project, title, revision."
+)
+
+
+#: What the build file holds for itself.
+_INTERNAL = (
+    "VIEW internal.candidates",
+    "VIEW internal.bases",
+    "TABLE internal.titles",
+    "TABLE internal.pages",
+    "TABLE internal.meta",
 )
 
 
@@ -54,11 +76,18 @@ class _Edition:
     about: dict[str, str]
     lake_files: tuple[str, ...]
     missing_lake_files: tuple[str, ...]
+    snapshots: tuple[Version, ...]
+
+    @property
+    def lake_file_count(self) -> int:
+        """Files that the views read."""
+        return len(self.lake_files) + sum(len(version.paths) for version in self.snapshots)
 
     def receipt(self) -> dict[str, Any]:
         """The words by which it is recognised later. The revision stands for everything in the build file."""
         known = asdict(self)
         known["lake_files"] = len(self.lake_files)
+        known["snapshots"] = [[version.snapshot_id, version.snapshot_version] for version in self.snapshots]
         known["missing_lake_files"] = list(self.missing_lake_files)
         return known
 
@@ -96,7 +125,7 @@ class Publisher:
             changed=changed,
             revision=edition.revision,
             size_bytes=target.stat().st_size,
-            lake_file_count=len(edition.lake_files),
+            lake_file_count=edition.lake_file_count,
             missing_lake_file_count=len(edition.missing_lake_files),
             locked_seconds=locked_seconds,
             seconds=time.perf_counter() - started,
@@ -108,10 +137,15 @@ class Publisher:
         with self.connector.build_unlocked("publish") as connection:
             version, revision = connection.execute("SELECT schema_version, revision FROM internal.meta").fetchall()[0]
             named = connection.execute(
-                "SELECT lake_path FROM loads WHERE row_count > 0 ORDER BY batch_hour, lake_path"
+                "SELECT lake_path FROM loads WHERE table_name = 'article_changes' AND row_count > 0 "
+                "ORDER BY batch_hour, lake_path"
             ).fetchall()
+            kept = snapshots.versions(connection, self.lake_root)
             connection.execute("CHECKPOINT")
         paths = {relative: root / relative for (relative,) in named}
+        missing = [relative for relative, path in paths.items() if not path.exists()]
+        for snapshot in kept:
+            missing += [str(Path(path).relative_to(root)) for path in snapshot.paths if not Path(path).exists()]
         return _Edition(
             schema_version=version,
             revision=revision,
@@ -119,7 +153,11 @@ class Publisher:
             lake_root=str(root),
             about=dict(about),
             lake_files=tuple(str(path) for path in paths.values() if path.exists()),
-            missing_lake_files=tuple(relative for relative, path in paths.items() if not path.exists()),
+            missing_lake_files=tuple(missing),
+            snapshots=tuple(
+                replace(snapshot, paths=tuple(path for path in snapshot.paths if Path(path).exists()))
+                for snapshot in kept
+            ),
         )
 
     def _is_published(self, edition: _Edition) -> bool:
@@ -143,14 +181,16 @@ class Publisher:
         """Make the copy what analysts open."""
         connection = self.connector.open_file(copy)
         try:
-            for internal in INTERNAL_COLUMNS:
-                connection.execute(f"ALTER TABLE article_changes DROP COLUMN {internal}")
-            for internal in ("VIEW internal.candidates", "TABLE internal.titles", "TABLE internal.pages"):
+            for internal in _INTERNAL:
                 connection.execute(f"DROP {internal}")
-            connection.execute("DROP TABLE internal.meta")
-            connection.execute(_bodies_view(edition.lake_files))
+            for table, columns in INTERNAL_COLUMNS.items():
+                for column in columns:
+                    connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+            for view, parts in _lake_views(edition).items():
+                connection.execute(f"CREATE VIEW {view.name} AS\n" + "\nUNION ALL\n".join(parts))
             connection.execute(create_table(tables.ABOUT))
-            for comment in (*comments(tables.ARTICLE_BODIES, "VIEW"), *comments(tables.ABOUT)):
+            described = [*(comments(view, "VIEW") for view in LAKE_VIEWS), comments(tables.ABOUT)]
+            for comment in itertools.chain.from_iterable(described):
                 connection.execute(comment)
             facts = {
                 "attribution": _ATTRIBUTION,
@@ -161,7 +201,7 @@ class Publisher:
                 "storage_version": edition.storage_version,
                 "duckdb_version": duckdb.__version__,
                 "lake_root": edition.lake_root,
-                "lake_file_count": str(len(edition.lake_files)),
+                "lake_file_count": str(edition.lake_file_count),
                 "missing_lake_file_count": str(len(edition.missing_lake_files)),
             }
             connection.executemany("INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()])
@@ -182,11 +222,21 @@ def _leftovers(target: Path) -> Iterator[Path]:
         yield from target.parent.glob(f"{target.name}.{pattern}")
 
 
-def _bodies_view(files: Sequence[str]) -> str:
-    if not files:
-        return statement("article_bodies_empty")
-    names = ", ".join(quoted(name) for name in files)
-    return statement("article_bodies").replace("{files}", f"[{names}]")
+def _lake_views(edition: _Edition) -> dict[tables.Table, list[str]]:
+    """What each view over the lake puts together; a part without files would not be a query."""
+    present = [version for version in edition.snapshots if version.paths]
+    bodies, pages = [version.bodies() for version in present], [version.pages() for version in present]
+    if edition.lake_files:
+        names = ", ".join(quoted(name) for name in edition.lake_files)
+        bodies.insert(0, statement("article_bodies").replace("{files}", f"[{names}]"))
+    views = {tables.ARTICLE_BODIES: bodies, tables.SNAPSHOT_ARTICLES.narrow: pages}
+    return {table: parts or [_nothing(table)] for table, parts in views.items()}
+
+
+def _nothing(table: tables.Table) -> str:
+    """A query of the table's columns without rows."""
+    columns = ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
+    return f"SELECT {columns} WHERE false"
 
 
 def _replace(temporary: Path, target: Path) -> None:

@@ -63,13 +63,16 @@ def project_states(connection: duckdb.DuckDBPyConnection) -> list[ProjectState]:
 def digests(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[tuple[str, int], str]:
     """Digest of the loaded file of each project and namespace of an hour, from the ledger."""
     found = connection.execute(
-        "SELECT project_id, namespace_id, digest FROM loads WHERE batch_hour = ?", [hour]
+        "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = 'article_changes' AND batch_hour = ?",
+        [hour],
     ).fetchall()
     return {(project, namespace): digest for project, namespace, digest in found}
 
 
 def pending_hours(connection: duckdb.DuckDBPyConnection) -> list[datetime]:
     """Hours of the ledger that `articles` has not taken in, in order."""
-    found = connection.sql("SELECT DISTINCT batch_hour FROM loads WHERE applied_at IS NULL ORDER BY 1").to_arrow_table()
+    found = connection.sql(
+        "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND applied_at IS NULL ORDER BY 1"
+    ).to_arrow_table()
     hours: list[datetime] = found.column(0).to_pylist()
     return hours

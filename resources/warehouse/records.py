@@ -51,6 +51,79 @@ class LakeFile:
 
 
 @dataclass(frozen=True)
+class SnapshotFile:
+    """One Parquet file of a snapshot: one of its chunks, or the whole, as a conversion left it.
+
+    `path` and `rejects_path` are absolute; `identifier` and `version` are the archive's (chunk or snapshot); `digest` covers
+    the archive's version and the converter's.
+    """
+
+    path: Path
+    rejects_path: Path | None
+    identifier: str
+    version: str
+    digest: str
+    row_count: int
+    reject_count: int
+    update_count: int
+    delete_count: int
+    visibility_change_count: int
+    archive_bytes: int
+    ndjson_bytes: int
+    lake_bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a snapshot with all its files; `file_count` is how many the service lists, so that none is left out.
+
+    `snapshot_version` is the version of the whole; `exported_at` the service's date_modified of it.
+    """
+
+    snapshot_id: str
+    snapshot_version: str
+    project_id: str
+    namespace_id: int
+    files: tuple[SnapshotFile, ...]
+    file_count: int
+    exported_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SnapshotLoad:
+    """What loading a snapshot did. `changed` is False when this version was loaded with the same content already.
+
+    `is_base`: it lies underneath `articles` once they are brought up to date. `dropped_versions` are no longer kept;
+    `released_lake_paths` (relative to the lake) are files that nothing refers to any more but readers of what is published.
+    """
+
+    snapshot_id: str
+    snapshot_version: str
+    changed: bool
+    is_base: bool
+    boundary_at: datetime
+    file_count: int
+    row_count: int
+    duplicate_count: int
+    reject_count: int
+    dropped_versions: tuple[str, ...]
+    released_lake_paths: tuple[str, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        """The load in one sentence."""
+        name = f"Snapshot {self.snapshot_id} {self.snapshot_version[:8]}"
+        if not self.changed:
+            return f"{name}: nothing to do, its {self.file_count} files are loaded with the same content."
+        place = "" if self.is_base else " A newer one stays underneath the articles."
+        dropped = f" {len(self.dropped_versions)} older versions were let go." if self.dropped_versions else ""
+        return (
+            f"{name}: {self.file_count} files, {self.row_count:,} rows, {self.duplicate_count:,} duplicates, "
+            f"{self.reject_count:,} rejects, complete until {utc_text(self.boundary_at)}, in {self.seconds:.2f} s.{place}{dropped}"
+        )
+
+
+@dataclass(frozen=True)
 class HourStatus:
     """What is known of one hour of one project and namespace; `reason` says in a sentence why it is not loaded."""
 
@@ -96,10 +169,14 @@ class HourLoad:
 
 @dataclass(frozen=True)
 class Applied:
-    """What bringing `articles` up to date did. Counts are pages; `article_count` is all pages alive afterwards."""
+    """What bringing `articles` up to date did. Counts are pages; `article_count` is all pages alive afterwards.
+
+    `file_count` counts files of hours. `renewed_projects` were made anew because a new snapshot lies underneath them.
+    """
 
     hours: tuple[datetime, ...]
     file_count: int
+    renewed_projects: tuple[str, ...]
     upserted_count: int
     removed_count: int
     recomputed_count: int
@@ -109,16 +186,17 @@ class Applied:
 
     @property
     def changed(self) -> bool:
-        """False when no hour was pending."""
-        return self.rebuilt or self.file_count > 0
+        """False when nothing was pending."""
+        return self.rebuilt or self.file_count > 0 or bool(self.renewed_projects)
 
     def __str__(self) -> str:
         """The step in one sentence."""
         if not self.changed:
             return f"Articles: nothing pending, {self.article_count:,} pages."
         how = "rebuilt from" if self.rebuilt else "advanced by"
+        anew = f", {', '.join(self.renewed_projects)} made anew from snapshots" if self.renewed_projects else ""
         return (
-            f"Articles: {how} {self.file_count} files of {len(self.hours)} hours, {self.upserted_count:,} pages written, "
+            f"Articles: {how} {self.file_count} files of {len(self.hours)} hours{anew}, {self.upserted_count:,} pages written, "
             f"{self.removed_count:,} removed, {self.article_count:,} pages now, {self.seconds:.2f} s."
         )
 

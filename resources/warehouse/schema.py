@@ -1,12 +1,13 @@
 """The tables of the build file, made from the declarations, with their comments.
 
 Belongs here: DuckDB types, DDL, comments, what the build holds beyond the declared tables. Does not belong here:
-rows. What the declarations do not name stands in the schema `internal`, or in the two columns that
-`article_changes` carries for the pipeline alone and that are dropped when it is published.
+rows. What the declarations do not name stands in the schema `internal`, or in columns that `articles` and
+`article_changes` carry for the pipeline alone and that are dropped when they are published.
 """
 
 from __future__ import annotations
 
+from datetime import UTC
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -17,26 +18,36 @@ from resources.warehouse.errors import WarehouseVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from pathlib import Path
 
     import duckdb
 
 #: Raised by one whenever `sql/internal.sql` or the internal columns change their meaning.
-BUILD_VERSION = 1
+BUILD_VERSION = 2
 
-#: Columns of `article_changes` for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the
-#: whole row where it names no event), the last word in the order of states. `file_row`: the row's place in its file.
-INTERNAL_COLUMNS = {"event_key": "UBIGINT", "file_row": "BIGINT"}
+#: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
+#: names no event), the last word in the order of states. `file_row`: the row's place in its file. `title_key`: 64 bits of
+#: a digest over project and title, by which a title is found among millions without comparing texts.
+INTERNAL_COLUMNS = {
+    tables.ARTICLE_CHANGES.name: {"event_key": "UBIGINT", "file_row": "BIGINT"},
+    tables.ARTICLES.name: {"title_key": "UBIGINT NOT NULL", "event_key": "UBIGINT NOT NULL"},
+}
+#: `title_key` of a row that has a project and a title.
+TITLE_KEY = "md5_number_lower(concat(project_id, chr(10), title))"
 
 NATIVE_TABLES = (
     tables.ARTICLES,
     tables.ARTICLE_CHANGES.narrow,
     *tables.REFERENCE_TABLES,
+    tables.SNAPSHOTS,
     tables.HOURS,
     tables.LOADS,
     tables.REJECTS,
 )
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
+#: Views over files of the lake, in what is published.
+LAKE_VIEWS = (tables.ARTICLE_BODIES, tables.SNAPSHOT_ARTICLES.narrow)
 
 _SCALARS: dict[pa.DataType, str] = {
     pa.string(): "VARCHAR",
@@ -56,6 +67,11 @@ def statement(name: str) -> str:
 def quoted(text: str) -> str:
     """A text as an SQL literal, for the places where DuckDB takes no parameter (comments, views)."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def moment(when: datetime) -> str:
+    """An aware moment as an SQL literal, for the places where DuckDB takes no parameter."""
+    return f"TIMESTAMPTZ {quoted(when.astimezone(UTC).isoformat(sep=' '))}"
 
 
 def identifier(name: str) -> str:
@@ -91,8 +107,7 @@ def create_table(table: tables.Table) -> str:
     columns = [
         f"{identifier(column.name)} {sql_type(column.type)}{' NOT NULL' if column.required else ''}" for column in table
     ]
-    if table.name == tables.ARTICLE_CHANGES.name:
-        columns += [f"{name} {kind}" for name, kind in INTERNAL_COLUMNS.items()]
+    columns += [f"{name} {kind}" for name, kind in INTERNAL_COLUMNS.get(table.name, {}).items()]
     return f"CREATE TABLE {identifier(table.name)} (\n  " + ",\n  ".join(columns) + "\n)"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from resources.warehouse import coverage, current, loads, reading
+from resources.warehouse import coverage, current, loads, reading, snapshots
 from resources.warehouse.audit import HourAudit, audit
 from resources.warehouse.connect import Connector, raise_revision, transaction
 from resources.warehouse.publish import Publisher
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         ProjectState,
         Published,
         QueryResult,
+        Snapshot,
+        SnapshotLoad,
         SummaryRow,
     )
 
@@ -100,6 +102,20 @@ class Warehouse:
         with self._connector.build(f"load the hour {hour:%Y-%m-%dT%H}") as connection:
             return loads.load_hour(connection, self._lake_root, hour, files, statuses, self._clock(), reload=reload)
 
+    def load_snapshot(self, snapshot: Snapshot, *, keep_replaced: int = 2, reload: bool = False) -> SnapshotLoad:
+        """Take in one version of a snapshot, whole, in one transaction; `apply_changes` then puts it underneath `articles`.
+
+        The version that is loaded under the same digests already is left alone unless `reload`; the answer says so
+        (`changed` is False). Besides the newest version, `keep_replaced` older ones stay, for the pages as they were.
+
+        Raises:
+            LakeFileError: a file is gone, missing or does not hold what was announced; everything is as it was.
+        """
+        with self._connector.build(f"load the snapshot {snapshot.snapshot_id}") as connection:
+            return snapshots.load_snapshot(
+                connection, self._lake_root, snapshot, self._clock(), keep_replaced=keep_replaced, reload=reload
+            )
+
     def record_statuses(self, statuses: Sequence[HourStatus]) -> int:
         """Note what is known of hours that were not loaded; what is loaded stays so. Returns rows that say something new."""
         with self._connector.build("note the coverage") as connection, transaction(connection):
@@ -123,14 +139,17 @@ class Warehouse:
             return self._raised(connection, changed)
 
     def apply_changes(self) -> Applied:
-        """Advance `articles` by all pending hours, in one transaction."""
+        """Advance `articles` by all pending hours and snapshots, in one transaction.
+
+        A project with a new snapshot is made anew, which takes time in proportion to its pages.
+        """
         with self._connector.build("bring articles up to date") as connection:
-            return current.apply_changes(connection, self._clock())
+            return current.apply_changes(connection, self._lake_root, self._clock())
 
     def rebuild_articles(self) -> Applied:
-        """Make `articles` anew from all changes, in one transaction: the same table that `apply_changes` leads to."""
+        """Make `articles` anew from all changes and snapshots, in one transaction: the same table that `apply_changes` leads to."""
         with self._connector.build("rebuild articles") as connection:
-            return current.rebuild_articles(connection, self._clock())
+            return current.rebuild_articles(connection, self._lake_root, self._clock())
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.

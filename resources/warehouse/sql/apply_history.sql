@@ -1,9 +1,9 @@
--- After a redo the maxima of these titles and pages are unknown: all their changes compete again.
+-- After a redo the maxima of these titles and pages are unknown: all their rows compete again.
 INSERT INTO fresh
 (
-  SELECT * FROM internal.candidates SEMI JOIN redone_titles USING (project_id, title)
+  SELECT * FROM states SEMI JOIN redone_titles USING (project_id, title)
   UNION
-  SELECT * FROM internal.candidates SEMI JOIN redone_pages USING (project_id, article_id)
+  SELECT * FROM states SEMI JOIN redone_pages USING (project_id, article_id)
 )
 EXCEPT
-SELECT * FROM fresh;
+SELECT * FROM fresh

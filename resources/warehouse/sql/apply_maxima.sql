@@ -1,10 +1,49 @@
--- Move both maxima, and note which pages may have come to life, changed their row or died by it.
+-- Titles and pages that something new is known of. Long tables are searched by short keys first, and rows are compared
+-- whole only among the few that were found: `title_key` may be shared by two titles, a page id by two projects.
+CREATE OR REPLACE TEMP TABLE moved_titles AS
+SELECT project_id, title, {title_key} AS title_key
+FROM (SELECT project_id, title FROM fresh UNION SELECT project_id, title FROM redone_titles);
+
+CREATE OR REPLACE TEMP TABLE moved_pages AS
+SELECT project_id, article_id FROM fresh WHERE is_update UNION SELECT project_id, article_id FROM redone_pages;
+
+CREATE OR REPLACE TEMP TABLE found AS
+SELECT rowid AS place FROM articles SEMI JOIN moved_titles USING (title_key)
+UNION
+SELECT rowid AS place FROM articles SEMI JOIN moved_pages USING (article_id);
+
+CREATE OR REPLACE TEMP TABLE near AS
+SELECT
+  articles.rowid AS place,
+  project_id,
+  replace(name, '_', ' ') AS title,
+  article_id,
+  event_at,
+  version_id,
+  true AS is_update,
+  event_key,
+  batch_hour,
+  namespace_id
+FROM articles
+SEMI JOIN found ON articles.rowid = found.place;
+
+CREATE OR REPLACE TEMP TABLE living AS
+SELECT * FROM near SEMI JOIN moved_titles USING (project_id, title)
+UNION
+SELECT * FROM near SEMI JOIN moved_pages USING (project_id, article_id);
+
+-- Both maxima of these titles and pages, and of the other title or page of each living row among them.
 CREATE OR REPLACE TEMP TABLE new_titles AS
 SELECT *
 FROM (
   SELECT * FROM fresh
   UNION ALL
-  SELECT * FROM internal.titles SEMI JOIN fresh USING (project_id, title) ANTI JOIN redone_titles USING (project_id, title)
+  SELECT * EXCLUDE (place) FROM living ANTI JOIN redone_titles USING (project_id, title)
+  UNION ALL
+  SELECT *
+  FROM internal.titles
+  SEMI JOIN moved_titles USING (project_id, title)
+  ANTI JOIN redone_titles USING (project_id, title)
 )
 QUALIFY row_number() OVER (PARTITION BY project_id, title ORDER BY {newest_first}) = 1;
 
@@ -13,45 +52,34 @@ SELECT *
 FROM (
   SELECT * FROM fresh WHERE is_update
   UNION ALL
-  SELECT * FROM internal.pages SEMI JOIN fresh USING (project_id, article_id) ANTI JOIN redone_pages USING (project_id, article_id)
+  SELECT * EXCLUDE (place) FROM living ANTI JOIN redone_pages USING (project_id, article_id)
+  UNION ALL
+  SELECT *
+  FROM internal.pages
+  SEMI JOIN moved_pages USING (project_id, article_id)
+  ANTI JOIN redone_pages USING (project_id, article_id)
 )
 QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_first}) = 1;
 
--- Where the newest row stays the same, nothing is to be done.
-DELETE FROM new_titles USING internal.titles AS old
-WHERE {same_title}
-  AND NOT EXISTS (FROM redone_titles AS redone WHERE redone.project_id = old.project_id AND redone.title = old.title);
+CREATE OR REPLACE TEMP TABLE winning AS
+SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});
 
-DELETE FROM new_pages USING internal.pages AS old
-WHERE {same_page}
-  AND NOT EXISTS (FROM redone_pages AS redone WHERE redone.project_id = old.project_id AND redone.article_id = old.article_id);
+-- A living row stays where it is, unless it lost or its file was loaded again, perhaps with other content.
+CREATE OR REPLACE TEMP TABLE staying AS
+SELECT * FROM living SEMI JOIN winning USING ({row_key}) ANTI JOIN advancing USING (batch_hour, project_id, namespace_id);
 
-CREATE OR REPLACE TEMP TABLE moved_titles AS
-SELECT project_id, title FROM new_titles UNION SELECT project_id, title FROM redone_titles;
-
-CREATE OR REPLACE TEMP TABLE moved_pages AS
-SELECT project_id, article_id FROM new_pages UNION SELECT project_id, article_id FROM redone_pages;
-
-CREATE OR REPLACE TEMP TABLE touched AS
-SELECT project_id, article_id FROM moved_pages
-UNION
-SELECT project_id, article_id FROM new_titles WHERE is_update
-UNION
-SELECT project_id, article_id FROM internal.titles SEMI JOIN moved_titles USING (project_id, title) WHERE is_update;
-
-DELETE FROM internal.titles AS old USING moved_titles AS moved
-WHERE old.project_id = moved.project_id AND old.title = moved.title;
-INSERT INTO internal.titles SELECT * FROM new_titles;
-
-DELETE FROM internal.pages AS old USING moved_pages AS moved
-WHERE old.project_id = moved.project_id AND old.article_id = moved.article_id;
-INSERT INTO internal.pages SELECT * FROM new_pages;
-
--- Small before large: joined directly, the two maxima would be joined whole.
-CREATE OR REPLACE TEMP TABLE touched_pages AS
-SELECT * FROM internal.pages SEMI JOIN touched USING (project_id, article_id);
+CREATE OR REPLACE TEMP TABLE leaving AS
+SELECT place, project_id, article_id FROM living ANTI JOIN staying USING (place);
 
 CREATE OR REPLACE TEMP TABLE deciding AS
-SELECT touched_pages.*
-FROM touched_pages
-JOIN internal.titles USING ({row_key})
+SELECT * FROM winning ANTI JOIN staying USING ({row_key});
+
+DELETE FROM internal.titles AS old
+USING (SELECT project_id, title FROM moved_titles UNION SELECT project_id, title FROM new_titles) AS moved
+WHERE old.project_id = moved.project_id AND old.title = moved.title;
+INSERT INTO internal.titles SELECT * FROM new_titles ANTI JOIN winning USING ({row_key});
+
+DELETE FROM internal.pages AS old
+USING (SELECT project_id, article_id FROM moved_pages UNION SELECT project_id, article_id FROM new_pages) AS moved
+WHERE old.project_id = moved.project_id AND old.article_id = moved.article_id;
+INSERT INTO internal.pages SELECT * FROM new_pages ANTI JOIN winning USING ({row_key})

@@ -1,13 +1,4 @@
 INSERT INTO articles BY NAME
-SELECT {columns}
-FROM article_changes AS change
-SEMI JOIN deciding ON
-  change.batch_hour = deciding.batch_hour
-  AND change.project_id = deciding.project_id
-  AND change.namespace_id = deciding.namespace_id
-  AND change.article_id = deciding.article_id
-  AND change.version_id = deciding.version_id
-  AND change.event_at = deciding.event_at
-  AND change.event_key = deciding.event_key
-  AND replace(change.name, '_', ' ') = deciding.title
-WHERE change.change_type = 'update'
+SELECT {columns}, {title_key} AS title_key, event_key
+FROM (SELECT *, replace(name, '_', ' ') AS title FROM article_changes WHERE change_type = 'update') AS change
+SEMI JOIN deciding USING ({row_key_of_changes})

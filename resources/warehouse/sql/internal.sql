@@ -4,22 +4,35 @@ CREATE SCHEMA internal;
 -- Version of the tables; revision: raised by each transaction that changes what is published.
 CREATE TABLE internal.meta (schema_version VARCHAR NOT NULL, revision BIGINT NOT NULL);
 
--- The changes that can decide whether a page lives: one row per update and delete. Whatever else may decide joins here.
+-- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.
+CREATE VIEW internal.bases AS
+SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, batch_hour, applied_at
+FROM snapshots
+QUALIFY row_number() OVER (
+  PARTITION BY project_id, namespace_id
+  ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
+) = 1;
+
+-- The changes that can decide whether a page lives: one row per delete, and per update that is not older than the
+-- snapshot underneath. Rows of snapshots compete with them; they are read from the lake when they are needed.
 CREATE VIEW internal.candidates AS
 SELECT
-  project_id,
-  replace(name, '_', ' ') AS title,
-  article_id,
-  event_at,
-  version_id,
-  change_type = 'update' AS is_update,
-  event_key,
-  batch_hour,
-  namespace_id
-FROM article_changes
-WHERE change_type IN ('update', 'delete');
+  change.project_id,
+  replace(change.name, '_', ' ') AS title,
+  change.article_id,
+  change.event_at,
+  change.version_id,
+  change.change_type = 'update' AS is_update,
+  change.event_key,
+  change.batch_hour,
+  change.namespace_id
+FROM article_changes AS change
+LEFT JOIN internal.bases AS base
+  ON change.project_id = base.project_id AND change.namespace_id = base.namespace_id
+WHERE change.change_type = 'delete'
+  OR (change.change_type = 'update' AND (base.boundary_at IS NULL OR change.event_at >= base.boundary_at));
 
--- First maximum: the newest update or delete of each title.
+-- First maximum: the newest update or delete of each title, where it is not the row of a living page.
 CREATE TABLE internal.titles (
   project_id VARCHAR NOT NULL,
   title VARCHAR NOT NULL,
@@ -32,7 +45,7 @@ CREATE TABLE internal.titles (
   namespace_id BIGINT NOT NULL
 );
 
--- Second maximum: the newest update of each page.
+-- Second maximum: the newest update of each page, where it is not the row by which the page lives.
 CREATE TABLE internal.pages (
   project_id VARCHAR NOT NULL,
   title VARCHAR NOT NULL,
@@ -50,5 +63,13 @@ CREATE TABLE internal.shadowed (
   batch_hour TIMESTAMPTZ NOT NULL,
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL,
+  file_row BIGINT NOT NULL
+);
+
+-- Rows of the files of snapshots that are passed over everywhere: further rows of one page and revision.
+CREATE TABLE internal.shadowed_snapshots (
+  snapshot_id VARCHAR NOT NULL,
+  snapshot_version VARCHAR NOT NULL,
+  file_name VARCHAR NOT NULL,
   file_row BIGINT NOT NULL
 )

@@ -1,41 +1,79 @@
 -- An hour is covered when it is loaded, empty or absent. A gap is the first hour of a pair that is not, whether its row
--- says so or there is no row; hours at the end that the service has not published yet are no gap.
+-- says so or there is no row; hours at the end that the service has not published yet are no gap. With a snapshot
+-- underneath, hours count from the one that its boundary lies in. An older kept snapshot makes earlier moments exact,
+-- where the hours from its own boundary on lead up to the newest one without a break.
 CREATE VIEW project_state AS
 WITH covered AS (
   SELECT
     project_id,
     namespace_id,
     batch_hour,
-    lead(batch_hour) OVER (PARTITION BY project_id, namespace_id ORDER BY batch_hour) AS next_covered
+    batch_hour - INTERVAL 1 HOUR
+      * row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY batch_hour) AS run
   FROM hours
   WHERE state IN ('loaded', 'empty', 'absent')
 ),
+runs AS (
+  SELECT project_id, namespace_id, min(batch_hour) AS run_start, max(batch_hour) AS run_end
+  FROM covered
+  GROUP BY project_id, namespace_id, run
+),
+bases AS (
+  SELECT project_id, namespace_id, snapshot_version, exported_at, boundary_at, newest_event_at,
+    time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour
+  FROM snapshots
+),
+base AS (
+  FROM bases
+  QUALIFY row_number() OVER (
+    PARTITION BY project_id, namespace_id
+    ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
+  ) = 1
+),
 bounds AS (
-  SELECT project_id, namespace_id, min(batch_hour) AS first_hour, max(batch_hour) AS last_hour
+  SELECT
+    hours.project_id,
+    hours.namespace_id,
+    min(batch_hour) FILTER (WHERE boundary_hour IS NULL OR batch_hour >= boundary_hour) AS first_hour,
+    max(batch_hour) FILTER (WHERE boundary_hour IS NULL OR batch_hour >= boundary_hour) AS last_hour
   FROM hours
+  LEFT JOIN base ON hours.project_id = base.project_id AND hours.namespace_id = base.namespace_id
   WHERE state <> 'not_yet'
   GROUP BY ALL
 ),
-runs AS (
-  SELECT
-    project_id,
-    namespace_id,
-    min(batch_hour) AS first_covered,
-    min(batch_hour) FILTER (WHERE next_covered IS DISTINCT FROM batch_hour + INTERVAL 1 HOUR) AS run_end
-  FROM covered
+pairs AS (
+  SELECT project_id, namespace_id FROM hours UNION SELECT project_id, namespace_id FROM bases
+),
+-- The run that counts: the one that the base lies in, or without a base the first one.
+counting AS (
+  SELECT pairs.project_id, pairs.namespace_id, run_start, run_end
+  FROM pairs
+  LEFT JOIN base ON pairs.project_id = base.project_id AND pairs.namespace_id = base.namespace_id
+  JOIN runs ON pairs.project_id = runs.project_id AND pairs.namespace_id = runs.namespace_id
+    AND (boundary_hour IS NULL OR boundary_hour BETWEEN run_start AND run_end)
+  QUALIFY row_number() OVER (PARTITION BY pairs.project_id, pairs.namespace_id ORDER BY run_start) = 1
+),
+oldest AS (
+  SELECT bases.project_id, bases.namespace_id, min(newest_event_at) AS newest_event_at
+  FROM bases
+  JOIN counting ON bases.project_id = counting.project_id AND bases.namespace_id = counting.namespace_id
+    AND boundary_hour BETWEEN run_start AND run_end
   GROUP BY ALL
 )
 SELECT
-  project_id,
-  namespace_id,
-  CAST(NULL AS VARCHAR) AS base_snapshot,
-  CAST(NULL AS TIMESTAMPTZ) AS base_boundary_at,
+  pairs.project_id,
+  pairs.namespace_id,
+  base.snapshot_version AS base_snapshot,
+  base.boundary_at AS base_boundary_at,
   CASE
-    WHEN first_covered IS NULL OR first_covered > first_hour THEN first_hour
+    WHEN run_start IS NULL THEN coalesce(boundary_hour, first_hour)
+    WHEN boundary_hour IS NULL AND run_start > first_hour THEN first_hour
     WHEN run_end < last_hour THEN run_end + INTERVAL 1 HOUR
   END AS first_gap_at,
-  first_covered AS exact_from_at,
-  run_end + INTERVAL 1 HOUR AS exact_until_at
-FROM (SELECT DISTINCT project_id, namespace_id FROM hours)
-LEFT JOIN bounds USING (project_id, namespace_id)
-LEFT JOIN runs USING (project_id, namespace_id)
+  coalesce(oldest.newest_event_at, base.newest_event_at, run_start) AS exact_from_at,
+  greatest(run_end + INTERVAL 1 HOUR, base.newest_event_at) AS exact_until_at
+FROM pairs
+LEFT JOIN base ON pairs.project_id = base.project_id AND pairs.namespace_id = base.namespace_id
+LEFT JOIN bounds ON pairs.project_id = bounds.project_id AND pairs.namespace_id = bounds.namespace_id
+LEFT JOIN counting ON pairs.project_id = counting.project_id AND pairs.namespace_id = counting.namespace_id
+LEFT JOIN oldest ON pairs.project_id = oldest.project_id AND pairs.namespace_id = oldest.namespace_id

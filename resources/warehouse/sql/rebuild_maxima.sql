@@ -1,14 +1,21 @@
-DELETE FROM internal.titles;
-INSERT INTO internal.titles
-SELECT * FROM internal.candidates
+CREATE OR REPLACE TEMP TABLE new_titles AS
+SELECT * FROM states SEMI JOIN renewed USING (project_id)
 QUALIFY row_number() OVER (PARTITION BY project_id, title ORDER BY {newest_first}) = 1;
 
-DELETE FROM internal.pages;
-INSERT INTO internal.pages
-SELECT * FROM internal.candidates WHERE is_update
+CREATE OR REPLACE TEMP TABLE new_pages AS
+SELECT * FROM states SEMI JOIN renewed USING (project_id) WHERE is_update
 QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_first}) = 1;
 
 CREATE OR REPLACE TEMP TABLE deciding AS
-SELECT titles.*
-FROM internal.titles
-JOIN internal.pages USING ({row_key})
+SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});
+
+DELETE FROM internal.titles WHERE project_id IN (SELECT project_id FROM renewed);
+INSERT INTO internal.titles SELECT * FROM new_titles ANTI JOIN deciding USING ({row_key});
+
+DELETE FROM internal.pages WHERE project_id IN (SELECT project_id FROM renewed);
+INSERT INTO internal.pages SELECT * FROM new_pages ANTI JOIN deciding USING ({row_key});
+
+DROP TABLE new_titles;
+DROP TABLE new_pages;
+
+DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.tables import ARTICLE_CHANGES, REFERENCE_TABLES, REJECTS
-from resources.warehouse import LakeFile, Warehouse
+from resources.tables import ARTICLE_CHANGES, REFERENCE_TABLES, REJECTS, SNAPSHOT_ARTICLES
+from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -95,6 +95,42 @@ class Lake:
             ndjson_bytes=2222,
             lake_bytes=path.stat().st_size,
         )
+
+    def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None):
+        """Writes the files of one version, one per list of rows; named by content, so the same rows are the same version."""
+        identifier = f"{project}_namespace_{namespace}"
+        version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
+        folder = self.data / "lake" / "snapshot_articles" / identifier / version[:8]
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for number, rows in enumerate(chunks):
+            whole = [dict.fromkeys(SNAPSHOT_ARTICLES.schema.names) | row for row in rows]
+            for row in whole:
+                row |= {"snapshot_id": identifier, "snapshot_version": version}
+                row |= {"project_id": project, "namespace_id": namespace}
+            content = repr((whole, number, tag)).encode()
+            digest = hashlib.sha256(content).hexdigest()
+            path = folder / f"{identifier}_chunk_{number}.{digest[:8]}.parquet"
+            pq.write_table(pa.Table.from_pylist(whole, schema=SNAPSHOT_ARTICLES.schema), path)
+            kinds = Counter(row["change_type"] for row in rows)
+            files.append(
+                SnapshotFile(
+                    path=path,
+                    rejects_path=None,
+                    identifier=f"{identifier}_chunk_{number}",
+                    version=hashlib.md5(content).hexdigest(),
+                    digest=digest,
+                    row_count=len(rows),
+                    reject_count=0,
+                    update_count=kinds["update"],
+                    delete_count=kinds["delete"],
+                    visibility_change_count=kinds["visibility-change"],
+                    archive_bytes=111,
+                    ndjson_bytes=2222,
+                    lake_bytes=path.stat().st_size,
+                )
+            )
+        return Snapshot(identifier, version, project, namespace, tuple(files), len(files), START)
 
     def reference(self, name, rows):
         """Writes a reference table's file."""

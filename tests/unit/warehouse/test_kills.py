@@ -44,6 +44,7 @@ def content(warehouse):
         "titles": "FROM internal.titles",
         "pages": "FROM internal.pages",
         "shadowed": "FROM internal.shadowed",
+        "snapshots": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM snapshots",
         "rejects": "FROM rejects",
         "loads": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM loads",
         "hours": "SELECT * EXCLUDE (checked_at, load_count) FROM hours",

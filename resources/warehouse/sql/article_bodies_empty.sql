@@ -1,9 +1,0 @@
-CREATE VIEW article_bodies AS
-SELECT
-  CAST(NULL AS VARCHAR) AS project_id,
-  CAST(NULL AS BIGINT) AS article_id,
-  CAST(NULL AS BIGINT) AS version_id,
-  CAST(NULL AS TIMESTAMPTZ) AS batch_hour,
-  CAST(NULL AS VARCHAR) AS html,
-  CAST(NULL AS VARCHAR) AS wikitext
-WHERE false

@@ -1,0 +1,10 @@
+(
+  SELECT file.* EXCLUDE (filename, file_name, file_row_number)
+  FROM (
+    SELECT *, parse_filename(filename) AS file_name
+    FROM read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false)
+  ) AS file
+  ANTI JOIN (
+    FROM internal.shadowed_snapshots WHERE snapshot_id = {snapshot_id} AND snapshot_version = {snapshot_version}
+  ) AS shadow ON file.file_name = shadow.file_name AND file.file_row_number = shadow.file_row
+)

@@ -1,0 +1,12 @@
+-- A page that a snapshot holds was there, whatever its last event was; only a delete says otherwise.
+SELECT
+  {project_id} AS project_id,
+  title,
+  article_id,
+  event_at,
+  version_id,
+  change_type <> 'delete' AS is_update,
+  {event_key} AS event_key,
+  {batch_hour} AS batch_hour,
+  {namespace_id} AS namespace_id
+FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows}) AS page

@@ -1,0 +1,337 @@
+"""A snapshot comes in whole or not at all, lies underneath the changes, and the replaced ones stay for a while."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources.tables import REJECTS, HourState
+from resources.warehouse import HourStatus, LakeFileError, QueryError
+
+
+def ask(warehouse, query):
+    with warehouse._connector.build("look") as connection:
+        return [tuple(row.values()) for row in connection.sql(query).to_arrow_table().to_pylist()]
+
+
+def articles(warehouse):
+    return ask(warehouse, "SELECT article_id, name FROM articles ORDER BY ALL")
+
+
+def counts(warehouse):
+    tables = ("snapshots", "loads", "articles", "rejects", "internal.shadowed_snapshots")
+    return [ask(warehouse, f"SELECT count(*) FROM {table}")[0][0] for table in tables]
+
+
+def agrees_with_rebuild(warehouse, state):
+    advanced = state(warehouse)
+    warehouse.rebuild_articles()
+    return state(warehouse) == advanced
+
+
+def test_snapshot_becomes_current_whole(lake, warehouse, state):
+    chunks = [[lake.change(1, "A", 1), lake.change(2, "B", 2)], [], [lake.change(3, "C", 65)]]
+    snapshot = lake.snapshot(chunks)
+    load = warehouse.load_snapshot(snapshot)
+    assert (load.changed, load.is_base, load.file_count, load.row_count, load.duplicate_count) == (True, True, 3, 3, 0)
+    assert load.boundary_at == lake.hour(0) + timedelta(minutes=55)
+    assert "3 files, 3 rows" in str(load)
+    assert articles(warehouse) == [], "nothing moves before it is applied"
+    applied = warehouse.apply_changes()
+    assert (applied.renewed_projects, applied.upserted_count, applied.article_count) == (("enwiki",), 3, 3)
+    assert "enwiki made anew from snapshots" in str(applied)
+    assert articles(warehouse) == [(1, "A"), (2, "B"), (3, "C")]
+    (hour,) = ask(warehouse, "SELECT DISTINCT batch_hour FROM articles")[0]
+    assert timedelta(0) < hour - load.boundary_at < timedelta(seconds=1)
+    assert ask(warehouse, "SELECT batch_hour FROM snapshots") == [(hour,)]
+    assert agrees_with_rebuild(warehouse, state)
+
+
+def test_same_version_again_is_a_no_op_that_says_so(lake, warehouse):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1)], []])
+    first = warehouse.load_snapshot(snapshot)
+    warehouse.apply_changes()
+    again = warehouse.load_snapshot(snapshot)
+    assert (again.changed, again.boundary_at, again.row_count) == (False, first.boundary_at, 1)
+    assert "nothing to do" in str(again)
+    assert not warehouse.apply_changes().changed
+    assert warehouse.load_snapshot(snapshot, reload=True).changed
+    assert warehouse.load_snapshot(snapshot, reload=True).released_lake_paths == ()
+    assert warehouse.apply_changes().renewed_projects == ("enwiki",)
+    assert counts(warehouse) == [1, 2, 1, 0, 0]
+
+
+def test_same_version_converted_anew_takes_the_place_of_the_old_files(lake, warehouse):
+    first = lake.snapshot([[lake.change(1, "A", 1, abstract="old")]], version="e" * 32)
+    warehouse.load_snapshot(first)
+    warehouse.apply_changes()
+    second = lake.snapshot([[lake.change(1, "A", 1, abstract="new")]], version="e" * 32)
+    load = warehouse.load_snapshot(second)
+    assert load.changed
+    assert [path.split("/")[-1] for path in load.released_lake_paths] == [first.files[0].path.name]
+    warehouse.apply_changes()
+    assert ask(warehouse, "SELECT abstract FROM articles") == [("new",)]
+    assert counts(warehouse) == [1, 1, 1, 0, 0]
+
+
+def test_repeated_pages_count_once_wherever_they_stand(lake, warehouse, state):
+    page = lake.change(1, "A", 1, html="<p>a")
+    older = lake.change(1, "A", 0, version_id=1001, html="<p>older")
+    load = warehouse.load_snapshot(lake.snapshot([[page, page, lake.change(2, "B", 2, html="b")], [older, page]]))
+    assert (load.row_count, load.duplicate_count) == (5, 3)
+    assert sum(n for (n,) in ask(warehouse, "SELECT duplicate_count FROM loads")) == 3
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "A"), (2, "B")]
+    assert agrees_with_rebuild(warehouse, state)
+    warehouse.publish()
+    assert warehouse.sql("SELECT article_id, html FROM article_bodies ORDER BY 1").rows == [(1, "<p>a"), (2, "b")]
+    assert warehouse.sql("SELECT article_id, name FROM snapshot_articles ORDER BY 1").rows == [(1, "A"), (2, "B")]
+
+
+def test_changes_before_beside_and_after_the_snapshot(lake, warehouse, state):
+    """The boundary is minute 140: updates before it do not count, deletes always do."""
+    warehouse.load_hour(
+        lake.hour(0), [lake.file(0, [lake.change(7, "Gone in a gap", 5), lake.change(1, "A", 6, abstract="old")])]
+    )
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "A"), (7, "Gone in a gap")]
+    warehouse.load_snapshot(
+        lake.snapshot([[lake.change(1, "A", 90), lake.change(2, "Lingers", 80), lake.change(3, "C", 150)]])
+    )
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "A"), (2, "Lingers"), (3, "C")]
+    warehouse.load_hour(
+        lake.hour(1), [lake.file(1, [lake.change(2, "Lingers", 100, "delete"), lake.change(8, "Too old", 119)])]
+    )
+    warehouse.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Beside", 145), lake.change(1, "Moved", 145)])])
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "Moved"), (3, "C"), (9, "Beside")]
+    assert agrees_with_rebuild(warehouse, state)
+
+
+def test_redo_that_loses_the_deciding_row_falls_back_on_the_snapshot(lake, warehouse, state):
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1, abstract="base"), lake.change(2, "B", 2)]]))
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 30), lake.change(2, "B", 31, "delete")])])
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "A")]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [])])
+    applied = warehouse.apply_changes()
+    assert applied.renewed_projects == ()
+    assert ask(warehouse, "SELECT article_id, abstract FROM articles ORDER BY 1") == [(1, "base"), (2, None)]
+    assert agrees_with_rebuild(warehouse, state)
+
+
+def test_one_project_is_made_anew_and_the_others_advance_in_the_same_step(lake, warehouse, state):
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(5, "F", 1)], "frwiki")])
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 90)]]))
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "Old", 1)])])
+    applied = warehouse.apply_changes()
+    assert (applied.file_count, applied.renewed_projects) == (2, ("enwiki",))
+    assert ask(warehouse, "SELECT project_id, name FROM articles ORDER BY ALL") == [("enwiki", "A"), ("frwiki", "F")]
+    assert warehouse.pending_hours() == []
+    assert agrees_with_rebuild(warehouse, state)
+
+
+def test_page_whose_last_event_was_a_change_of_visibility_is_there(lake, warehouse):
+    rows = [lake.change(1, "A", 50, "visibility-change"), lake.change(2, "B", 51, "delete"), lake.change(3, "C", 60)]
+    warehouse.load_snapshot(lake.snapshot([rows]))
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "A"), (3, "C")]
+
+
+def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
+    made = [lake.snapshot([[lake.change(1, "A", minute)]]) for minute in (100, 200, 300, 400)]
+    loads = [warehouse.load_snapshot(snapshot, keep_replaced=1) for snapshot in made]
+    assert [load.dropped_versions for load in loads] == [
+        *((), (), (made[0].snapshot_version,), (made[1].snapshot_version,))
+    ]
+    relative = made[0].files[0].path.relative_to(warehouse.data / "lake").as_posix()
+    assert loads[2].released_lake_paths == (relative,)
+    assert ask(warehouse, "SELECT snapshot_version FROM snapshots ORDER BY boundary_at") == [
+        *((made[2].snapshot_version,), (made[3].snapshot_version,))
+    ]
+    assert counts(warehouse)[:2] == [2, 2]
+    late = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 350)]]), keep_replaced=2)
+    assert not late.is_base
+    assert "newer one stays" in str(late)
+    assert warehouse.apply_changes().renewed_projects == ("enwiki",)
+    assert ask(warehouse, "SELECT version_id FROM articles") == [(1400,)]
+    assert not warehouse.apply_changes().changed
+    with pytest.raises(ValueError, match="0 is the least"):
+        warehouse.load_snapshot(made[3], keep_replaced=-1)
+
+
+def test_version_beside_the_base_makes_nothing_anew(lake, warehouse):
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 200)]]))
+    warehouse.apply_changes()
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100)]]))
+    applied = warehouse.apply_changes()
+    assert (applied.changed, applied.renewed_projects) == (False, ())
+    assert ask(warehouse, "SELECT count(*) FROM snapshots WHERE applied_at IS NULL") == [(0,)]
+
+
+def test_base_that_is_loaded_anew_with_older_rows_gives_way_to_the_one_beneath(lake, warehouse, state):
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100), lake.change(2, "B", 90)]]))
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 200)]], version="e" * 32))
+    warehouse.apply_changes()
+    assert articles(warehouse) == [(1, "A")]
+    load = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 50)]], version="e" * 32))
+    assert not load.is_base
+    assert warehouse.apply_changes().renewed_projects == ("enwiki",)
+    assert articles(warehouse) == [(1, "A"), (2, "B")]
+    assert agrees_with_rebuild(warehouse, state)
+
+
+def test_equal_boundaries_are_told_apart_by_the_version_whatever_was_loaded_first(lake, warehouse):
+    rows = [lake.change(1, "A", 70)]
+    same = [lake.snapshot([rows], tag=str(number)) for number in range(3)]
+    bases = []
+    for snapshot in (*same, *reversed(same)):
+        load = warehouse.load_snapshot(snapshot, reload=True)
+        assert load.boundary_at == lake.hour(1)
+        bases.append(ask(warehouse, "SELECT snapshot_version FROM internal.bases"))
+    assert bases[2:] == [[(max(snapshot.snapshot_version for snapshot in same),)]] * 4
+    hours = [hour for (hour,) in ask(warehouse, "SELECT DISTINCT batch_hour FROM snapshots")]
+    assert len(hours) == 3
+    assert all(hour.microsecond for hour in hours)
+
+
+def test_files_that_are_not_whole_change_nothing(lake, warehouse):
+    good = lake.snapshot([[lake.change(1, "A", 1)]])
+    warehouse.load_snapshot(good)
+    warehouse.apply_changes()
+    before = counts(warehouse)
+    bad = lake.snapshot([[lake.change(2, "B", 300)], [lake.change(3, "C", 301), lake.change(4, "D", 302)]])
+    one, two = bad.files
+    spoilt = {
+        "1 of its 2 files are there": replace(bad, files=bad.files[:1]),
+        "2 rows; 3 were announced": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
+        "2 were announced, 1 of them": replace(bad, files=(one, replace(two, update_count=1))),
+        "0 lines; 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
+        "rows of another snapshot": replace(bad, project_id="frwiki"),
+        "is gone": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
+        "folder of its version": replace(bad, files=(one, replace(two, path=good.files[0].path))),
+        "holds no page": lake.snapshot([[], []]),
+    }
+    for words, snapshot in spoilt.items():
+        with pytest.raises(LakeFileError, match=words):
+            warehouse.load_snapshot(snapshot)
+    content = bytearray(two.path.read_bytes())
+    content[4:2000] = b"\x00" * 1996
+    two.path.write_bytes(content)
+    with pytest.raises(LakeFileError, match=r"could not be read|not readable"):
+        warehouse.load_snapshot(bad)
+    with pytest.raises(ValueError, match="two files of one identifier"):
+        warehouse.load_snapshot(replace(bad, files=(one, one)))
+    assert counts(warehouse) == before
+    assert articles(warehouse) == [(1, "A")]
+
+
+def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1)]])
+    line = {"archive": "a.tar.gz", "member": "m", "line_number": 3, "byte_offset": 9, "reason": "not JSON", "raw": b"{"}
+    path = tmp_path / "rejects.parquet"
+    schema = pa.schema([field for field in REJECTS.schema if field.name in line])
+    pq.write_table(pa.Table.from_pylist([line], schema=schema), path)
+    file = replace(snapshot.files[0], rejects_path=path, reject_count=1)
+    load = warehouse.load_snapshot(replace(snapshot, files=(file,)))
+    assert load.reject_count == 1
+    source = "SELECT project_id, raw FROM rejects JOIN snapshots USING (batch_hour, project_id)"
+    assert ask(warehouse, source) == [("enwiki", b"{")]
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 99)]]), keep_replaced=0)
+    assert counts(warehouse)[3] == 0
+
+
+def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
+    base = [lake.change(1, "A", 90, html="a0"), lake.change(2, "B", 80, html="b0"), lake.change(3, "C", 100, html="c0")]
+    warehouse.load_snapshot(lake.snapshot([base[:2], base[2:]]))
+    again = lake.snapshot([base[2:]], tag="again")
+    warehouse.load_snapshot(replace(again, exported_at=again.exported_at + timedelta(days=1)))
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [base[2], lake.change(1, "A", 110, html="a1")], rejects=[b"x"])])
+    warehouse.load_snapshot(lake.snapshot([[lake.change(4, "F", 1, html="f0")]], "frwiki"))
+    warehouse.apply_changes()
+    made = warehouse.publish()
+    assert made.lake_file_count == 5
+    joined = (
+        "SELECT name, html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour) "
+        "ORDER BY name"
+    )
+    assert warehouse.sql(joined).rows == [("A", "a1"), ("C", "c0"), ("F", "f0")]
+    unique = "SELECT count(*), count(DISTINCT (project_id, article_id, version_id, batch_hour)) FROM article_bodies"
+    assert warehouse.sql(unique).rows == [(7, 7)]
+
+
+def spoil(path):
+    """Leaves of a Parquet file what tells its columns, and nothing of its rows."""
+    content = bytearray(path.read_bytes())
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    content[4:-footer] = b"\xff" * (len(content) - footer - 4)
+    path.write_bytes(content)
+
+
+def test_question_for_one_version_opens_its_files_only(lake, warehouse):
+    old = lake.snapshot([[lake.change(1, "A", 100, html="old")]])
+    new = lake.snapshot([[lake.change(1, "A", 200, html="new")]])
+    for snapshot in (old, new, lake.snapshot([[lake.change(1, "F", 100, html="f")]], "frwiki")):
+        warehouse.load_snapshot(snapshot)
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="hour")])])
+    warehouse.apply_changes()
+    warehouse.publish()
+    for path in (warehouse.data / "lake").rglob("*.parquet"):
+        if path != new.files[0].path:
+            spoil(path)
+    (hour,) = ask(warehouse, "SELECT max(batch_hour) FROM snapshots")[0]
+    assert warehouse.sql(
+        "SELECT html FROM article_bodies WHERE batch_hour = ? AND project_id = 'enwiki'", [hour]
+    ).rows == [("new",)]
+    assert warehouse.sql(
+        "SELECT name FROM snapshot_articles WHERE snapshot_version = ?", [new.snapshot_version]
+    ).rows == [("A",)]
+    with pytest.raises(QueryError):
+        warehouse.sql("SELECT html FROM article_bodies")
+
+
+def test_lake_file_of_a_snapshot_that_is_gone_is_left_out_and_said(lake, warehouse):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1, html="a")], [lake.change(2, "B", 1, html="b")]])
+    warehouse.load_snapshot(snapshot)
+    warehouse.apply_changes()
+    snapshot.files[0].path.unlink()
+    made = warehouse.publish()
+    assert (made.lake_file_count, made.missing_lake_file_count) == (1, 1)
+    assert warehouse.sql("SELECT html FROM article_bodies").rows == [("b",)]
+    snapshot.files[1].path.unlink()
+    assert warehouse.publish().changed
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(0,)]
+    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "hours", "expected"),
+    [
+        # minutes of the greatest event of each snapshot; loaded hours; gap, exact from, exact until (minutes)
+        ([100], [1, 2, 3], (None, 100, 240)),
+        ([100], [0, 1, 2], (None, 100, 180)),
+        ([100], [2, 3], (60, 100, 100)),
+        ([100], [], (60, 100, 100)),
+        ([100], [0, 1, 3], (120, 100, 120)),
+        ([100, 250], [1, 2, 3, 4], (None, 100, 300)),
+        ([100, 250], [1, 3, 4, 5], (None, 250, 360)),
+        ([100, 250], [4, 5], (None, 250, 360)),
+        ([30, 100, 250], [1, 2, 3, 4], (None, 100, 300)),
+    ],
+)
+def test_project_state_tells_base_and_exact_moments(lake, warehouse, snapshots, hours, expected):
+    for minute in snapshots:
+        last = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", minute)]]))
+    for hour in hours:
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(2, "B", 60 * hour)])])
+    warehouse.record_statuses([HourStatus(lake.hour(9), "enwiki", 0, HourState.NOT_YET)])
+    (found,) = warehouse.project_states(published=False)
+    moments = [found.first_gap_at, found.exact_from_at, found.exact_until_at]
+    minutes = [None if moment is None else (moment - lake.hour(0)) / timedelta(minutes=1) for moment in moments]
+    assert tuple(minutes) == expected
+    assert (found.base_snapshot, found.base_boundary_at) == (last.snapshot_version, last.boundary_at)

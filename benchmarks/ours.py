@@ -5,10 +5,10 @@ Belongs here: every call of `resources.lake` that a benchmark makes. Does not be
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from benchmarks.workload import HOUR
+from resources.engine import Engine
 from resources.lake import BODIES, Archive, Converter, Layout
 from resources.lake.archive import BLOCK_BYTES, Block, Buffers, read_blocks
 from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
@@ -32,8 +32,9 @@ RECORD_SCHEMA = shape_of(ARTICLE_CHANGES).schema
 def convert(workload: Workload, folder: Path, level: int) -> list[Conversion]:
     """Convert all archives of a workload as the pipeline does: with the settings that it has by default."""
     archives, layout = _archives(workload), Layout(folder)
-    with Converter(level=level) as converter, ThreadPoolExecutor(converter.workers) as pool:
-        return list(pool.map(lambda archive: converter.convert(archive, layout), archives))
+    with Converter(level=level) as converter:
+        outcomes = Engine().map(lambda archive: converter.convert(archive, layout), archives)
+    return [outcome.unwrap() for outcome in outcomes]
 
 
 def reader(workload: Workload) -> RecordReader:

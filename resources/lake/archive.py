@@ -10,6 +10,7 @@ convert are slower.
 from __future__ import annotations
 
 import codecs
+import mmap
 import queue
 import tarfile
 from dataclasses import dataclass
@@ -71,33 +72,35 @@ class Block:
     byte_count: int
     archive_bytes: int
     _buffers: Buffers
-    _buffer: bytearray
+    _buffer: mmap.mmap | None
 
     def release(self) -> None:
         """Give the buffer back; `view` must not be used afterwards."""
         self.view.release()
-        self._buffers.give(self._buffer)
+        if self._buffer is not None:
+            self._buffers.give(self._buffer)
+            self._buffer = None  # a block is remembered longer than a large buffer may live
 
 
 class Buffers:
     """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
 
-    Each is made when it is first needed: most archives of an hour need no more than one. The one used last is lent first,
-    since its pages are at hand.
+    Each is made when it is first needed, of pages that the system provides when they are first written: most archives of
+    an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
     """
 
     def __init__(self, count: int, size: int) -> None:
         self.size = size
-        self._free: queue.LifoQueue[bytearray | None] = queue.LifoQueue()
+        self._free: queue.LifoQueue[mmap.mmap | None] = queue.LifoQueue()
         for _ in range(count):
             self._free.put(None)
 
-    def take(self) -> bytearray:
+    def take(self) -> mmap.mmap:
         """A free buffer; waits until there is one."""
         buffer = self._free.get()
-        return bytearray(self.size) if buffer is None else buffer
+        return mmap.mmap(-1, self.size) if buffer is None else buffer
 
-    def give(self, buffer: bytearray) -> None:
+    def give(self, buffer: mmap.mmap) -> None:
         """Take a buffer back. One that had to grow for a long line is replaced, so that memory falls again."""
         self._free.put(buffer if len(buffer) == self.size else None)
 
@@ -228,21 +231,21 @@ def _cut(stream: _TarStream, member: str, size: int, buffers: Buffers) -> Iterat
             buffers.give(buffer)
             raise
         carry = bytes(memoryview(buffer)[end:filled])
-        start = len(codecs.BOM_UTF8) if offset == 0 and buffer.startswith(codecs.BOM_UTF8) else 0
+        start = len(codecs.BOM_UTF8) if offset == 0 and buffer[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8 else 0
         view = memoryview(buffer)[start:end]
         yield Block(member, view, offset + start, line, count, end, stream.archive_bytes, buffers, buffer)
         offset += end
         line += count
 
 
-def _fill(stream: _TarStream, buffer: bytearray, carry: bytes, remaining: int, line: int) -> tuple[bytearray, int, int]:
+def _fill(stream: _TarStream, buffer: mmap.mmap, carry: bytes, remaining: int, line: int) -> tuple[mmap.mmap, int, int]:
     """Fill a buffer behind what was carried over, and until a line ends in it.
 
     Returns the buffer (a larger one for a long line), the bytes in it, and those of the member that remain.
     """
     filled = len(carry)
     if len(buffer) < 2 * filled:  # a long line was carried over: room for it, and for something new
-        buffer = bytearray(2 * filled)
+        buffer = mmap.mmap(-1, 2 * filled)
     buffer[:filled] = carry
     looked = 0
     while True:
@@ -256,10 +259,13 @@ def _fill(stream: _TarStream, buffer: bytearray, carry: bytes, remaining: int, l
         if filled > LINE_BYTES_MAX:
             raise stream.error(f"line {line} is longer than {LINE_BYTES_MAX:,} bytes, which no record is")
         looked = filled
-        buffer = buffer + bytearray(filled)
+        grown = mmap.mmap(-1, 2 * filled)
+        with memoryview(buffer) as view:
+            grown[:filled] = view[:filled]
+        buffer = grown
 
 
-def _lines(buffer: bytearray, filled: int, *, last: bool) -> tuple[int, int]:
+def _lines(buffer: mmap.mmap, filled: int, *, last: bool) -> tuple[int, int]:
     """How many lines of a full buffer make a block, and where they end; the last of a member may be unfinished.
 
     `find` leaps from line to line, seven times as fast as `count` looks at bytes.

@@ -5,7 +5,7 @@ and DuckDB.
 """
 
 from resources.lake import errors
-from resources.lake.archive import Archive
+from resources.lake.archive import Archive, SnapshotArchive
 from resources.lake.conversion import BODIES, MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
 from resources.lake.files import sweep
@@ -27,6 +27,7 @@ __all__ = [
     "Layout",
     "ReferenceConversion",
     "ReferenceListError",
+    "SnapshotArchive",
     "convert",
     "convert_reference",
     "digest_of",

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, read_blocks
+from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, SnapshotArchive, read_blocks
 from resources.lake.errors import ConversionError, LakeError
 from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.native import trim
@@ -86,7 +86,9 @@ class Conversion:
 
 def digest_of(archive: Archive, bodies: frozenset[str] = BODIES) -> str:
     """Digest (hex) over all that decides the rows: the archive, the schema, the converter, the bodies kept."""
-    parts = (archive.identifier, archive.version, SCHEMA_VERSION, CONVERTER_VERSION, sorted(bodies))
+    parts = [archive.identifier, archive.version, SCHEMA_VERSION, CONVERTER_VERSION, sorted(bodies)]
+    if isinstance(archive, SnapshotArchive):
+        parts.append(archive.snapshot_version)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -165,10 +167,10 @@ class Converter:
         archive_bytes = _size_of(archive.path)
         tally = _Tally()
         with ExitStack() as stack:
-            rows_file = stack.enter_context(ParquetFile(target, ARTICLE_CHANGES))
+            rows_file = stack.enter_context(ParquetFile(target, archive.table))
             rejects_file: ParquetFile | None = None
             work = _Work(
-                RecordReader(ARTICLE_CHANGES, archive, bodies), _name_of(archive, layout), self._level, self._alone
+                RecordReader(archive.table, archive, bodies), _name_of(archive, layout), self._level, self._alone
             )
             for piece in stack.enter_context(_Pieces(archive.path, self._buffers, self._pool, work, 2 * self.workers)):
                 tally.add(piece)
@@ -232,11 +234,7 @@ def find_conversion(archive: Archive, layout: Layout, bodies: frozenset[str] = B
 
 def _targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
     """The files of the rows and of the rejects."""
-    rows, rejects = (
-        layout.lake_file(table.name, archive.batch_hour, archive.identifier, digest)
-        for table in (ARTICLE_CHANGES, REJECTS)
-    )
-    return rows, rejects
+    return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTS.name, digest)
 
 
 def _conversion(
@@ -296,7 +294,7 @@ class _Work:
             block.release()
         counts = pc.value_counts(rows.batch.column("change_type"))
         return _Piece(
-            rows=encode(rows.batch, ARTICLE_CHANGES, level=self.level) if len(rows.batch) else None,
+            rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
             rejects=encode(self._reject_rows(rows.rejects), REJECTS) if rows.rejects else None,
             line_count=rows.line_count,
             reject_count=len(rows.rejects),

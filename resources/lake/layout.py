@@ -48,6 +48,10 @@ class Layout:
         """The service's list of the hour as it was fetched."""
         return self.archive_hour(hour) / "batches.json"
 
+    def snapshot_archive(self, identifier: str) -> Path:
+        """Folder of a snapshot's archives: of all versions, in both forms."""
+        return self.archive / "snapshots" / _safe(identifier)
+
     def reference_archive(self, kind: str) -> Path:
         """A reference list as it was fetched; `kind` is codes, languages, projects or namespaces."""
         return self.archive / "reference" / f"{_safe(kind)}.json"
@@ -55,6 +59,11 @@ class Layout:
     def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
         """Parquet file of one table made from one archive of an hour."""
         return self.lake / _safe(table) / _hour_folders(hour) / f"{_safe(identifier)}.{_short(digest)}.parquet"
+
+    def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
+        """Parquet file of one table made from one archive of a snapshot's version."""
+        folder = self.lake / _safe(table) / _safe(snapshot) / _short(version)
+        return folder / f"{_safe(identifier)}.{_short(digest)}.parquet"
 
     def reference_file(self, table: str, digest: str) -> Path:
         """Parquet file of a reference table."""

@@ -213,7 +213,7 @@ class _Tree:
         found: dict[str, int] = {column.name: self._places[path] for path, (column, _) in self._columns.items()}
         for column in table:
             if column.path is None:
-                kind = {"batch_hour": _CONSTANT, "event_at": _MOMENT, "extra": _NOTHING}[column.name]
+                kind = {"batch_hour": _CONSTANT, "event_at": _MOMENT}.get(column.name, _NOTHING)
                 found[column.name] = self._add("", kind, _REQUIRED if kind == _MOMENT else 0)
         self.columns = [found[column.name] for column in table]
         self.moments = [found[name] for name in ("event_at", *MOMENTS)] if "event_at" in found else []

@@ -15,7 +15,7 @@ import datetime as dt
 import re
 import struct
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -118,12 +118,22 @@ class RecordReader:
                 archive = self.archive
                 hour = (archive.batch_hour - _EPOCH) // dt.timedelta(microseconds=1)
                 decoded = decoder.decode(view, archive.project_id, archive.namespace_id, hour)
-                return self._join(decoded, view, member, first_line, offset)
+                return self._join(self._given(decoded), view, member, first_line, offset)
         fast = self._fast(view, line_count)
         if fast is not None:
             return fast
         examined = self._examine(_lines(bytes(view), first_line, offset), member)
         return Rows(examined.batch, examined.line_count, examined.rejects, self._drift(examined.found))
+
+    def _given(self, decoded: Decoded) -> Decoded:
+        """The decoded rows with the columns that the archive decides; the decoder knows the hour by itself."""
+        batch = decoded.batch
+        for name, value in self.archive.given.items():
+            if name != "batch_hour":
+                place = batch.schema.get_field_index(name)
+                column = pa.repeat(pa.scalar(value, batch.schema.field(place).type), len(batch))
+                batch = batch.set_column(place, batch.schema.field(place), column)
+        return replace(decoded, batch=batch)
 
     def _join(self, decoded: Decoded, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
         """What the decoder took, and between it what the careful path makes of the rest."""
@@ -283,13 +293,13 @@ class RecordReader:
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
         """The columns in the table's order, with those that the archive itself decides."""
-        rows = len(extra)
+        rows, given = len(extra), self.archive.given
 
         def column(name: str, declared: pa.DataType, *, body: bool) -> pa.Array:
             if body and name not in self.bodies:
                 return pa.nulls(rows, declared)
-            if name == "batch_hour":
-                return pa.repeat(pa.scalar(self.archive.batch_hour, declared), rows)
+            if name in given:
+                return pa.repeat(pa.scalar(given[name], declared), rows)
             return extra if name == "extra" else columns[name]
 
         arrays = [column(item.name, item.type, body=item.body) for item in self.table]

@@ -1,0 +1,64 @@
+"""An archive of a snapshot becomes rows of `snapshot_articles`, which say what they are of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+
+from resources.lake import SnapshotArchive, convert, digest_of, find_conversion
+from resources.tables import REJECTS, SNAPSHOT_ARTICLES
+
+VERSION = "0123456789abcdef0123456789abcdef"
+
+
+def snapshot(lake, *lines) -> SnapshotArchive:
+    archive = lake.archive(lake.lines(*lines), identifier="enwiki_namespace_0")
+    return SnapshotArchive(
+        path=archive.path,
+        identifier="enwiki_namespace_0_chunk_3",
+        version=archive.version,
+        batch_hour=archive.batch_hour,
+        project_id="enwiki",
+        namespace_id=0,
+        snapshot_id="enwiki_namespace_0",
+        snapshot_version=VERSION,
+    )
+
+
+@pytest.mark.parametrize("native", ["1", "0"], ids=["native", "pure"])
+def test_rows_and_rejects(lake, rows, monkeypatch, native):
+    monkeypatch.setenv("WME_NATIVE", native)
+    plain = lake.record(2)
+    plain.pop("event")
+    archive = snapshot(lake, lake.record(1), plain, b"bad", lake.record(3, mood="calm"))
+    made = convert(archive, lake.layout)
+    assert made.path == (
+        lake.layout.lake
+        / "snapshot_articles/enwiki_namespace_0/01234567"
+        / f"enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
+    )
+    assert made.rejects_path == (
+        lake.layout.lake / f"rejects/enwiki_namespace_0/01234567/enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
+    )
+    assert pq.read_schema(made.path).equals(SNAPSHOT_ARTICLES.schema)
+    assert pq.read_schema(made.rejects_path).equals(REJECTS.schema)
+    found = rows(made.path)
+    assert {(row["snapshot_id"], row["snapshot_version"]) for row in found} == {("enwiki_namespace_0", VERSION)}
+    assert [(row["name"], row["change_type"], row["extra"]) for row in found] == [
+        ("Page 1", "update", None),
+        ("Page 2", "update", None),
+        ("Page 3", "update", '{"mood":"calm"}'),
+    ]
+    assert found[1]["event_at"] == found[1]["modified_at"]
+    (reject,) = rows(made.rejects_path)
+    assert (reject["batch_hour"], reject["line_number"], reject["raw"]) == (lake.hour, 3, b"bad")
+    assert find_conversion(archive, lake.layout) == replace(made, converted=False, seconds=0.0)
+
+
+def test_the_same_chunk_in_another_snapshot_is_another_file(lake):
+    archive = snapshot(lake, lake.record(1))
+    other = replace(archive, snapshot_version="f" * 32)
+    assert digest_of(archive) != digest_of(other)
+    assert convert(archive, lake.layout).path != convert(other, lake.layout).path

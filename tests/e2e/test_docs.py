@@ -14,6 +14,7 @@ import pytest
 from pipelines import cli, dictionary, instance, settings
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
+from resources.lake import native
 from resources.sandbox import process as sandbox_process
 from resources.tables import TABLES, HourState
 from resources.warehouse.errors import WarehouseError
@@ -220,6 +221,11 @@ def read_variables():
     return set(re.findall(r'"(WME_[A-Z_]+)"', Path(settings.__file__).read_text()))
 
 
+def read_switches():
+    """What the converter reads by itself: no setting of a mirror, but of whoever compares or mends."""
+    return set(re.findall(r'"(WME_[A-Z_]+)"', Path(native.__file__).read_text()))
+
+
 def test_variables_of_the_readme_are_those_that_are_read():
     rows = re.findall(r"^\| (`WME_.*?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert set(re.findall(r"WME_[A-Z_]+", " ".join(rows))) == read_variables()
@@ -232,7 +238,7 @@ def test_variables_of_the_example_are_those_that_are_read():
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_document_names_an_unknown_variable(path):
-    assert set(re.findall(r"WME_[A-Z_]+", path.read_text())) <= read_variables()
+    assert set(re.findall(r"WME_[A-Z_]+", path.read_text())) <= read_variables() | read_switches()
 
 
 def subclasses(kind):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,12 @@ class Connector:
     lock_path: Path
     storage_version: str
     lock_timeout: float
+    memory_limit: str
+
+    @property
+    def spill_path(self) -> Path:
+        """Folder for what does not fit into the memory; there only while it is needed, or after a kill."""
+        return self.build_path.with_name("spill")
 
     @contextlib.contextmanager
     def build(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -83,6 +90,7 @@ class Connector:
     def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """The same for a caller that holds the lock already."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.spill_path, ignore_errors=True)
         connection = self._open_build(purpose)
         try:
             ensure(connection, self.build_path)
@@ -117,6 +125,10 @@ class Connector:
         """A DuckDB file for writing, in the storage version that all supported clients read."""
         connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
         try:
+            connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
+            connection.execute(f"SET temp_directory = {quoted(str(self.spill_path))}")
+            # keeping the order of rows would hold back what was read ahead
+            connection.execute("SET preserve_insertion_order = false")
             connection.execute(
                 f"ATTACH {quoted(str(path))} AS warehouse "
                 f"(STORAGE_VERSION {quoted(self.storage_version)}, ROW_GROUP_SIZE {_ROW_GROUP_ROWS})"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from resources.warehouse.snapshots import Version
 
 #: The one total order of states; rows of one title or page that are equal in all of it are the same row.
-_NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
+NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
 _ROW_KEY = (
     "project_id",
     "title",
@@ -154,7 +154,7 @@ def _with_rule(name: str) -> str:
     """A statement with the order of states, the identity of a row and the key of a title written in."""
     return (
         statement(name)
-        .replace("{newest_first}", _NEWEST_FIRST)
+        .replace("{newest_first}", NEWEST_FIRST)
         .replace("{row_key}", ", ".join(_ROW_KEY))
         .replace("{title_key}", TITLE_KEY)
     )

@@ -28,6 +28,7 @@ import duckdb
 from resources import tables
 from resources.warehouse import snapshots
 from resources.warehouse.connect import locked
+from resources.warehouse.questions import questions
 from resources.warehouse.records import Published
 from resources.warehouse.schema import (
     INTERNAL_COLUMNS,
@@ -189,6 +190,8 @@ class Publisher:
             for view, parts in _lake_views(edition).items():
                 connection.execute(f"CREATE VIEW {view.name} AS\n" + "\nUNION ALL\n".join(parts))
             connection.execute(create_table(tables.ABOUT))
+            for question in questions(edition.snapshots):
+                connection.execute(question)
             described = [*(comments(view, "VIEW") for view in LAKE_VIEWS), comments(tables.ABOUT)]
             for comment in itertools.chain.from_iterable(described):
                 connection.execute(comment)

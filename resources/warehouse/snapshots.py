@@ -27,13 +27,14 @@ from resources.warehouse.connect import answer, is_exhausted, raise_revision, tr
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.loads import check_counts, checked_row_count
 from resources.warehouse.records import SnapshotLoad
-from resources.warehouse.schema import TITLE_KEY, column_list, moment, quoted, statement
+from resources.warehouse.schema import TITLE_KEY, column_list, identifier, moment, quoted, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
+    from resources.tables import Table
     from resources.warehouse.records import Snapshot, SnapshotFile
 
 #: How far before its newest row a snapshot may still lack a change.
@@ -70,7 +71,12 @@ class Version:
 
     def pages(self) -> str:
         """A query for its rows with the narrow columns of `snapshot_articles`."""
-        return f"SELECT {column_list(SNAPSHOT_ARTICLES.narrow)} FROM {self.rows()}"  # noqa: S608  declared names
+        own = {"snapshot_id": quoted(self.snapshot_id), "snapshot_version": quoted(self.snapshot_version)}
+        return self._selected(SNAPSHOT_ARTICLES.narrow, own)
+
+    def articles(self) -> str:
+        """A query for its rows with the columns of `articles`."""
+        return self._selected(ARTICLES, {"batch_hour": moment(self.batch_hour)})
 
     def bodies(self) -> str:
         """A query for its bodies with the columns of `article_bodies`."""
@@ -80,6 +86,18 @@ class Version:
         """The statement that puts those of its rows that decide into `articles`."""
         kept = ", ".join(f'"{column.name}"' for column in ARTICLES if column.name != "batch_hour")
         return self._written("insert_articles_of_snapshot").replace("{columns}", kept)
+
+    def _selected(self, table: Table, own: dict[str, str]) -> str:
+        """A query for the columns of a table.
+
+        What is the same for the whole version is a constant (`own` besides the project and namespace), so that a question for
+        something else opens none of its files.
+        """
+        own |= {"project_id": quoted(self.project_id), "namespace_id": f"CAST({self.namespace_id} AS BIGINT)"}
+        columns = ", ".join(
+            f"{own[c.name]} AS {identifier(c.name)}" if c.name in own else identifier(c.name) for c in table
+        )
+        return f"SELECT {columns} FROM {self.rows()}"  # noqa: S608  declared names
 
     def _written(self, name: str) -> str:
         text = statement(name).replace("{rows}", statement("snapshot_rows")).replace("{event_key}", _EVENT_KEY)

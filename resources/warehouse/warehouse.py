@@ -43,7 +43,8 @@ class Warehouse:
     """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
 
     Each writing method opens the build file under the lock `state/warehouse.lock`, does its work in one transaction and
-    closes it. `lock_timeout`: seconds to wait for another process. `clock`: aware moments. Nothing is read, written or
+    closes it. `lock_timeout`: seconds to wait for another process. `memory_limit`: what DuckDB may hold in
+    memory while it writes (`2GB`); more goes to disk for the time being. `clock`: aware moments. Nothing is read, written or
     opened before a method is called.
     """
 
@@ -53,6 +54,7 @@ class Warehouse:
         *,
         storage_version: str = "v1.5.0",
         lock_timeout: float = 600.0,
+        memory_limit: str = "2GB",
         clock: Callable[[], datetime] = _now,
     ) -> None:
         self.data = data
@@ -64,6 +66,7 @@ class Warehouse:
             lock_path=data / "state" / "warehouse.lock",
             storage_version=storage_version,
             lock_timeout=lock_timeout,
+            memory_limit=memory_limit,
         )
 
     @property

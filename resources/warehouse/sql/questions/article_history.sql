@@ -1,0 +1,29 @@
+-- A number is a page id, a text a title. A title leads to every page that has had it, and to its deletes.
+CREATE MACRO article_history(project, page) AS TABLE
+WITH pages AS (
+  SELECT DISTINCT article_id
+  FROM (
+    SELECT article_id, name FROM article_changes WHERE project_id = project
+    UNION ALL
+    SELECT article_id, name FROM articles WHERE project_id = project
+    UNION ALL
+    SELECT article_id, name FROM internal.snapshot_pages WHERE project_id = project
+  )
+  WHERE CASE
+    WHEN typeof(page) = 'VARCHAR' THEN replace(name, '_', ' ') = replace(CAST(page AS VARCHAR), '_', ' ')
+    ELSE article_id = TRY_CAST(page AS BIGINT)
+  END
+),
+told AS (
+  SELECT {columns}, false AS is_from_snapshot FROM article_changes WHERE project_id = project
+  UNION ALL
+  SELECT {columns}, true AS is_from_snapshot FROM internal.snapshot_pages WHERE project_id = project
+)
+SELECT * EXCLUDE (is_from_snapshot)
+FROM told
+SEMI JOIN pages USING (article_id)
+QUALIFY row_number() OVER (
+  PARTITION BY replace(name, '_', ' '), coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))
+  ORDER BY is_from_snapshot, batch_hour, namespace_id
+) = 1
+ORDER BY event_at, version_id, change_type, name

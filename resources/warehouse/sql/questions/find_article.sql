@@ -1,0 +1,13 @@
+CREATE MACRO find_article(project, title) AS TABLE
+SELECT articles.*
+FROM articles
+WHERE project_id = project
+  AND (
+    replace(name, '_', ' ') = replace(title, '_', ' ')
+    OR (
+      list_contains(list_transform(redirects, lambda entry: replace(entry.name, '_', ' ')), replace(title, '_', ' '))
+      AND NOT EXISTS (
+        FROM articles AS page WHERE page.project_id = project AND replace(page.name, '_', ' ') = replace(title, '_', ' ')
+      )
+    )
+  )

@@ -1,0 +1,241 @@
+"""The first questions, each on rows whose answer is known; the pages at a moment against the rule, written naively."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from resources import tables
+
+
+@pytest.fixture
+def ask(lake, warehouse):
+    """`ask(query, hours=[rows, ...], snapshots=[rows, ...])`: loads, applies, publishes, and answers."""
+
+    def answer(query, hours=(), snapshots=(), parameters=()):
+        for number, rows in enumerate(hours):
+            warehouse.load_hour(lake.hour(number), [lake.file(number, rows)])
+        for rows in snapshots:
+            warehouse.load_snapshot(lake.snapshot([rows]))
+        warehouse.apply_changes()
+        warehouse.publish()
+        return warehouse.sql(query, parameters).rows
+
+    return answer
+
+
+def test_pages_at_moments(lake, ask, warehouse):
+    hours = [
+        [lake.change(1, "A", 5, abstract="a5"), lake.change(2, "B", 10), lake.change(1, "A", 50, abstract="a50")],
+        [lake.change(1, "C", 70, event_id="m"), lake.change(1, "A", 70, "delete", event_id="m")],
+        [lake.change(2, "B", 130, "delete"), lake.change(9, "A", 140)],
+    ]
+    at = "SELECT article_id, name FROM articles_at(?) ORDER BY ALL"
+
+    def pages(minute):
+        return warehouse.sql(at, [lake.hour(0) + timedelta(minutes=minute)]).rows
+
+    ask("SELECT 1", hours)
+    assert pages(5) == []
+    assert pages(6) == [(1, "A")]
+    assert pages(60) == [(1, "A"), (2, "B")]
+    assert pages(71) == [(1, "C"), (2, "B")]
+    assert pages(135) == [(1, "C")]
+    assert pages(1000) == [(1, "C"), (9, "A")]
+    text = "SELECT abstract FROM articles_at('2026-11-01 00:30:00+00', project := 'enwiki') WHERE article_id = 1"
+    assert warehouse.sql(text).rows == [("a5",)]
+    assert warehouse.sql("FROM articles_at('2026-11-01 00:30:00+00', project := 'frwiki')").rows == []
+    everything = "(FROM articles_at('2026-11-02') EXCEPT ALL FROM articles) UNION ALL (FROM articles EXCEPT ALL FROM articles_at('2026-11-02'))"
+    assert warehouse.sql(everything).rows == []
+
+
+def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(lake, ask, warehouse):
+    snapshots = [
+        [lake.change(1, "A", 20, abstract="first"), lake.change(2, "Gap", 10)],
+        [lake.change(1, "A", 100, abstract="second"), lake.change(3, "C", 150, abstract="third")],
+    ]
+    at = "SELECT article_id, abstract FROM articles_at(?) ORDER BY ALL"
+
+    def pages(minute):
+        return warehouse.sql(at, [lake.hour(0) + timedelta(minutes=minute)]).rows
+
+    ask("SELECT 1", [[lake.change(7, "Known from its hour alone", 15)]], snapshots)
+    assert pages(16) == [(7, None)]
+    assert pages(30) == [(1, "first"), (2, None), (7, None)]
+    # at 145 the second snapshot's boundary (140) has passed, but page 3 as it was before 150 is not in it
+    assert pages(145) == [(1, "first"), (2, None), (7, None)]
+    assert pages(151) == [(1, "second"), (3, "third")]
+    (state,) = warehouse.project_states()
+    assert state.exact_until_at == lake.hour(0) + timedelta(minutes=150)
+    assert (
+        warehouse.sql(
+            "SELECT html FROM articles_at('2026-11-02') JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+        ).rows
+        == [(None,)] * 2
+    )
+
+
+def test_history_of_a_page_by_title_and_by_id(lake, ask, warehouse):
+    twice = lake.change(1, "A_b", 59, version_id=7, event_id="twice")
+    hours = [
+        [lake.change(1, "A b", 5, version_id=5), twice],
+        [twice, lake.change(1, "C", 70, version_id=8, event_id="m"), lake.change(1, "A_b", 70, "delete", event_id="m")],
+        [lake.change(9, "A b", 130, version_id=9), lake.change(8, "D", 131)],
+    ]
+    base = [lake.change(1, "A b", 1, version_id=4), lake.change(1, "A b", 5, version_id=5)]
+    query = "SELECT article_id, version_id, change_type FROM article_history('enwiki', {})"
+    whole = [(1, 4, "update"), (1, 5, "update"), (1, 7, "update"), (1, 8, "update"), (1, 1070, "delete")]
+    assert ask(query.format(1), hours, [base]) == whole
+    assert warehouse.sql(query.format("'A b'")).rows == [*whole, (9, 9, "update")]
+    assert warehouse.sql(query.format("'C'")).rows == whole
+    assert warehouse.sql(query.format("'1'")).rows == []
+    assert warehouse.sql("FROM article_history('frwiki', 1)").rows == []
+
+
+def test_changes_between_moments_count_once(lake, ask, warehouse):
+    twice = lake.change(1, "A", 61, event_id="e")
+    query = "SELECT article_id, batch_hour FROM changes_between('2026-11-01 00:10:00+00', '2026-11-01 01:02:00+00')"
+    found = ask(query, [[lake.change(3, "C", 9), lake.change(2, "B", 10), twice], [twice, lake.change(4, "D", 62)]])
+    assert found == [(2, lake.hour(0)), (1, lake.hour(0))]
+    assert warehouse.sql("SELECT count(*) FROM distinct_changes").rows == [(4,)]
+
+
+def test_activity_per_hour_and_project(lake, ask):
+    born = lake.hour(0) + timedelta(minutes=2)
+    sizes = {"size_bytes": 100, "character_count": 90}
+    hours = [
+        [
+            lake.change(1, "A", 2, created_at=born, modified_at=born, **sizes),
+            lake.change(2, "B", 3, previous_version_id=1, previous_character_count=100, editor_is_bot=True, **sizes),
+            lake.change(2, "B", 4, previous_version_id=2, editor_is_anonymous=True, is_minor_edit=True),
+            lake.change(3, "C", 5, "delete"),
+            lake.change(4, "E", 6, event_id="m", previous_version_id=3, **sizes),
+            lake.change(4, "D", 6, "delete", event_id="m"),
+            lake.change(5, "F", 7, "visibility-change"),
+            lake.change(6, "G", 61, event_id="late", previous_version_id=1),
+        ],
+        [lake.change(6, "G", 61, event_id="late", previous_version_id=1)],
+    ]
+    names = [column.name for column in tables.ACTIVITY]
+    rows = [dict(zip(names, row, strict=True)) for row in ask("FROM activity ORDER BY hour_at", hours)]
+    assert rows[0] == {
+        "hour_at": lake.hour(0),
+        "project_id": "enwiki",
+        "namespace_id": 0,
+        "edit_count": 2,
+        "creation_count": 1,
+        "deletion_count": 1,
+        "move_count": 1,
+        "visibility_change_count": 1,
+        "bot_count": 1,
+        "anonymous_count": 1,
+        "minor_count": 1,
+        "size_bytes": 300,
+        "added_character_count": 80,
+        "article_count": 5,
+    }
+    assert (rows[1]["hour_at"], rows[1]["edit_count"], rows[1]["bot_count"], len(rows)) == (lake.hour(1), 1, 0, 2)
+
+
+def test_most_edited(lake, ask):
+    edits = [
+        lake.change(1, name, minute, editor_name=by)
+        for name, minute, by in (("A", 1, "x"), ("A", 2, "y"), ("Z", 3, "x"))
+    ]
+    edits.append(lake.change(2, "B", 4, editor_name="bot", editor_is_bot=True))
+    query = "SELECT name, edit_count, editor_count, bot_count, last_edit_at > first_edit_at FROM most_edited"
+    assert ask(query, [edits, edits[:1]]) == [("Z", 3, 2, 0, True), ("B", 1, 1, 1, False)]
+
+
+def test_newest_and_breaking_news(lake, ask, warehouse):
+    rows = [
+        lake.change(1, "A", 5, created_at=lake.hour(0)),
+        lake.change(2, "B", 4, created_at=lake.hour(1), is_breaking_news=True),
+        lake.change(3, "C", 6),
+    ]
+    assert ask("SELECT name FROM newest_articles", [rows]) == [("B",), ("A",)]
+    assert warehouse.sql("SELECT name FROM breaking_news").rows == [("B",)]
+
+
+def test_likely_reverted_and_vandalism_candidates(lake, ask, warehouse):
+    def edit(page, **more):
+        return lake.change(page, f"P{page}", page, **({"version_comment": "why", "editor_edit_count": 100} | more))
+
+    cut = {"character_count": 10, "previous_character_count": 1000}
+    rows = [
+        edit(1, revertrisk_prediction=True, revertrisk_probability=0.95, editor_is_anonymous=True),
+        edit(2, revertrisk_prediction=True, revertrisk_probability=0.99),
+        edit(3, revertrisk_probability=0.2),
+        edit(4, editor_edit_count=1, version_comment=None, **cut),
+        edit(5, editor_edit_count=1, editor_is_bot=True, **cut),
+    ]
+    assert ask("SELECT name FROM likely_reverted", [rows, rows[:1]]) == [("P2",), ("P1",)]
+    found = "SELECT name, sign_count, added_character_count FROM vandalism_candidates"
+    assert warehouse.sql(found).rows == [("P4", 3, -990), ("P1", 2, None)]
+
+
+def test_categories_templates_and_titles(lake, ask, warehouse):
+    rows = [
+        lake.change(
+            1,
+            "New York",
+            1,
+            categories=[{"name": "Category:X", "url": "u"}, {"name": None, "url": None}],
+            templates=[{"name": "Template:T", "url": None}],
+            redirects=[
+                {"name": "NYC", "url": None},
+                {"name": "Big_Apple", "url": None},
+                {"name": "Taken", "url": None},
+            ],
+        ),
+        lake.change(2, "Taken", 2),
+    ]
+    assert ask("SELECT name, category_name, category_url FROM article_categories", [rows]) == [
+        ("New York", "Category:X", "u")
+    ]
+    assert warehouse.sql("SELECT article_id, template_name FROM article_templates").rows == [(1, "Template:T")]
+    assert warehouse.sql("SELECT title, name, is_redirect FROM titles ORDER BY ALL").rows == [
+        ("Big Apple", "New York", True),
+        ("NYC", "New York", True),
+        ("New York", "New York", False),
+        ("Taken", "Taken", False),
+    ]
+    find = "SELECT article_id FROM find_article('enwiki', ?)"
+    for title, page in {"New_York": 1, "NYC": 1, "Big Apple": 1, "Taken": 2}.items():
+        assert warehouse.sql(find, [title]).rows == [(page,)]
+    assert warehouse.sql(find, ["Nowhere"]).rows == []
+
+
+def test_queries_with_parameters_are_described(ask):
+    found = ask(
+        "SELECT function_name, parameters, comment FROM duckdb_functions() WHERE function_type = 'table_macro' "
+        "AND database_name = 'warehouse' ORDER BY 1"
+    )
+    assert found == sorted((macro.name, list(macro.parameters), macro.description) for macro in tables.MACROS)
+
+
+def test_plain_client_asks_from_anywhere(lake, ask, warehouse, tmp_path):
+    """Opened directly; attached under another name, where queries with parameters want a `USE`."""
+    ask("SELECT 1", [[lake.change(1, "A", 1, html="x")]], [[lake.change(2, "B", 30)]])
+    program = (
+        "import duckdb, sys\n"
+        "q = \"SELECT count(*) FROM articles_at('2026-11-02')\"\n"
+        "with duckdb.connect(sys.argv[1], read_only=True) as c: print(c.execute(q).fetchone())\n"
+        "c = duckdb.connect()\n"
+        "c.execute(f\"ATTACH '{sys.argv[1]}' AS w (READ_ONLY)\")\n"
+        "print(c.execute('SELECT count(*) FROM w.titles').fetchone(), c.execute('SELECT count(*) FROM w.activity').fetchone())\n"
+        "c.execute('USE w')\n"
+        "print(c.execute(q).fetchone(), c.execute(\"SELECT count(*) FROM article_history('enwiki', 'B')\").fetchone())\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(warehouse.published_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert found.stdout.split("\n")[:3] == ["(1,)", "(1,) (1,)", "(1,) (1,)"]

@@ -1,4 +1,4 @@
-"""The current articles: what the pages are now, by the changes that were loaded.
+"""The current articles: what the pages are now, by the snapshots and the changes that were loaded.
 
 Belongs here: when the state is advanced and what is told of it. Does not belong here: the rule that decides it, which is
 SQL in `resources.warehouse`.
@@ -9,6 +9,7 @@ import dagster as dg
 from assets.describe import OWNERS, table_metadata
 from assets.failures import told
 from assets.ingest import WAREHOUSE as CHANGES
+from assets.snapshots import WAREHOUSE as SNAPSHOTS
 from resources.adapters import WAREHOUSE_POOL, WarehouseResource
 from resources.tables import ARTICLES
 
@@ -17,16 +18,17 @@ KEY = dg.AssetKey(["warehouse", "articles"])
 
 @dg.asset(
     key=KEY,
-    deps=[CHANGES],
+    deps=[CHANGES, SNAPSHOTS],
     group_name="warehouse",
     kinds={"duckdb", "table"},
     owners=list(OWNERS),
     pool=WAREHOUSE_POOL,
-    description=ARTICLES.description + " It learns from the ledger which hours are pending and takes them in at once.",
+    description=ARTICLES.description
+    + " It learns from the ledger which snapshots and hours are pending and takes them in at once.",
     metadata=table_metadata(ARTICLES),
 )
 def articles(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Advance `articles` by every hour that was loaded since the last time, in one transaction."""
+    """Advance `articles` by every snapshot and hour that was loaded since the last time, in one transaction."""
     with told():
         applied = warehouse.warehouse.apply_changes()
     context.log.info("%s", applied)
@@ -34,6 +36,7 @@ def articles(context: dg.AssetExecutionContext, warehouse: WarehouseResource) ->
         metadata={
             "dagster/row_count": applied.article_count,
             "hours_applied": len(applied.hours),
+            "projects_renewed": ", ".join(applied.renewed_projects),
             "pages_written": applied.upserted_count,
             "pages_removed": applied.removed_count,
             "seconds": round(applied.seconds, 3),

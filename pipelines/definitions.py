@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from dotenv import load_dotenv
 
-from assets import articles, checks, hourly, published, reference
+from assets import articles, checks, hourly, published, reference, snapshots
 from pipelines import settings as settings_module
 from pipelines.jobs import JOBS
 from pipelines.schedules import SCHEDULES
@@ -22,6 +22,7 @@ ASSETS = (
     reference.archive_reference,
     reference.lake_reference,
     reference.warehouse_reference,
+    snapshots.snapshots,
     hourly.hourly_changes,
     articles.articles,
     published.published_warehouse,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets import articles, ingest, published, reference
+from assets import articles, ingest, published, reference, snapshots
 from resources.tables import REFERENCE_TABLES
 
 _HOURS = dg.AssetSelection.assets(ingest.ARCHIVE, ingest.LAKE, ingest.WAREHOUSE)
+_SNAPSHOTS = dg.AssetSelection.assets(snapshots.ARCHIVE, snapshots.LAKE, snapshots.WAREHOUSE)
 _STATE = dg.AssetSelection.assets(articles.KEY, published.KEY)
 _REFERENCE = dg.AssetSelection.assets(
     reference.ARCHIVE,
@@ -22,6 +23,9 @@ _REFERENCE = dg.AssetSelection.assets(
 reference_job = dg.define_asset_job(
     "reference", selection=_REFERENCE, description="The four reference lists, from the service to DuckDB."
 )
+snapshots_job = dg.define_asset_job(
+    "snapshots", selection=_SNAPSHOTS, description="One snapshot in its newest version, from the service to DuckDB."
+)
 hours_job = dg.define_asset_job(
     "hours", selection=_HOURS, description="Hourly files, from the service to DuckDB; a range of hours in one run."
 )
@@ -29,7 +33,9 @@ hourly_job = dg.define_asset_job(
     "hourly", selection=_HOURS | _STATE, description="One hour, from the service to the published file."
 )
 publish_job = dg.define_asset_job(
-    "publish", selection=_STATE, description="The pending hours into the current articles, then the published file."
+    "publish",
+    selection=_STATE,
+    description="The pending snapshots and hours into the current articles, then the published file.",
 )
 
-JOBS = (reference_job, hours_job, hourly_job, publish_job)
+JOBS = (reference_job, snapshots_job, hours_job, hourly_job, publish_job)

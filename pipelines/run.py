@@ -1,4 +1,4 @@
-"""The main job: reference lists and the newest hours, from the service to the published file.
+"""The main job: reference lists, snapshots and the newest hours, from the service to the published file.
 
 Belongs here: which hours, in which order the jobs run, what is told at the end. The same jobs run on a schedule and in
 Dagster's pages; this runs them in this process, with the history of the data folder's own instance.
@@ -18,9 +18,10 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 
-from assets import batches
+from assets import batches, snapshot_sets
 from assets.ingest import LAKE, WAREHOUSE
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
+from assets.snapshots import SNAPSHOTS
 from pipelines import instance as instances
 from pipelines.definitions import build_defs
 from resources.enterprise.errors import AuthenticationError, NewPasswordRequired, NotPublishedYet, TokenSpent
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pipelines.settings import Settings
-    from resources.enterprise import EnterpriseClient
+    from resources.enterprise import EnterpriseClient, SnapshotPlan
+    from resources.warehouse import Warehouse
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
@@ -57,26 +59,32 @@ class RunReport:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would fetch. Batches cost no quota units; listing costs none either."""
+    """What a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
 
     plans: tuple[batches.Plan, ...]
+    snapshots: tuple[SnapshotPlan, ...]
     reference_due: bool
-    quota_units: int = 0
+
+    @property
+    def quota_units(self) -> int:
+        """Units of the account's counters, of snapshots or of chunks."""
+        return sum(plan.unit_count for plan in self.snapshots)
 
     @property
     def file_count(self) -> int:
         """Archives to fetch."""
-        return sum(plan.missing_count for plan in self.plans)
+        return sum(plan.missing_count for plan in self.plans) + sum(len(plan.missing) for plan in self.snapshots)
 
     @property
     def byte_count(self) -> int:
         """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
-        return sum(plan.missing_bytes for plan in self.plans)
+        return sum(plan.missing_bytes for plan in self.plans) + sum(plan.missing_bytes for plan in self.snapshots)
 
     @property
     def disk_bytes(self) -> int:
         """Bytes of disk that all of it takes in the end, about."""
-        return int(self.byte_count * batches.DISK_FACTOR)
+        hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
+        return hours + sum(plan.disk_bytes for plan in self.snapshots)
 
 
 def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
@@ -126,18 +134,46 @@ def reference_due(layout: Layout, now: datetime) -> bool:
     return False
 
 
-def dry_run(hours: Iterable[datetime], client: EnterpriseClient, scope: batches.Scope, layout: Layout) -> DryRun:
-    """List the hours and say what would be fetched; nothing is."""
+def missing_snapshots(client: EnterpriseClient, scope: batches.Scope, warehouse: Warehouse) -> list[str]:
+    """The service's snapshots of mirrored projects and namespaces that have none underneath their articles."""
+    states = warehouse.project_states(published=False) if warehouse.build_path.exists() else []
+    based = {(state.project_id, state.namespace_id) for state in states if state.base_snapshot is not None}
+    records = snapshot_sets.mirrored(client.snapshots().records, [place for place in scope if place not in based])
+    order = {place: number for number, place in enumerate(scope)}
+    return [one.identifier for one in sorted(records, key=lambda one: order[one.project_id, one.namespace_id])]
+
+
+def dry_run(
+    hours: Iterable[datetime],
+    snapshots: Iterable[str],
+    client: EnterpriseClient,
+    scope: batches.Scope,
+    layout: Layout,
+) -> DryRun:
+    """List the hours and snapshots and say what would be fetched; nothing is."""
     plans = tuple(batches.plan_hour(hour, client, layout, scope) for hour in hours)
-    return DryRun(plans, reference_due(layout, datetime.now(UTC)))
+    wanted = tuple(snapshot_sets.plan_snapshot(identifier, client, layout, 0) for identifier in snapshots)
+    return DryRun(plans, wanted, reference_due(layout, datetime.now(UTC)))
 
 
 def run(
-    settings: Settings, hours: Sequence[datetime], *, refresh_reference: bool | None = None, **overrides: Any
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    snapshots: Sequence[str] = (),
+    refresh_reference: bool | None = None,
+    **overrides: Any,
 ) -> RunReport:
-    """Run the jobs over `hours` (consecutive): reference lists if they are due, the hours, the current articles, publish.
+    """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish.
 
-    What succeeded is published even where an hour failed; what failed is in the report.
+    What succeeded is published even where an hour or a snapshot failed; what failed is in the report.
+
+    Args:
+        settings: Settings.
+        hours: Hours, consecutive.
+        snapshots: Identifiers of snapshots to have in their newest version.
+        refresh_reference: Pull the reference lists, or not; None: when they are due.
+        overrides: Resources in place of the settings' own.
 
     Raises:
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
@@ -148,7 +184,11 @@ def run(
     with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
         if due:
             _execute(defs, "reference", instance, report, mark)
+        instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
         # a password that was refused once is not tried again: that locks accounts
+        for identifier in snapshots:
+            if not report.refused:
+                _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
         if hours and not report.refused:
             _execute(defs, "hours", instance, report, mark | _range(hours))
         _execute(defs, "publish", instance, report, mark)
@@ -191,6 +231,7 @@ def _execute(
     report: RunReport,
     tags: dict[str, str],
     selection: Sequence[dg.AssetKey] | None = None,
+    partition_key: str | None = None,
 ) -> None:
     """Run one job here, or of its assets those selected, and add to the report what took how long and what failed."""
     result = defs.resolve_job_def(job).execute_in_process(
@@ -198,6 +239,7 @@ def _execute(
         tags=tags,
         raise_on_error=False,
         asset_selection=selection,
+        partition_key=partition_key,
         run_config={"loggers": {"quiet": {}}},
     )
     sentences = []

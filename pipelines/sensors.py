@@ -11,9 +11,11 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets import snapshot_sets
 from assets.failures import sentence
 from assets.partitions import HOUR, RETENTION, key_of, last_complete_hour
-from pipelines.jobs import hours_job, publish_job
+from assets.snapshots import SNAPSHOTS
+from pipelines.jobs import hours_job, publish_job, snapshots_job
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, RetentionPassed
@@ -80,6 +82,32 @@ def discover_hours(enterprise: EnterpriseResource, lake: LakeResource) -> dg.Sen
 
 
 @dg.sensor(
+    name="discover_snapshots",
+    job=snapshots_job,
+    minimum_interval_seconds=3600,
+    description="Compares the versions of the service's snapshots with those that are archived, and asks for the ones that "
+    "differ. A run costs quota, and disk for the whole of a project, so it is off until it is switched on.",
+)
+def discover_snapshots(enterprise: EnterpriseResource, lake: LakeResource) -> dg.SensorResult | dg.SkipReason:
+    """Ask for one run per new version of a mirrored snapshot."""
+    try:
+        with enterprise.client() as client:
+            records = snapshot_sets.mirrored(client.snapshots().records, enterprise.scope)
+    except EnterpriseError as error:
+        return dg.SkipReason(sentence(error))
+    changed = [record for record in records if not snapshot_sets.is_archived(record, lake.layout)]
+    if not changed:
+        return dg.SkipReason("Every snapshot of the mirrored projects is archived in its present version.")
+    return dg.SensorResult(
+        run_requests=[
+            dg.RunRequest(run_key=f"{record.identifier} {record.version}", partition_key=record.identifier)
+            for record in changed
+        ],
+        dynamic_partitions_requests=[SNAPSHOTS.build_add_request([record.identifier for record in changed])],
+    )
+
+
+@dg.sensor(
     name="publish_pending",
     job=publish_job,
     minimum_interval_seconds=60,
@@ -102,4 +130,4 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}")
 
 
-SENSORS = (discover_hours, publish_pending)
+SENSORS = (discover_hours, discover_snapshots, publish_pending)

@@ -1,0 +1,219 @@
+"""Snapshots, from the service to DuckDB: what one snapshot is, told in four steps.
+
+    plan     whole or in chunks, what it costs, and what is archived already
+    fetch    the missing archives, each verified and each tried again alone, then the set as a whole
+    convert  archives to Parquet, rejects beside it
+    load     the version in DuckDB, whole, in one transaction
+
+Belongs here: these steps as plain functions over library objects. Does not belong here: anything of Dagster (see
+`snapshots`), or how a step is done (see the packages of `resources`).
+
+Source: the service's snapshot endpoints, /v2/snapshots and below.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from resources.enterprise import Wishes
+from resources.lake import SnapshotArchive, find_conversion
+from resources.warehouse import Snapshot, SnapshotFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from resources.engine import Engine
+    from resources.enterprise import EnterpriseClient, SnapshotPlan
+    from resources.enterprise.models import Snapshot as SnapshotRecord
+    from resources.enterprise.snapshot_plan import Piece
+    from resources.lake import Conversion, Converter, Layout
+    from resources.warehouse import SnapshotLoad, Warehouse
+
+    Scope = Sequence[tuple[str, int]]
+
+#: Disk that a byte of archive takes in the end, itself included: the Parquet files are about as large as the archives, and
+#: DuckDB holds the narrow columns of the pages twice, in what is built and in what is published.
+DISK_FACTOR = 2.5
+
+
+class SnapshotNotArchivedError(RuntimeError):
+    """A snapshot is to be converted, and no complete set of its files is archived."""
+
+    retryable = False
+
+
+@dataclass(frozen=True)
+class ArchivedSnapshot:
+    """One version of a snapshot as it lies in the archive, complete.
+
+    Attributes:
+        identifier: The service's identifier.
+        version: Version of the whole.
+        exported_at: When the service made it.
+        archives: Its files: one, or one for each chunk.
+    """
+
+    identifier: str
+    version: str
+    exported_at: datetime
+    archives: tuple[SnapshotArchive, ...]
+
+    @property
+    def archive_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(archive.path.stat().st_size for archive in self.archives)
+
+
+def mirrored(records: Iterable[SnapshotRecord], scope: Scope) -> list[SnapshotRecord]:
+    """The snapshots of the mirrored projects and namespaces."""
+    return [record for record in records if (record.project_id, record.namespace_id) in set(scope)]
+
+
+def is_archived(record: SnapshotRecord, layout: Layout) -> bool:
+    """Whether this version of a snapshot is archived, complete. Versions have no order: another one is a newer one."""
+    try:
+        archived_snapshot(record.identifier, layout, record.version)
+    except SnapshotNotArchivedError:
+        return False
+    return True
+
+
+def plan_snapshot(identifier: str, client: EnterpriseClient, layout: Layout, min_free_gb: float) -> SnapshotPlan:
+    """How to have the snapshot, and what that costs. Costs no quota.
+
+    Raises:
+        NotFound: The service has no such snapshot.
+    """
+    wishes = Wishes(keep_free_bytes=int(min_free_gb * 1e9), disk_factor=DISK_FACTOR)
+    return client.plan_snapshot(identifier, layout.snapshot_archive(identifier), wishes)
+
+
+def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
+    """Land the missing files, several at once, then see that they belong together.
+
+    A file that fails for a reason that may pass is tried once more, alone, when the others are there.
+
+    Raises:
+        StaleSnapshot: The service replaced the snapshot meanwhile.
+        EnterpriseError: A file could not be landed. The others are kept, and so are the parts of this one.
+    """
+    plan.check()
+    task = engine.reporter.start(f"download {plan.identifier}", plan.missing_bytes, "B") if plan.missing else None
+
+    def fetch(piece: Piece) -> None:
+        told = piece.there_bytes
+
+        def progress(done: int, _total: int | None) -> None:
+            nonlocal told
+            if task is not None and done > told:
+                task.advance(done - told)
+                told = done
+
+        client.fetch_piece(plan, piece, progress)
+
+    failed = [outcome for outcome in engine.map(fetch, plan.missing) if outcome.error is not None]
+    if all(getattr(outcome.error, "retryable", False) for outcome in failed):
+        failed = [outcome for outcome in engine.map(fetch, [outcome.item for outcome in failed]) if outcome.error]
+    if task is not None:
+        task.finish()
+    for outcome in failed:
+        outcome.unwrap()
+    client.confirm_snapshot(plan)
+    return archived_snapshot(plan.identifier, layout, plan.snapshot.version)
+
+
+def archived_snapshot(identifier: str, layout: Layout, version: str | None = None) -> ArchivedSnapshot:
+    """A version as it lies in the archive, the newest unless one is named. No network.
+
+    Raises:
+        SnapshotNotArchivedError: There is no complete set.
+    """
+    folder = layout.snapshot_archive(identifier)
+    sets = [_read_set(path) for path in sorted(folder.glob("*.set.json"))]
+    found = [one for one in sets if version in (None, one.version)]
+    if not found:
+        raise SnapshotNotArchivedError(
+            f"No complete set of files of {identifier} is archived, so there is nothing to convert. Materialize "
+            "archive/snapshots of this snapshot first; what was fetched of it is kept."
+        )
+    newest = max(found, key=lambda one: one.exported_at)
+    for archive in newest.archives:
+        if not archive.path.exists():
+            raise SnapshotNotArchivedError(
+                f"{archive.path.name} of {identifier} was removed from the archive. Materialize archive/snapshots of this "
+                "snapshot to fetch it again, if the service still offers this version."
+            )
+    return newest
+
+
+def _read_set(manifest: Path) -> ArchivedSnapshot:
+    content: dict[str, Any] = json.loads(manifest.read_bytes())
+    record = content["snapshot"]
+    modified = record.get("date_modified")
+    exported_at = (
+        datetime.fromisoformat(modified) if modified else datetime.fromtimestamp(manifest.stat().st_mtime, UTC)
+    )
+    archives = tuple(
+        SnapshotArchive(
+            path=manifest.with_name(file["name"]),
+            identifier=file["identifier"],
+            version=file["version"],
+            batch_hour=exported_at,
+            project_id=record["is_part_of"]["identifier"],
+            namespace_id=record["namespace"]["identifier"],
+            snapshot_id=record["identifier"],
+            snapshot_version=record["version"],
+        )
+        for file in content["files"]
+    )
+    return ArchivedSnapshot(record["identifier"], record["version"], exported_at, archives)
+
+
+def convert_snapshot(
+    archived: ArchivedSnapshot, layout: Layout, *, bodies: Iterable[str], converter: Converter, engine: Engine
+) -> list[Conversion]:
+    """The snapshot's archives as Parquet, several beside one another. What is converted already is kept.
+
+    Raises:
+        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
+    """
+    kept = frozenset(bodies)
+    total = sum(a.path.stat().st_size for a in archived.archives if find_conversion(a, layout, kept) is None)
+    task = engine.reporter.start(f"convert {archived.identifier}", total, "B") if total else None
+
+    def one(archive: SnapshotArchive) -> Conversion:
+        told = 0
+
+        def progress(done: int, _all: int) -> None:
+            nonlocal told
+            if task is not None:
+                task.advance(done - told)
+            told = done
+
+        return converter.convert(archive, layout, bodies=kept, progress=progress)
+
+    outcomes = engine.map(one, archived.archives)
+    if task is not None:
+        task.finish()
+    return [outcome.unwrap() for outcome in outcomes]
+
+
+def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse) -> SnapshotLoad:
+    """The version in DuckDB; it counts from the moment that all of it is there."""
+    names = {field.name for field in fields(SnapshotFile)}
+    first = archived.archives[0]
+    return warehouse.load_snapshot(
+        Snapshot(
+            snapshot_id=archived.identifier,
+            snapshot_version=archived.version,
+            project_id=first.project_id,
+            namespace_id=first.namespace_id,
+            files=tuple(SnapshotFile(**{name: getattr(c, name) for name in names}) for c in conversions),
+            file_count=len(archived.archives),
+            exported_at=archived.exported_at,
+        )
+    )

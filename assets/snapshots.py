@@ -1,0 +1,150 @@
+"""Snapshots: whole projects as the service held them, underneath the changes.
+
+One asset takes a snapshot through the three layers; each layer is an asset of its own in Dagster. The partitions are the
+service's identifiers, which a sensor adds (`discover_snapshots`); a new version of one is another run of its partition.
+
+Belongs here: what Dagster is told of each layer. Does not belong here: the steps (see `snapshot_sets`).
+
+Source: the service's snapshot endpoints, /v2/snapshots and below.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets import snapshot_sets
+from assets.describe import OWNERS, drift_of, lake_metadata, markdown, preview, table_metadata
+from assets.failures import told
+from resources.adapters import (
+    WAREHOUSE_POOL,
+    EngineResource,
+    EnterpriseResource,
+    LakeResource,
+    WarehouseResource,
+)
+from resources.lake import Conversion
+from resources.tables import SNAPSHOT_ARTICLES
+
+ARCHIVE = dg.AssetKey(["archive", "snapshots"])
+LAKE = dg.AssetKey(["lake", "snapshot_articles"])
+WAREHOUSE = dg.AssetKey(["warehouse", "snapshot_articles"])
+SNAPSHOTS = dg.DynamicPartitionsDefinition(name="snapshots")
+
+_SPECS = [
+    dg.AssetSpec(
+        ARCHIVE,
+        group_name="archive",
+        kinds={"http", "file"},
+        owners=list(OWNERS),
+        description="The archives of a snapshot as served, whole or in chunks, with the list of the files that belong together.",
+    ),
+    dg.AssetSpec(
+        LAKE,
+        deps=[ARCHIVE],
+        group_name="lake",
+        kinds={"parquet"},
+        owners=list(OWNERS),
+        description=SNAPSHOT_ARTICLES.description,
+        metadata=lake_metadata(SNAPSHOT_ARTICLES),
+    ),
+    dg.AssetSpec(
+        WAREHOUSE,
+        deps=[LAKE],
+        group_name="warehouse",
+        kinds={"duckdb", "table"},
+        owners=list(OWNERS),
+        description=SNAPSHOT_ARTICLES.description,
+        metadata=table_metadata(SNAPSHOT_ARTICLES.narrow),
+    ),
+]
+
+
+@dg.multi_asset(
+    name="snapshots",
+    specs=_SPECS,
+    partitions_def=SNAPSHOTS,
+    can_subset=True,
+    # each costs quota and disk of its own, and stands or fails alone
+    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
+    pool=WAREHOUSE_POOL,
+)
+def snapshots(
+    context: dg.AssetExecutionContext,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+    engine: EngineResource,
+) -> Iterator[Any]:
+    """Archive, convert and load one snapshot in the version that the service has now."""
+    selected = context.selected_asset_keys
+    identifier = context.partition_key
+    workers = engine.engine(context.log.info)
+    with told():
+        if ARCHIVE in selected:
+            with enterprise.client() as client:
+                plan = snapshot_sets.plan_snapshot(identifier, client, lake.layout, lake.min_free_gb)
+                context.log.info("%s", plan.sentence)
+                archived = snapshot_sets.fetch_snapshot(plan, client, lake.layout, workers)
+            yield _result(
+                ARCHIVE,
+                archived.version,
+                {
+                    "files": len(archived.archives),
+                    "bytes": archived.archive_bytes,
+                    "quota_units": plan.unit_count,
+                    "form": plan.form,
+                    "because": plan.reason,
+                    "exported_at": dg.MetadataValue.timestamp(archived.exported_at),
+                    "dagster/uri": str(plan.folder),
+                },
+            )
+        else:
+            archived = snapshot_sets.archived_snapshot(identifier, lake.layout)
+        if LAKE not in selected and WAREHOUSE not in selected:
+            return
+        with engine.converter() as converter:
+            conversions = snapshot_sets.convert_snapshot(
+                archived, lake.layout, bodies=lake.bodies, converter=converter, engine=workers
+            )
+        if LAKE in selected:
+            yield _result(LAKE, archived.version, _lake_metadata(conversions))
+        if WAREHOUSE in selected:
+            load = snapshot_sets.load_snapshot(archived, conversions, warehouse.warehouse)
+            context.log.info("%s", load)
+            yield _result(
+                WAREHOUSE,
+                archived.version,
+                {
+                    "dagster/partition_row_count": load.row_count - load.duplicate_count,
+                    "duplicates": load.duplicate_count,
+                    "changed": load.changed,
+                    "is_base": load.is_base,
+                    "boundary_at": dg.MetadataValue.timestamp(load.boundary_at),
+                    "dropped_versions": len(load.dropped_versions),
+                },
+            )
+
+
+def _result(key: dg.AssetKey, version: str, metadata: dict[str, Any]) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    return dg.MaterializeResult(
+        asset_key=key, metadata=metadata | {"version": version}, data_version=dg.DataVersion(version)
+    )
+
+
+def _lake_metadata(conversions: Sequence[Conversion]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": sum(c.row_count for c in conversions),
+        "rejects": sum(c.reject_count for c in conversions),
+        "ndjson_bytes": sum(c.ndjson_bytes for c in conversions),
+        "lake_bytes": sum(c.lake_bytes for c in conversions),
+        "files": len(conversions),
+        "files_converted": sum(c.converted for c in conversions),
+        "seconds": round(sum(c.seconds for c in conversions), 3),
+        "dagster/uri": str(conversions[0].path.parent),
+        "preview": preview([c.path for c in conversions], ("project_id", "name", "version_id", "event_at")),
+    }
+    if drift := drift_of(conversions):
+        rows = [{"field": one.path, "count": one.count, "example": one.example} for one in drift]
+        metadata["unknown_fields"] = markdown(rows, ("field", "count", "example"))
+    return metadata

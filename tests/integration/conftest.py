@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import duckdb
 import pytest
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
 
 from assets.partitions import HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
@@ -142,6 +146,15 @@ class Mirror:
         hours = list(hours)
         tags = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
         return self._run("hours", tags, selection, overrides)
+
+    def take_snapshots(self, identifiers: Iterable[str] | None = None, **overrides: Any) -> list[Made]:
+        """Materialize the three layers of snapshots, each in a run of its own; default: those of all mirrored projects."""
+        with self.client() as client:
+            listed = sorted(record.identifier for record in client.snapshots().records)
+        scope = {f"{p}_namespace_{n}" for p in self.settings.projects for n in self.settings.namespaces}
+        wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
+        self.instance.add_dynamic_partitions("snapshots", wanted)
+        return [self._run("snapshots", {PARTITION_NAME_TAG: one}, None, overrides) for one in wanted]
 
     def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
         """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
@@ -345,6 +358,7 @@ class Mirror:
             .execute_in_process(
                 instance=self.instance,
                 tags=tags,
+                partition_key=tags.get(PARTITION_NAME_TAG),
                 raise_on_error=False,
                 asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
                 run_config={"loggers": {"quiet": {}}},
@@ -369,7 +383,10 @@ def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None
                 made.sentences.append(f"UNTOLD {data.error.to_string()}")
         elif event.is_step_materialization:
             key = event.asset_key.to_user_string()
-            hour = None if event.partition is None else hour_of(event.partition)
+            of_an_hour = (
+                event.partition is not None and key.split("/")[1] != "snapshot_articles" and key != "archive/snapshots"
+            )
+            hour = hour_of(event.partition) if of_an_hour else None
             hours[key] += [] if hour is None else [hour]
             materialization = event.step_materialization_data.materialization
             made.metadata[key, hour] = {name: value.value for name, value in materialization.metadata.items()}

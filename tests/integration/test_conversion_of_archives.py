@@ -36,8 +36,8 @@ print(json.dumps({"path": str(made.path), "rows": made.row_count, "rejects": mad
 """
 
 
-def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -> int:
-    """Make an archive, convert it in a process of its own, compare every count; the peak memory of that process."""
+def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -> None:
+    """Make an archive, convert it in a process of its own, compare every count, and hold its memory to the bound."""
     archive = folder / "archive.tar.gz"
     made = subprocess.run(
         [sys.executable, MAKER, archive, "--megabytes", str(megabytes), "--level", "1", *options],
@@ -63,7 +63,6 @@ def convert_and_compare(folder: pathlib.Path, megabytes: float, *options: str) -
     assert found["updates"] + found["deletes"] == told["records"]
     assert pc.sum(pc.equal(rows["change_type"], "delete")).as_py() == found["deletes"] >= told["deletes"]
     assert found["peak"] < 512 << 20, found
-    return found["peak"]
 
 
 @needs_maker
@@ -78,14 +77,8 @@ def test_one_member(tmp_path):
 
 @needs_maker
 @pytest.mark.soak
-def test_two_hundred_megabytes_and_memory_stays_flat(tmp_path):
-    peaks = []
-    for megabytes in (200, 800):
-        folder = tmp_path / str(megabytes)
-        folder.mkdir()
-        peaks.append(convert_and_compare(folder, megabytes))
-    # how far the threads are apart at the peak differs from run to run; memory that grew with the archive would be four times as much
-    assert peaks[1] < 1.5 * peaks[0]
+def test_eight_hundred_megabytes(tmp_path):
+    convert_and_compare(tmp_path, 800)
 
 
 @pytest.mark.parametrize("native", ["1", "0"], ids=["native", "pure"])

@@ -106,7 +106,7 @@ def found_in(mirror):
     return found
 
 
-def assert_same(found, truth):
+def assert_same(found, truth, what="at the end"):
     assert len(truth) > 50
     wrong = [key for key in truth.keys() | found.keys() if found.get(key) != truth.get(key)]
     if wrong:
@@ -117,7 +117,7 @@ def assert_same(found, truth):
             for name in have.keys() | want.keys()
             if have.get(name) != want.get(name)
         }
-        pytest.fail(f"{len(wrong)} of {len(truth)} pages differ, first {key}: (found, truth) {columns}")
+        pytest.fail(f"{what}, {len(wrong)} of {len(truth)} pages differ, first {key}: (found, truth) {columns}")
 
 
 def in_order(mirror, hours, _draw, _folder):
@@ -241,3 +241,117 @@ def test_articles_are_the_truth_over_many_seeds(tmp_path, monkeypatch, mirror_cl
     check(
         tmp_path, monkeypatch, mirror_class, seed, way, hours=8, changes=200, overlap=seed % 3 != 0, namespaces=(0, 10)
     )
+
+
+# --- with snapshots underneath, at the end and at any moment ---------------------------------------------------------
+
+PROJECTS = ("enwiki", "frwiki", "simplewiki")
+
+
+def without_source(row):
+    return {name: value for name, value in row.items() if name != "batch_hour"}
+
+
+def truth_at(mirror, moment_of):
+    """Rows by (project, page) of all pages that live after the events before a moment of each project."""
+    world, rows = mirror.sandbox.world, {}
+    for project in mirror.settings.projects:
+        for namespace in mirror.settings.namespaces:
+            for record in world.truth(project, namespace, moment_of(project)):
+                rows[project, record["identifier"]] = without_source(expected_row(record, None))
+    return rows
+
+
+def pages_in(mirror, source, *parameters):
+    with mirror.warehouse.connect_published() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        table = connection.sql(
+            f"SELECT a.*, b.html, b.wikitext FROM {source} a "
+            "LEFT JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)",
+            params=list(parameters) or None,
+        ).to_arrow_table()
+    rows = table.to_pylist()
+    found = {(row["project_id"], row["article_id"]): without_source(found_row(row)) for row in rows}
+    assert len(found) == len(rows), "a page stands twice, or its bodies do"
+    return found
+
+
+def disturbed(mirror, hours, draw, _folder):
+    """Shuffled, some repeated, some taken in at once."""
+    for hour in draw.sample(hours, len(hours)):
+        assert mirror.materialize([hour]).success
+        if draw.random() < 0.2:
+            assert mirror.publish().success
+    for hour in draw.sample(hours, 3):
+        assert mirror.materialize([hour]).success
+
+
+def check_snapshots(
+    tmp_path, monkeypatch, mirror_class, seed, way, *, days=2, changes=40, articles=150, moments=10, late=False
+):
+    draw = random.Random(seed)
+    start = datetime(2026, 2, 3, 5, 20, tzinfo=UTC) + timedelta(days=seed)
+    settings = Settings(
+        state=tmp_path / "sandbox",
+        seed=seed,
+        now=start,
+        projects=PROJECTS,
+        namespaces=(0, 10),
+        changes_per_hour=changes,
+        articles=articles,
+        body_bytes=400,
+        chunk_bytes=100_000,
+        single_member=seed % 2 == 0,
+    )
+    with running(settings) as sandbox, ExitStack() as stack:
+        mirror = mirror_class(sandbox, tmp_path / "data", monkeypatch, projects=PROJECTS, namespaces=(0,))
+        stack.callback(mirror.instance.dispose)
+        world = sandbox.world
+        exported = min(
+            world.snapshot_times(one, start)[0] for one in world.snapshot_identifiers() if one.endswith("namespace_0")
+        )
+        first = exported.replace(minute=0, second=0, microsecond=0) - HOUR
+        if not late:
+            assert all(made.success for made in mirror.take_snapshots())
+        hours = []
+        for _ in range(days):
+            until = sandbox.clock.now()
+            new = [h for h in mirror.newest(47) if h >= first and h not in hours]
+            way(mirror, new, draw, tmp_path)
+            hours += new
+            assert mirror.publish().success
+            if late and len(hours) == len(new):
+                # a snapshot that comes after the hours that it overlaps
+                assert all(made.success for made in mirror.take_snapshots())
+            sandbox.clock.set(until + timedelta(days=1))
+        assert mirror.publish().success
+        last = hours[-1]
+        assert_same(
+            pages_in(mirror, "articles"),
+            truth_at(mirror, lambda project: world.export_started_at(project, last)),
+            "at the end",
+        )
+        before = sorted(mirror.rows("SELECT md5(articles::VARCHAR) FROM articles"))
+        mirror.warehouse.rebuild_articles()
+        assert sorted(mirror.rows("SELECT md5(articles::VARCHAR) FROM articles")) == before, "a rebuild differs"
+        ended = max(
+            world.snapshot_times(one, start)[1] for one in world.snapshot_identifiers() if one.endswith("namespace_0")
+        )
+        for moment in draw.choices([h for h in hours if h > ended], k=moments):
+            at = moment + timedelta(seconds=draw.randrange(3600))
+            at = min(at, last + HOUR)
+            assert_same(
+                pages_in(mirror, "articles_at(?)", at), truth_at(mirror, lambda _project, at=at: at), f"at {at}"
+            )
+        return mirror
+
+
+@pytest.mark.parametrize(("seed", "way", "late"), [(1, in_order, False), (2, disturbed, True)])
+def test_articles_over_snapshots_are_the_truth(tmp_path, monkeypatch, mirror_class, seed, way, late):
+    check_snapshots(tmp_path, monkeypatch, mirror_class, seed, way, days=1, moments=3, late=late)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200, 220))
+def test_articles_over_snapshots_are_the_truth_over_many_seeds(tmp_path, monkeypatch, mirror_class, seed):
+    check_snapshots(tmp_path, monkeypatch, mirror_class, seed, disturbed, late=seed % 3 == 0)

@@ -1,0 +1,349 @@
+"""`wme snapshots`, as people and scripts meet it: lists, dry runs, downloads, and what stops them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resources.enterprise import is_intact
+from resources.sandbox import Settings, running
+
+PROJECTS = ("enwiki", "frwiki")
+NAME, OTHER = (f"{project}_namespace_0" for project in PROJECTS)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A sandbox whose snapshots have several chunks each."""
+    settings = Settings(
+        state=tmp_path_factory.mktemp("snapshots"),
+        projects=PROJECTS,
+        namespaces=(0, 14),
+        changes_per_hour=60,
+        body_bytes=2000,
+        chunk_bytes=250_000,
+    )
+    with running(settings) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def environ(account, tmp_path):
+    """The environment of an empty data folder with an account of its own."""
+    return account.environ(tmp_path / "data")
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return tmp_path / "data" / "archive" / "snapshots"
+
+
+@pytest.fixture
+def chunk_counts(call, environ):
+    """Chunks of each snapshot."""
+    told = call("snapshots", "list", "--json", environ=environ)
+    return {record["identifier"]: record["chunk_count"] for record in map(json.loads, told.out.splitlines())}
+
+
+def quota(account, **left):
+    for kind, count in left.items():
+        account.sandbox.accounts.set_quota(account.username, kind, limit=1000, used=1000 - count)
+
+
+def downloads(service):
+    """Requests for signed addresses that were granted, each of which cost a unit."""
+    return [seen for seen in list(service.requests) if seen.path.endswith("/download") and seen.status == 307]
+
+
+def is_sentence(text):
+    return text.strip().endswith(".") and not any(
+        word in text for word in ("Traceback", "[Errno", 'File "', "Exception", "Error: Error")
+    )
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_the_mirrored_snapshots(environ, call, service):
+    told = call("snapshots", "list", environ=environ)
+    assert (told.code, told.err) == (0, "")
+    header, *rows = told.out.splitlines()
+    assert header.split() == [
+        *("identifier", "project", "namespace", "size", "chunks", "version", "modified", "(UTC)"),
+    ]
+    assert [row.split()[:3] for row in rows] == [[NAME, "enwiki", "0"], [OTHER, "frwiki", "0"]]
+    for row in rows:
+        _, _, _, size, unit, chunks, version, day, moment = row.split()
+        assert (float(size) > 0, unit in {"kB", "MB"}, int(chunks) > 3, len(version)) == (True, True, True, 8)
+        assert day.startswith("20")
+        assert moment.count(":") in {1, 2}
+    assert downloads(service) == []
+
+
+def test_list_as_json_of_one_project_or_of_all(environ, call):
+    told = call("snapshots", "list", "--all", "--json", environ=environ)
+    listed = [json.loads(line) for line in told.out.splitlines()]
+    assert {(s["project_id"], s["namespace_id"]) for s in listed} == {(p, n) for p in PROJECTS for n in (0, 14)}
+    assert all(len(s["version"]) == 32 and s["size_bytes"] > 1000 and s["date_modified"] for s in listed)
+    told = call("snapshots", "list", "--project", "frwiki", "--json", environ=environ)
+    assert [json.loads(line)["identifier"] for line in told.out.splitlines()] == [OTHER, "frwiki_namespace_14"]
+
+
+def test_list_names_the_projects_that_have_none(environ, call):
+    told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"})
+    assert told.code == 1
+    assert NAME in told.out
+    assert "The service has no snapshot of nowiki in the mirrored namespaces (0)." in told.err
+    told = call("snapshots", "list", "--project", "nowiki", environ=environ)
+    assert (told.code, told.out) == (1, "")
+    assert "`wme snapshots list --all`" in told.err
+    assert is_sentence(told.err)
+
+
+# --- plan ------------------------------------------------------------------------------------------------------------
+
+
+def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, call, service, archive, chunk_counts):
+    told = call("snapshots", "plan", NAME, OTHER, NAME, "--chunks", environ=environ)
+    assert (told.code, told.err) == (0, "")
+    first, second, together, last = told.out.splitlines()
+    counts = chunk_counts
+    assert first.startswith(f"{NAME} in {counts[NAME]} chunks, because that is what was asked for. It costs ")
+    assert f"It costs {counts[OTHER]} chunk units (" in second
+    assert together.startswith(f"The 2 snapshots together: {sum(counts.values())} chunk units of quota, ")
+    assert together.endswith(" free).")
+    assert last == "Nothing was fetched."
+    assert downloads(service) == []
+    assert not archive.exists()
+
+
+def test_plan_as_json_says_what_several_cost_together(environ, call, chunk_counts):
+    told = call("snapshots", "plan", "--json", "--chunks", NAME, OTHER, environ=environ)
+    plan = json.loads(told.out)
+    assert [s["identifier"] for s in plan["snapshots"]] == [NAME, OTHER]
+    assert plan["unit_counts"] == {"chunk": sum(chunk_counts.values())}
+    assert plan["missing_bytes"] == sum(s["missing_bytes"] for s in plan["snapshots"]) > 10_000
+    assert plan["obstacle"] is None
+    one = plan["snapshots"][0]
+    assert (one["form"], one["product"], one["fits_quota"], one["fits_disk"]) == ("chunks", "chunk", True, True)
+    assert one["sentence"].startswith(f"{NAME} in ")
+
+
+def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, chunk_counts):
+    quota(account, chunk=chunk_counts[NAME] + 1, snapshot=1)
+    alone = call("snapshots", "plan", "--chunks", NAME, environ=environ)
+    assert alone.code == 0
+    told = call("snapshots", "plan", "--chunks", NAME, OTHER, environ=environ)
+    assert told.code == 1
+    assert told.out.rstrip().endswith("Nothing was fetched.")
+    assert f"takes {sum(chunk_counts.values())} chunk units together, and the account has" in told.err
+    assert is_sentence(told.err)
+    told = call("snapshots", "plan", "--chunks", "--json", NAME, OTHER, environ=environ)
+    assert told.code == 1
+    assert json.loads(told.out)["obstacle"] in told.err
+    assert call("snapshots", "plan", "--chunks", "--beyond-quota", NAME, OTHER, environ=environ).code == 0
+    assert call("snapshots", "plan", "--whole", NAME, OTHER, environ=environ).code == 1
+
+
+# --- download --------------------------------------------------------------------------------------------------------
+
+
+def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, call, service, archive, chunk_counts):
+    count = chunk_counts[NAME]
+    told = call("snapshots", "download", "--chunks", NAME, "--workers", "2", environ=environ)
+    assert told.code == 0, told.err
+    files = sorted((archive / NAME).glob("*.tar.gz"))
+    assert len(files) == len(downloads(service)) == count
+    assert all(is_intact(path) for path in files)
+    assert len(list((archive / NAME).glob("*.set.json"))) == 1
+    assert f"download {NAME}: " in told.err
+    assert f"{NAME}: {count} files, " in told.out
+    assert f"fetched {count} of them (" in told.out
+    assert told.out.rstrip().endswith(f" for {count} chunk units.")
+    assert environ["WME_PASSWORD"] not in told.out + told.err
+    assert "X-Amz" not in told.out + told.err
+
+    told = call("snapshots", "download", NAME, environ=environ)
+    assert told.code == 0
+    assert "All of it is there" in told.out
+    assert "fetched 0 of them (0 B) for 0 chunk units." in told.out
+    assert "download " not in told.err
+    assert len(downloads(service)) == count
+
+
+def test_download_of_several_as_json(environ, call, archive):
+    told = call("snapshots", "download", "--whole", "--json", NAME, OTHER, environ=environ)
+    assert told.code == 0, told.err
+    report = json.loads(told.out)
+    assert (report["failures"], report["not_begun"]) == ([], [])
+    for name, done in zip((NAME, OTHER), report["snapshots"], strict=True):
+        assert (done["identifier"], done["form"], done["file_count"], done["used_unit_count"]) == (name, "whole", 1, 1)
+        assert done["fetched_bytes"] == done["size_bytes"] > 10_000
+        assert (Path(done["folder"]) / done["manifest"]).exists()
+        assert Path(done["folder"]) == archive / name
+
+
+def test_files_of_another_form_stay_and_are_named(environ, call, archive, chunk_counts):
+    call("snapshots", "download", "--whole", NAME, environ=environ)
+    told = call("snapshots", "download", "--chunks", NAME, environ=environ)
+    assert told.code == 0
+    # the file and its sidecar; the manifest has the name that the set in chunks has as well
+    assert "Beside it lie 2 files of another version or form (" in told.out
+    assert len(list((archive / NAME).glob("*.tar.gz"))) == chunk_counts[NAME] + 1
+
+
+def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, account, archive, chunk_counts):
+    count = chunk_counts[NAME]
+    quota(account, chunk=count - 2, snapshot=0)
+    told = call("snapshots", "download", NAME, environ=environ)
+    assert told.code == 1
+    assert f"takes {count} chunk units, and the account has {count - 2} left" in told.err
+    assert is_sentence(told.err.removeprefix("Service: "))
+    assert downloads(service) == []
+    assert not archive.exists()
+
+    told = call("snapshots", "download", NAME, OTHER, "--beyond-quota", "--workers", "1", environ=environ)
+    assert told.code == 1
+    assert "1 of 2 snapshots failed." in told.err
+    assert f"\n- {NAME}: " in told.err
+    assert f"Not begun because of that: {OTHER}." in told.err
+    assert len(list((archive / NAME).glob("*.tar.gz"))) == count - 2
+    assert not (archive / OTHER).exists()
+
+    quota(account, chunk=2, snapshot=0)
+    told = call("snapshots", "download", NAME, environ=environ)
+    assert told.code == 0, told.err
+    assert "fetched 2 of them" in told.out
+
+
+def test_several_are_not_begun_when_only_one_can_be_finished(environ, call, service, account, chunk_counts):
+    quota(account, chunk=max(chunk_counts.values()), snapshot=0)
+    told = call("snapshots", "download", NAME, OTHER, environ=environ)
+    assert told.code == 1
+    assert "together" in told.err
+    assert downloads(service) == []
+
+
+def test_a_disk_that_is_too_small_is_seen_before_the_start(environ, call, service):
+    told = call("snapshots", "download", NAME, environ=environ | {"WME_MIN_FREE_GB": "9000000"})
+    assert told.code == 1
+    assert "Nothing was fetched. Make room" in told.err
+    assert downloads(service) == []
+
+
+def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(environ, call, service, archive):
+    service.exports.export(NAME, after_downloads=2)
+    told = call("snapshots", "download", "--chunks", "--workers", "1", NAME, environ=environ)
+    assert told.code == 1
+    assert f"{NAME} was replaced at the service since it was planned" in told.err
+    assert "Starting again: it costs " in told.err
+    assert is_sentence(told.err.split("Error: ")[1])
+    assert not list((archive / NAME).glob("*.set.json"))
+    told = call("snapshots", "download", "--chunks", NAME, environ=environ)
+    assert told.code == 0, told.err
+    assert "files of another version or form" in told.out
+    service.exports.clear()
+
+
+def test_one_that_fails_does_not_stop_the_others(environ, call, service, archive):
+    service.faults.add(path=f"/v2/snapshots/{NAME}/download", kind="status", status=404, count=None)
+    told = call("snapshots", "download", "--whole", NAME, OTHER, environ=environ)
+    assert told.code == 1
+    assert "1 of 2 snapshots failed." in told.err
+    assert f"{OTHER}: 1 file, " in told.out
+    assert list((archive / OTHER).glob("*.set.json"))
+
+
+# --- wrong calls, refusals -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["plan"], "Missing argument 'ID...'"),
+        (["plan", "../enwiki"], "'../enwiki' names no snapshot; write it as enwiki_namespace_0."),
+        (["plan", "--whole", "--chunks", NAME], "--whole and --chunks exclude each other."),
+        (["download", "--whole", "--chunks", NAME], "--whole and --chunks exclude each other."),
+        (["download", "--workers", "0", NAME], "0 is not in the range"),
+        (["list", "--all", "--project", "enwiki"], "--project and --all exclude each other."),
+        (["fetch"], "No such command 'fetch'"),
+    ],
+)
+def test_wrong_calls_exit_with_2(call, environ, words, sentence, tmp_path):
+    told = call("snapshots", *words, environ=environ)
+    assert told.code == 2
+    assert sentence in told.err.replace("\n", " ")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "download"])
+def test_a_snapshot_that_there_is_not(environ, call, command, archive):
+    told = call("snapshots", command, "nowiki_namespace_0", environ=environ)
+    assert told.code == 1
+    assert "The service has no snapshot nowiki_namespace_0." in told.err
+    assert is_sentence(told.err)
+    assert not archive.exists()
+
+
+def test_an_account_that_may_not(environ, call):
+    told = call("snapshots", "list", environ=environ | {"WME_PASSWORD": "wrong"})
+    assert (told.code, told.out) == (1, "")
+    assert "Check WME_USERNAME and WME_PASSWORD" in told.err
+
+
+# --- interrupts, terminals -------------------------------------------------------------------------------------------
+
+
+def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account, wme, call, service, until, archive):
+    service.faults.add(path="/v2/snapshots/*", kind="slow", count=None, bytes_per_second=20_000)
+    process = wme("snapshots", "download", "--chunks", "--workers", "2", NAME, environ=environ)
+    until(lambda: any(p.stat().st_size for p in archive.rglob("*.part")))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "Stopped. What was committed stays; run the same command again to go on."
+    assert "Traceback" not in err
+    assert any(p.stat().st_size for p in archive.rglob("*.part"))
+    service.faults.clear()
+    told = call("snapshots", "download", "--chunks", "--json", NAME, environ=environ)
+    (done,) = json.loads(told.out)["snapshots"]
+    assert done["fetched_bytes"] < done["size_bytes"]
+    assert not list(archive.rglob("*.part"))
+
+
+def test_terminal_gets_a_bar(account, service, tmp_path):
+    service.faults.add(path="/v2/snapshots/*", kind="slow", count=None, bytes_per_second=400_000)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("WME_")}
+    environ |= account.environ(tmp_path / "data", TERM="xterm", COLUMNS="100", PYTHONIOENCODING="utf-8")
+    ours, theirs = pty.openpty()
+    code = "from pipelines.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "snapshots", "download", NAME],
+        env=environ,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end was closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    text = shown.decode()
+    assert process.wait(timeout=60) == 0, text
+    assert "━" in text or "╸" in text
+    assert f"download {NAME}" in text
+    assert f"download {NAME}: " not in text

@@ -202,6 +202,23 @@ def convert_snapshot(
     return [outcome.unwrap() for outcome in outcomes]
 
 
+def known_conversions(archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
+    """The conversions of all of its archives, which were made before.
+
+    Raises:
+        SnapshotNotArchivedError: One of them was not converted.
+    """
+    kept = frozenset(bodies)
+    found = [find_conversion(archive, layout, kept) for archive in archived.archives]
+    conversions = [conversion for conversion in found if conversion is not None]
+    if len(conversions) < len(found):
+        raise SnapshotNotArchivedError(
+            f"{len(found) - len(conversions)} of the {len(found)} archives of {archived.identifier} are not converted. "
+            "Nothing was loaded. Materialize lake/snapshot_articles of this snapshot first."
+        )
+    return conversions
+
+
 def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse) -> SnapshotLoad:
     """The version in DuckDB; it counts from the moment that all of it is there."""
     names = {field.name for field in fields(SnapshotFile)}

@@ -1,7 +1,7 @@
 """Snapshots: whole projects as the service held them, underneath the changes.
 
-One asset takes a snapshot through the three layers; each layer is an asset of its own in Dagster. The partitions are the
-service's identifiers, which a sensor adds (`discover_snapshots`); a new version of one is another run of its partition.
+Fetching and converting, which may take hours, are one step; loading, which has the warehouse for itself, is another. The
+partitions are the service's identifiers, which a sensor adds (`discover_snapshots`); a new version of one is another run of its partition.
 
 Belongs here: what Dagster is told of each layer. Does not belong here: the steps (see `snapshot_sets`).
 
@@ -31,52 +31,37 @@ LAKE = dg.AssetKey(["lake", "snapshot_articles"])
 WAREHOUSE = dg.AssetKey(["warehouse", "snapshot_articles"])
 SNAPSHOTS = dg.DynamicPartitionsDefinition(name="snapshots")
 
-_SPECS = [
-    dg.AssetSpec(
-        ARCHIVE,
-        group_name="archive",
-        kinds={"http", "file"},
-        owners=list(OWNERS),
-        description="The archives of a snapshot as served, whole or in chunks, with the list of the files that belong together.",
-    ),
-    dg.AssetSpec(
-        LAKE,
-        deps=[ARCHIVE],
-        group_name="lake",
-        kinds={"parquet"},
-        owners=list(OWNERS),
-        description=SNAPSHOT_ARTICLES.description,
-        metadata=lake_metadata(SNAPSHOT_ARTICLES),
-    ),
-    dg.AssetSpec(
-        WAREHOUSE,
-        deps=[LAKE],
-        group_name="warehouse",
-        kinds={"duckdb", "table"},
-        owners=list(OWNERS),
-        description=SNAPSHOT_ARTICLES.description,
-        metadata=table_metadata(SNAPSHOT_ARTICLES.narrow),
-    ),
-]
-
 
 @dg.multi_asset(
-    name="snapshots",
-    specs=_SPECS,
+    name="snapshot_files",
+    specs=[
+        dg.AssetSpec(
+            ARCHIVE,
+            group_name="archive",
+            kinds={"http", "file"},
+            owners=list(OWNERS),
+            description="The archives of a snapshot as served, whole or in chunks, and which of them belong together.",
+        ),
+        dg.AssetSpec(
+            LAKE,
+            deps=[ARCHIVE],
+            group_name="lake",
+            kinds={"parquet"},
+            owners=list(OWNERS),
+            description=SNAPSHOT_ARTICLES.description,
+            metadata=lake_metadata(SNAPSHOT_ARTICLES),
+        ),
+    ],
     partitions_def=SNAPSHOTS,
     can_subset=True,
-    # each costs quota and disk of its own, and stands or fails alone
-    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
-    pool=WAREHOUSE_POOL,
 )
-def snapshots(
-    context: dg.AssetExecutionContext,
-    enterprise: EnterpriseResource,
-    lake: LakeResource,
-    warehouse: WarehouseResource,
-    engine: EngineResource,
+def snapshot_files(
+    context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, engine: EngineResource
 ) -> Iterator[Any]:
-    """Archive, convert and load one snapshot in the version that the service has now."""
+    """Archive and convert one snapshot in the version that the service has now.
+
+    Outside the warehouse's pool: what may take hours must not keep the hourly files waiting.
+    """
     selected = context.selected_asset_keys
     identifier = context.partition_key
     workers = engine.engine(context.log.info)
@@ -101,29 +86,46 @@ def snapshots(
             )
         else:
             archived = snapshot_sets.archived_snapshot(identifier, lake.layout)
-        if LAKE not in selected and WAREHOUSE not in selected:
-            return
-        with engine.converter() as converter:
-            conversions = snapshot_sets.convert_snapshot(
-                archived, lake.layout, bodies=lake.bodies, converter=converter, engine=workers
-            )
         if LAKE in selected:
+            with engine.converter() as converter:
+                conversions = snapshot_sets.convert_snapshot(
+                    archived, lake.layout, bodies=lake.bodies, converter=converter, engine=workers
+                )
             yield _result(LAKE, archived.version, _lake_metadata(conversions))
-        if WAREHOUSE in selected:
-            load = snapshot_sets.load_snapshot(archived, conversions, warehouse.warehouse)
-            context.log.info("%s", load)
-            yield _result(
-                WAREHOUSE,
-                archived.version,
-                {
-                    "dagster/partition_row_count": load.row_count - load.duplicate_count,
-                    "duplicates": load.duplicate_count,
-                    "changed": load.changed,
-                    "is_base": load.is_base,
-                    "boundary_at": dg.MetadataValue.timestamp(load.boundary_at),
-                    "dropped_versions": len(load.dropped_versions),
-                },
-            )
+
+
+@dg.asset(
+    key=WAREHOUSE,
+    deps=[LAKE],
+    group_name="warehouse",
+    kinds={"duckdb", "table"},
+    owners=list(OWNERS),
+    description=SNAPSHOT_ARTICLES.description,
+    metadata=table_metadata(SNAPSHOT_ARTICLES.narrow),
+    partitions_def=SNAPSHOTS,
+    pool=WAREHOUSE_POOL,
+)
+def snapshot_articles(
+    context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource
+) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Load the archived version whole, in one transaction."""
+    with told():
+        archived = snapshot_sets.archived_snapshot(context.partition_key, lake.layout)
+        conversions = snapshot_sets.known_conversions(archived, lake.layout, lake.bodies)
+        load = snapshot_sets.load_snapshot(archived, conversions, warehouse.warehouse)
+    context.log.info("%s", load)
+    return _result(
+        WAREHOUSE,
+        archived.version,
+        {
+            "dagster/partition_row_count": load.row_count - load.duplicate_count,
+            "duplicates": load.duplicate_count,
+            "changed": load.changed,
+            "is_base": load.is_base,
+            "boundary_at": dg.MetadataValue.timestamp(load.boundary_at),
+            "dropped_versions": len(load.dropped_versions),
+        },
+    )
 
 
 def _result(key: dg.AssetKey, version: str, metadata: dict[str, Any]) -> dg.MaterializeResult:  # type: ignore[type-arg]

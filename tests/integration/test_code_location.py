@@ -176,7 +176,7 @@ def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one()
     }
     assert named == {key: f"warehouse.main.{key.rpartition('/')[2]}" for key in named}
     assert {key.partition("/")[0] for key in named} == {"warehouse"}
-    assert len(named) == 6
+    assert len(named) == 7
 
 
 def test_every_writer_of_the_warehouse_is_in_its_pool():

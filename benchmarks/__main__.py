@@ -16,6 +16,7 @@ from benchmarks import report
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
+from benchmarks.warehouse import measure as measure_warehouse
 from benchmarks.workload import CASES, Workload, build, unpack, variants
 
 _HARDER = tuple(name for name in CASES if name != "clean")
@@ -132,6 +133,32 @@ def _sound(name: str, seen: Figures | str, workload: Workload) -> Figures:
             f"{workload.line_count:,} lines, {workload.bad_count:,} of them bad."
         )
     return seen
+
+
+@main.command()
+@click.option("--pages", default="500000,2000000,10000000", show_default=True, help="Numbers of pages, with commas.")
+@click.option("--changes", default=20_000, show_default=True, help="Changes of an hour.")
+@click.option("--plain/--no-plain", default=True, show_default=True, help="Measure the plain ways too.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where to work; 20 GB for all sizes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def warehouse(pages: str, changes: int, folder: Path | None, *, plain: bool, as_json: bool) -> None:
+    """An hour, a rebuild, a publication and first questions in a warehouse of growing size."""
+    console = Console(stderr=as_json)
+    with tempfile.TemporaryDirectory(dir=folder) as place, console.status("") as status:
+        sizes = [
+            measure_warehouse(Path(place), int(count), changes, plain=plain, say=status.update)
+            for count in pages.split(",")
+        ]
+    if as_json:
+        facts = {"sizes": [size.facts() for size in sizes], "provenance": report.provenance()}
+        sys.stdout.write(json.dumps(facts) + "\n")
+    else:
+        console.print(report.warehouse(sizes))
+        console.print(report.provenance())
 
 
 if __name__ == "__main__":

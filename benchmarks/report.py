@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from benchmarks.contenders import OURS, PEERS
+from benchmarks.warehouse import PLAIN_WAYS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.bound import Bound
     from benchmarks.contenders import Job
     from benchmarks.measure import Figures
+    from benchmarks.warehouse import Cost, Size
     from benchmarks.workload import Workload
 
 _LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
@@ -81,6 +85,34 @@ def compared(workloads: dict[str, Workload], found: dict[str, Figures], name: st
         "cpu": round(per_mb / (clean.cpu_s / workloads["clean"].megabytes), 3),
         "rss": round(seen.rss_mb / clean.rss_mb, 3),
     }
+
+
+def warehouse(sizes: Sequence[Size]) -> Table:
+    """What was done, in seconds by the clock and of processor time, for each number of pages."""
+    first, last = sizes[0], sizes[-1]
+    growth = last.costs["hour"].cpu_seconds / first.costs["hour"].cpu_seconds
+    table = Table(
+        title=f"A warehouse of growing size; hours of {first.changes:,} changes; seconds, processor seconds, peak MiB",
+        caption=f"An hour takes {growth:.2f} times the processor time at {last.pages:,} pages as at {first.pages:,}.",
+    )
+    table.add_column("what")
+    for size in sizes:
+        table.add_column(f"{size.pages:,} pages", justify="right")
+    for title in first.costs:
+        found = [size.costs.get(title) for size in sizes]
+        table.add_row(title, *("-" if cost is None else _cost_words(cost) for cost in found))
+    table.add_row("published, GB", *(f"{size.notes['published_gb']:.2f}" for size in sizes))
+    table.add_row("locked while publishing, s", *(f"{size.notes['publish_locked_seconds']:.2f}" for size in sizes))
+    for way in PLAIN_WAYS:
+        ratios = [size.ratio(way) for size in sizes]
+        if any(ratios):
+            table.add_row(f"{way} to ours", *("-" if ratio is None else f"{ratio:.1f} x" for ratio in ratios))
+    return table
+
+
+def _cost_words(cost: Cost) -> str:
+    peak = "" if cost.peak_mib is None else f"  {cost.peak_mib:,.0f}"
+    return f"{cost.seconds:.2f}  {cost.cpu_seconds:.2f}{peak}"
 
 
 def provenance() -> str:

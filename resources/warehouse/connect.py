@@ -33,11 +33,6 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-#: Rows that DuckDB keeps together (of a new file; a multiple of 2,048). Each commit compresses the last group of a table
-#: anew with all its columns: with the default of 122,880, loads of 20,000 rows took up to four times as long.
-_ROW_GROUP_ROWS = 20_480
-
-
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
     """Hold a lock file; waits up to `timeout` seconds and says so.
@@ -130,8 +125,7 @@ class Connector:
             # keeping the order of rows would hold back what was read ahead
             connection.execute("SET preserve_insertion_order = false")
             connection.execute(
-                f"ATTACH {quoted(str(path))} AS warehouse "
-                f"(STORAGE_VERSION {quoted(self.storage_version)}, ROW_GROUP_SIZE {_ROW_GROUP_ROWS})"
+                f"ATTACH {quoted(str(path))} AS warehouse (STORAGE_VERSION {quoted(self.storage_version)})"
             )
             connection.execute("USE warehouse")
         except BaseException:

@@ -49,6 +49,11 @@ _ROW_KEY = (
     "batch_hour",
     "namespace_id",
 )
+#: A row of `articles` as it competes, and its place there.
+_LIVING = (
+    "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
+    "true AS is_update, event_key, batch_hour, namespace_id"
+)
 _PENDING = "SELECT batch_hour, project_id, namespace_id FROM loads WHERE table_name = 'article_changes'"
 
 
@@ -157,6 +162,7 @@ def _with_rule(name: str) -> str:
         .replace("{newest_first}", NEWEST_FIRST)
         .replace("{row_key}", ", ".join(_ROW_KEY))
         .replace("{title_key}", TITLE_KEY)
+        .replace("{living}", _LIVING)
     )
 
 

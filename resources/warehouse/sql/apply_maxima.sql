@@ -7,25 +7,19 @@ FROM (SELECT project_id, title FROM fresh UNION SELECT project_id, title FROM re
 CREATE OR REPLACE TEMP TABLE moved_pages AS
 SELECT project_id, article_id FROM fresh WHERE is_update UNION SELECT project_id, article_id FROM redone_pages;
 
-CREATE OR REPLACE TEMP TABLE found AS
-SELECT rowid AS place FROM articles SEMI JOIN moved_titles USING (title_key)
-UNION
-SELECT rowid AS place FROM articles SEMI JOIN moved_pages USING (article_id);
-
+-- Most pages that changed are found by their title; those that moved are few, and asked for by their place.
 CREATE OR REPLACE TEMP TABLE near AS
-SELECT
-  articles.rowid AS place,
-  project_id,
-  replace(name, '_', ' ') AS title,
-  article_id,
-  event_at,
-  version_id,
-  true AS is_update,
-  event_key,
-  batch_hour,
-  namespace_id
+SELECT {living}
 FROM articles
-SEMI JOIN found ON articles.rowid = found.place;
+SEMI JOIN moved_titles USING (title_key);
+
+CREATE OR REPLACE TEMP TABLE elsewhere AS
+SELECT rowid AS place FROM articles SEMI JOIN moved_pages USING (article_id) ANTI JOIN near ON articles.rowid = near.place;
+
+INSERT INTO near
+SELECT {living}
+FROM articles
+SEMI JOIN elsewhere ON articles.rowid = elsewhere.place;
 
 CREATE OR REPLACE TEMP TABLE living AS
 SELECT * FROM near SEMI JOIN moved_titles USING (project_id, title)

@@ -1,0 +1,220 @@
+"""The warehouse at growing size: what an hour costs, and what the plain ways cost that people use instead.
+
+Belongs here: what is measured, and the plain ways beside it. Does not belong here: making the rows (`pages`).
+
+The plain ways keep the same columns and take the same files. `window`: the hour's rows are added to all rows, and the pages are
+made anew by a window over everything. `replace`: the pages have a primary key, and the hour's rows are put in by INSERT OR
+REPLACE. Both are easier than ours: they do not follow titles, and get deletes wrong where a title changes hands.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
+from resources.tables import ARTICLES
+from resources.warehouse import Warehouse
+from resources.warehouse.schema import column_list, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from resources.warehouse import LakeFile
+
+#: Hours that are loaded one by one; the median counts.
+_ROUNDS = 3
+_DAY = 24
+#: From so many pages on, one hour of a plain way says enough.
+_ONCE_FROM = 1_000_000
+PLAIN_WAYS = ("window", "replace")
+_RESET_PEAK = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds on the clock and of processor time, and the peak of memory (MiB; None where the system does not tell)."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float | None
+
+
+@dataclass
+class Size:
+    """All that was measured of one number of pages, by what was done."""
+
+    pages: int
+    changes: int
+    costs: dict[str, Cost] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
+
+    def ratio(self, plain: str) -> float | None:
+        """How many times longer a plain way takes for an hour, in processor time; None where it was not measured."""
+        found = self.costs.get(f"hour, plain: {plain}")
+        return None if found is None else found.cpu_seconds / self.costs["hour"].cpu_seconds
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self) | {"plain_to_ours": {way: self.ratio(way) for way in PLAIN_WAYS}}
+
+
+def measure(folder: Path, pages: int, changes: int, *, plain: bool, say: Callable[[str], None]) -> Size:
+    """Measure one size below `folder`, which is emptied afterwards."""
+    size = Size(pages, changes)
+    data = folder / f"{pages}"
+    made = Pages(data, pages)
+    say(f"{pages:,} pages: making them")
+    snapshots = made.snapshots()
+    warehouse = Warehouse(data)
+    say(f"{pages:,} pages: snapshots")
+    with _cost(size, "snapshots"):
+        for snapshot in snapshots:
+            warehouse.load_snapshot(snapshot)
+    with _cost(size, "articles from snapshots"):
+        warehouse.apply_changes()
+    say(f"{pages:,} pages: hours")
+    hours = [made.hour(number, changes) for number in range(1 + _ROUNDS + 2 * _DAY)]
+    _load(warehouse, hours[:1])
+    _median(size, "hour", [_timed(partial(_load, warehouse, [files])) for files in hours[1 : 1 + _ROUNDS]])
+    if plain:
+        for way in PLAIN_WAYS:
+            say(f"{pages:,} pages: the plain way, {way}")
+            _plain(size, way, data, hours[1 : 1 + _ROUNDS])
+    say(f"{pages:,} pages: publish and questions")
+    with _cost(size, "publish"):
+        published = warehouse.publish()
+    size.notes["published_gb"] = published.size_bytes / 1e9
+    size.notes["publish_locked_seconds"] = published.locked_seconds
+    _questions(size, warehouse)
+    say(f"{pages:,} pages: days")
+    day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
+    with _cost(size, "24 hours, 24 runs"):
+        for files in day:
+            _load(warehouse, [files])
+    with _cost(size, "24 hours, one run"):
+        _load(warehouse, other)
+    say(f"{pages:,} pages: rebuild")
+    with _cost(size, "full rebuild"):
+        warehouse.rebuild_articles()
+    shutil.rmtree(data)
+    return size
+
+
+def _load(warehouse: Warehouse, hours: list[list[LakeFile]]) -> None:
+    """File to article_changes to articles to ledger: hours one by one, then the articles once."""
+    for files in hours:
+        warehouse.load_hour(files[0].batch_hour, files)
+    warehouse.apply_changes()
+
+
+def _questions(size: Size, warehouse: Warehouse) -> None:
+    """What analysts ask, each on a connection of its own; the second asking counts, as the file is then in memory."""
+    hour = FIRST_HOUR.isoformat()
+    project = list(PROJECTS)[2]
+    with warehouse.connect_published() as connection:
+        name = connection.execute(
+            "SELECT name FROM articles LIMIT 1 OFFSET (SELECT count(*) // 2 FROM articles)"
+        ).fetchall()[0][0]
+        asked = {
+            "look-up by name": f"SELECT * FROM articles WHERE project_id = 'enwiki' AND name = {quoted(name)}",
+            "top 100 of an hour": "SELECT project_id, name, count(*) AS n FROM article_changes "
+            f"WHERE batch_hour = '{hour}' GROUP BY ALL ORDER BY n DESC LIMIT 100",
+            "articles_at, one project": f"SELECT count(*), max(abstract) FROM articles_at('{hour}', project := '{project}')",
+        }
+        for title, query in asked.items():
+            connection.execute(query).fetchall()
+            with _cost(size, title):
+                connection.execute(query).fetchall()
+
+
+def _plain(size: Size, way: str, data: Path, hours: list[list[LakeFile]]) -> None:
+    path = data / f"{way}.duckdb"
+    columns = column_list(ARTICLES)
+    with _opened(path, data) as connection:
+        connection.execute(f"ATTACH {quoted(str(data / 'warehouse' / 'build.duckdb'))} AS build (READ_ONLY)")
+        connection.execute(f"CREATE TABLE changes AS SELECT {columns} FROM build.article_changes LIMIT 0")
+        if way == "replace":
+            kinds = connection.execute("SELECT column_name, column_type FROM (DESCRIBE changes)").fetchall()
+            declared = ", ".join(f'"{name}" {kind}' for name, kind in kinds)
+            connection.execute(f"CREATE TABLE articles ({declared}, PRIMARY KEY (project_id, article_id))")
+            connection.execute(f"INSERT INTO articles SELECT {columns} FROM build.articles")
+        else:
+            connection.execute(f"INSERT INTO changes SELECT {columns} FROM build.articles")
+            connection.execute("CREATE TABLE articles AS FROM changes")
+    some = hours[: 1 if size.pages > _ONCE_FROM else _ROUNDS]
+    _median(size, f"hour, plain: {way}", [_timed(partial(_plain_hour, way, path, data, files)) for files in some])
+    path.unlink()
+
+
+def _plain_hour(way: str, path: Path, data: Path, files: list[LakeFile]) -> None:
+    columns = column_list(ARTICLES)
+    names = ", ".join(quoted(str(file.path)) for file in files)
+    newest = (
+        "QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY event_at DESC, version_id DESC) = 1"
+    )
+    with _opened(path, data) as connection:
+        connection.execute("BEGIN")
+        rows = f"SELECT {columns} FROM read_parquet([{names}], hive_partitioning = false)"
+        connection.execute(f"INSERT INTO changes {rows}")
+        if way == "window":
+            connection.execute(
+                f"CREATE OR REPLACE TABLE articles AS FROM (FROM changes {newest}) WHERE change_type = 'update'"
+            )
+        else:
+            connection.execute(f"INSERT OR REPLACE INTO articles {rows} {newest}")
+            connection.execute("DELETE FROM articles WHERE change_type = 'delete'")
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def _opened(path: Path, data: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET memory_limit = '4GB'")
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute(f"SET temp_directory = {quoted(str(data / 'spill'))}")
+        yield connection
+
+
+def _timed(work: Callable[[], object]) -> Cost:
+    if _RESET_PEAK.exists():
+        _RESET_PEAK.write_text("5")
+    started, busy = time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - started, time.process_time() - busy, _peak_mib())
+
+
+@contextmanager
+def _cost(size: Size, title: str) -> Iterator[None]:
+    if _RESET_PEAK.exists():
+        _RESET_PEAK.write_text("5")
+    started, busy = time.perf_counter(), time.process_time()
+    yield
+    size.costs[title] = Cost(time.perf_counter() - started, time.process_time() - busy, _peak_mib())
+
+
+def _median(size: Size, title: str, costs: list[Cost]) -> None:
+    peaks = [cost.peak_mib for cost in costs if cost.peak_mib is not None]
+    size.costs[title] = Cost(
+        statistics.median(cost.seconds for cost in costs),
+        statistics.median(cost.cpu_seconds for cost in costs),
+        max(peaks, default=None),
+    )
+
+
+def _peak_mib() -> float | None:
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return None

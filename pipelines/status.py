@@ -6,13 +6,13 @@ Belongs here: what `wme status` tells. Does not belong here: drawing it.
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from assets.describe import drift_of
 from assets.partitions import hour_text, last_complete_hour
+from pipelines import coverage as coverage_
 from pipelines.definitions import build_enterprise
 from pipelines.terminal import text, tokens_text
 from resources.engine.progress import amount
@@ -25,10 +25,8 @@ from resources.warehouse import NotPublishedError, QueryError, Warehouse
 if TYPE_CHECKING:
     from pipelines.settings import Settings
 
-#: States in which nothing more is to come.
-_COVERED = {HourState.LOADED, HourState.EMPTY, HourState.ABSENT}
-#: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
-_LATE = timedelta(hours=4)
+#: Name of the fact, one for each place, that hours before those looked at are not there.
+OLDER_GAPS = "older gaps"
 #: Loaded hours that are looked at for fields without a column, and how many of these are named.
 _DRIFT_HOURS = 3
 _DRIFT_SHOWN = 5
@@ -38,11 +36,24 @@ _SHOWN = 60
 
 @dataclass
 class Status:
-    """What there is to tell: facts by name, hours by project and state, and what needs attention."""
+    """What there is to tell: facts by name, hours by project and state, and what needs attention.
+
+    Attributes:
+        facts: Names and values; a name may come again.
+        columns: Names of what a row of `coverage` holds.
+        coverage: A row per project and namespace.
+        places: The same hour by hour.
+        gaps: Hours that are not there; each is a sentence of `troubles` too.
+        troubles: What needs attention, in sentences.
+    """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
-    states: tuple[str, ...] = tuple(HourState)
+    columns: tuple[str, ...] = (
+        *("project", "namespace", *HourState, "exact from (UTC)", "exact until (UTC)", "newest hour (UTC)"),
+    )
     coverage: list[tuple[Any, ...]] = field(default_factory=list)
+    places: list[coverage_.Place] = field(default_factory=list)
+    gaps: list[coverage_.Gap] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
 
@@ -136,31 +147,58 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
 def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hours: int, now: datetime) -> None:
     newest_complete = last_complete_hour(now)
     since = newest_complete - timedelta(hours=hours - 1)
-    by_place: dict[tuple[str, int], Counter[str]] = {}
-    newest: dict[tuple[str, int], datetime] = {}
-    for row in warehouse.coverage():
-        place = (row.project_id, row.namespace_id)
-        covered = row.state in _COVERED
-        if covered:
-            newest[place] = row.batch_hour
-        if row.batch_hour < since:
-            continue
-        by_place.setdefault(place, Counter())[row.state] += 1
-        if not covered and not (row.state == HourState.NOT_YET and now - row.batch_hour < _LATE):
-            where = f"{row.project_id} namespace {row.namespace_id} {hour_text(row.batch_hour)}"
-            report.troubles.append(f"{where}: {row.state}. {row.reason or ''}".strip())
-    places = sorted({(p, n) for p in settings.projects for n in settings.namespaces} | set(by_place))
-    report.coverage = [
-        (*place, *(by_place.get(place, Counter())[state] for state in HourState), newest.get(place)) for place in places
-    ]
-    for project, namespace in sorted({(p, n) for p in settings.projects for n in settings.namespaces}):
-        last = newest.get((project, namespace))
-        if last is None:
-            report.troubles.insert(0, f"{project} namespace {namespace}: no hour of it was brought in so far.")
-        elif now - last > _LATE:
-            behind = int((newest_complete - last) / timedelta(hours=1))
+    scope = [(project, namespace) for project in settings.projects for namespace in settings.namespaces]
+    report.places = coverage_.survey(warehouse, scope, since, newest_complete)
+    report.gaps = coverage_.gaps(report.places, now)
+    report.troubles += [gap.sentence for gap in report.gaps]
+    exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
+    for place in report.places:
+        key = (place.project_id, place.namespace_id)
+        state = exact.get(key)
+        spans = (state.exact_from_at, state.exact_until_at) if state is not None else (None, None)
+        report.coverage.append((*key, *place.counts().values(), *spans, place.newest_hour))
+        if place.older_gap_at is not None:
+            where = f"{place.project_id} namespace {place.namespace_id}"
+            count = place.older_gap_count
+            report.facts.append(
+                (
+                    OLDER_GAPS,
+                    f"{where}: {count:,} hour{'' if count == 1 else 's'}, from {hour_text(place.older_gap_at)}",
+                )
+            )
+        if key in scope and place.newest_hour is None:
+            report.troubles.insert(0, f"{key[0]} namespace {key[1]}: no hour of it was brought in so far.")
+        elif key in scope and place.newest_hour is not None and now - place.newest_hour > coverage_.LATE:
+            behind = int((newest_complete - place.newest_hour) / timedelta(hours=1))
             report.troubles.insert(
                 0,
-                f"{project} namespace {namespace}: the newest hour is {hour_text(last)}, {behind} hours behind. The service keeps "
-                f"two days; `wme run --hours {min(behind, 48)}` brings in what is still there.",
+                f"{key[0]} namespace {key[1]}: the newest hour is {hour_text(place.newest_hour)}, {behind} hours behind. "
+                f"The service keeps two days; `wme run --hours {min(behind, 48)}` brings in what is still there.",
             )
+
+
+def as_json(report: Status) -> dict[str, Any]:
+    """The status with values that JSON has: facts by name, places with their hours, gaps, troubles."""
+    facts: dict[str, Any] = {}
+    for name, value in report.facts:
+        # a fact that is told of several places is a list
+        facts[name] = [*facts.get(name, []), str(value)] if name == OLDER_GAPS else str(value)
+    exact = {row[:2]: row for row in report.coverage}
+    return {
+        "facts": facts,
+        "coverage": [
+            {
+                **coverage_.place_json(place),
+                "states": place.counts(),
+                "exact_from_at": _iso(exact[place.project_id, place.namespace_id][-3]),
+                "exact_until_at": _iso(exact[place.project_id, place.namespace_id][-2]),
+            }
+            for place in report.places
+        ],
+        "gaps": [coverage_.gap_json(gap) for gap in report.gaps],
+        "troubles": report.troubles,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

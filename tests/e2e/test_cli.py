@@ -37,6 +37,11 @@ def lines_of(told, project):
     return [line for line in told.out.splitlines() if f"  {project} " in line and line.startswith("20")]
 
 
+def cells_of(told, project):
+    """The hours of a project on the map of `wme status`."""
+    return next(line for line in told.out.splitlines() if line.startswith(f"{project} 0  ")).split()[2]
+
+
 def downloads(service):
     return [seen for seen in list(service.requests) if seen.path.endswith("/download")]
 
@@ -244,6 +249,13 @@ def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
     }
     assert line.rstrip().endswith(f"{hours[1]:%Y-%m-%d %H:00}")
     assert environ["WME_PASSWORD"] not in told.out
+    # the loaded hours stand beside one another, those after them are not known yet
+    for project in ("enwiki", "frwiki"):
+        cells = cells_of(told, project)
+        assert len(cells) == 48
+        assert cells.strip("-?") == "LL"
+    assert "L loaded (brighter: more changes)" in told.out
+    assert "- outside of what was mirrored" in told.out
 
 
 def test_status_says_how_far_behind_the_mirror_is(filled, hours, monkeypatch):
@@ -275,6 +287,12 @@ def test_status_of_a_gap_and_of_many_troubles(environ, call, hours):
     call("run", *between(hours[2], hours[2]), "--no-reference", environ=environ)
     told = call("status", environ=environ)
     assert f"! frwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
+    assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LML", "LML"]
+    document = json.loads(call("status", "--json", "--hours", "72", environ=environ).out)
+    assert [(gap["project_id"], gap["first_hour"], gap["state"]) for gap in document["gaps"]] == [
+        (project, hours[1].isoformat(), "missing") for project in ("enwiki", "frwiki")
+    ]
+    assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
     told = call("run", *between(hours[1], hours[1]), "--no-reference", environ=environ)
     assert told.code == 0
     assert "missing" not in call("status", environ=environ).out.split("newest hour")[1]

@@ -1,0 +1,204 @@
+"""Coverage of the newest hours as an operator looks at it: a cell for every hour, and every gap as a sentence.
+
+Belongs here: reading `hours`, completing it by what it has no row for, naming gaps. Does not belong here: the rules by
+which an hour gets its state (the warehouse), drawing (see `heatmap`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from assets.partitions import hour_text
+from resources.tables import HourState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from resources.warehouse import Warehouse
+
+#: Nothing is noted of an hour that should be there.
+UNKNOWN: Final = "unknown"
+#: An hour before the first one that was brought in, or after the last one of a project that is mirrored no longer.
+OUTSIDE: Final = "outside"
+#: States in which nothing more is to come.
+COVERED: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
+#: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
+LATE: Final = timedelta(hours=4)
+_HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One hour of one project and namespace.
+
+    Attributes:
+        batch_hour: Its start, in UTC.
+        state: A state of the table `hours`, or `unknown` or `outside`.
+        row_count: Rows loaded.
+        redone: Whether it was loaded again with other content.
+        reason: Why it is not loaded, where that is known.
+    """
+
+    batch_hour: datetime
+    state: str
+    row_count: int | None = None
+    redone: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """One project and namespace over some hours.
+
+    Attributes:
+        cells: One for every hour, in order.
+        newest_hour: Newest hour, of all times, of which nothing more is to come.
+        older_gap_count: Hours before the first cell that are gaps.
+        older_gap_at: The first of them.
+    """
+
+    project_id: str
+    namespace_id: int
+    cells: tuple[Cell, ...]
+    newest_hour: datetime | None = None
+    older_gap_count: int = 0
+    older_gap_at: datetime | None = None
+
+    def counts(self) -> dict[str, int]:
+        """Hours by state of the table `hours`."""
+        return {state.value: sum(cell.state == state for cell in self.cells) for state in HourState}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Hours in a row that are not there, for one reason."""
+
+    project_id: str
+    namespace_id: int
+    first: datetime
+    last: datetime
+    state: str
+    reason: str | None
+
+    @property
+    def hour_count(self) -> int:
+        """How many hours it has."""
+        return (self.last - self.first) // _HOUR + 1
+
+    @property
+    def sentence(self) -> str:
+        """Which hours, what became of them, and what to do."""
+        span = hour_text(self.first)
+        if self.hour_count > 1:
+            span += f" to {hour_text(self.last)} ({self.hour_count} hours)"
+        return f"{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}".strip()
+
+
+def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: datetime, until: datetime) -> list[Place]:
+    """Hour by hour what is known of some hours, by project and namespace.
+
+    Args:
+        warehouse: Its published file is read.
+        scope: The mirrored (project, namespace) pairs; others appear where one of these hours has a row.
+        since: The first hour.
+        until: The last hour.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    covered = ", ".join(f"'{state}'" for state in sorted(COVERED))
+    history = warehouse.sql(
+        "SELECT project_id, namespace_id, min(batch_hour), max(batch_hour), "  # noqa: S608  constant texts
+        f"max(batch_hour) FILTER (state IN ({covered})), "
+        f"count(*) FILTER (batch_hour < ? AND state NOT IN ({covered})), "
+        f"min(batch_hour) FILTER (batch_hour < ? AND state NOT IN ({covered})) "
+        "FROM hours GROUP BY ALL",
+        [since, since],
+    ).rows
+    known: dict[tuple[str, int], list[Any]] = {(project, namespace): rest for project, namespace, *rest in history}
+    found: dict[tuple[str, int], dict[datetime, Cell]] = {}
+    for row in warehouse.coverage(since, until + _HOUR):
+        cell = Cell(row.batch_hour, row.state, row.row_count, (row.load_count or 0) > 1, row.reason)
+        found.setdefault((row.project_id, row.namespace_id), {})[row.batch_hour] = cell
+    hours = [since + number * _HOUR for number in range((until - since) // _HOUR + 1)]
+    places = []
+    for place in sorted({*scope, *found}):
+        first, last, newest, gap_count, gap_at = known.get(place, [None, None, None, 0, None])
+        end = until if place in scope else last
+        there = found.get(place, {})
+        cells = tuple(
+            there.get(hour) or Cell(hour, UNKNOWN if first is not None and first <= hour <= end else OUTSIDE)
+            for hour in hours
+        )
+        places.append(Place(*place, cells, newest, gap_count, gap_at))
+    return places
+
+
+def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
+    """What is not there of the hours surveyed; hours of which it is too early to say so are left out."""
+    return [gap for place in places for gap in _gaps(place, now)]
+
+
+def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
+    known = [n for n, cell in enumerate(place.cells) if cell.state not in {UNKNOWN, OUTSIDE}]
+    under_way: Gap | None = None
+    for number, cell in enumerate(place.cells):
+        state, reason = cell.state, cell.reason
+        early = state == HourState.NOT_YET and now - cell.batch_hour < LATE
+        # what lies behind the last known hour is told by how old that is
+        behind = state == UNKNOWN and (not known or number > known[-1])
+        if state in COVERED or state == OUTSIDE or early or behind:
+            found = None
+        else:
+            if state == UNKNOWN:
+                reason = "Nothing is noted of it; a run brings it in while the service keeps it."
+            found = Gap(place.project_id, place.namespace_id, cell.batch_hour, cell.batch_hour, state, reason)
+        if found and under_way and (found.state, found.reason) == (under_way.state, under_way.reason):
+            under_way = Gap(place.project_id, place.namespace_id, under_way.first, cell.batch_hour, state, reason)
+            continue
+        if under_way:
+            yield under_way
+        under_way = found
+    if under_way:
+        yield under_way
+
+
+def place_json(place: Place) -> dict[str, Any]:
+    """A place and its hours with values that JSON has."""
+    return {
+        "project_id": place.project_id,
+        "namespace_id": place.namespace_id,
+        "newest_hour": _iso(place.newest_hour),
+        "older_gap_count": place.older_gap_count,
+        "older_gap_at": _iso(place.older_gap_at),
+        "hours": [
+            {
+                "batch_hour": cell.batch_hour.isoformat(),
+                "state": cell.state,
+                "row_count": cell.row_count,
+                "redone": cell.redone,
+                "reason": cell.reason,
+            }
+            for cell in place.cells
+        ],
+    }
+
+
+def gap_json(gap: Gap) -> dict[str, Any]:
+    """A gap with values that JSON has."""
+    return {
+        "project_id": gap.project_id,
+        "namespace_id": gap.namespace_id,
+        "first_hour": gap.first.isoformat(),
+        "last_hour": gap.last.isoformat(),
+        "hour_count": gap.hour_count,
+        "state": gap.state,
+        "reason": gap.reason,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -1,0 +1,214 @@
+"""Coverage of the newest hours, read from a real DuckDB file: cells, gaps as sentences, and the map."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pytest
+from rich.console import Console
+
+from pipelines import coverage, heatmap
+from pipelines.settings import read
+from pipelines.status import as_json, collect
+from resources.tables import HourState
+from resources.warehouse import Warehouse
+
+NOW = datetime(2026, 3, 4, 15, 20, tzinfo=UTC)
+NEWEST = datetime(2026, 3, 4, 14, tzinfo=UTC)
+SINCE = NEWEST - timedelta(hours=47)
+LOST = "The service no longer has it."
+STATES = {letter.lower(): state for letter, state in zip("LEAMNP", HourState, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory):
+    """A published file in which nothing is."""
+    warehouse = Warehouse(tmp_path_factory.mktemp("blank"))
+    warehouse.publish()
+    return warehouse.published_path
+
+
+@pytest.fixture
+def publish(blank, tmp_path):
+    """Publishes states, a letter per hour up to the newest: l(oaded) r(edone) e(mpty) a m p n, ' ' for no row."""
+
+    def publish(**places):
+        warehouse = Warehouse(tmp_path)
+        shutil.copy(blank, warehouse.published_path)
+        rows = []
+        for project, letters in places.items():
+            for back, letter in enumerate(reversed(letters)):
+                if letter == " ":
+                    continue
+                state = STATES["l" if letter == "r" else letter]
+                count = 100 if state == HourState.LOADED else None
+                reason = LOST if letter in "mp" else None
+                loads = {"l": 1, "r": 2}.get(letter)
+                rows.append([NEWEST - timedelta(hours=back), project, 0, state.value, count, None, loads, NOW, reason])
+        with duckdb.connect(warehouse.published_path) as connection:
+            connection.executemany("INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        return warehouse
+
+    return publish
+
+
+@pytest.fixture
+def survey(publish):
+    def survey(hours=48, scope=(("enwiki", 0),), **places):
+        return coverage.survey(publish(**places), scope, NEWEST - timedelta(hours=hours - 1), NEWEST)
+
+    return survey
+
+
+def told(places, now=NOW):
+    return [gap.sentence for gap in coverage.gaps(places, now)]
+
+
+def drawn(places, width, **more):
+    """The lines of the map as a terminal of that width, or a pipe, gets them."""
+    console = Console(width=width, highlight=False, record=True, file=None, **more)
+    with console.capture() as capture:
+        for line in heatmap.lines(places, width):
+            console.print(line, soft_wrap=True)
+    return capture.get()
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_hour_has_a_cell_and_what_has_no_row_is_unknown_or_outside(survey):
+    (place,) = survey(hours=10, enwiki="lrea lm  ")
+    states = [cell.state for cell in place.cells]
+    assert states == [
+        *("outside", "loaded", "loaded", "empty", "absent", "unknown", "loaded", "missing", "unknown", "unknown"),
+    ]
+    assert [cell.batch_hour for cell in place.cells] == [NEWEST - timedelta(hours=back) for back in range(9, -1, -1)]
+    assert [cell.redone for cell in place.cells].count(True) == 1
+    assert place.cells[2].redone
+    assert place.newest_hour == NEWEST - timedelta(hours=3)
+    assert place.counts() == {"loaded": 3, "empty": 1, "absent": 1, "missing": 1, "not_yet": 0, "past_retention": 0}
+
+
+def test_a_project_that_was_dropped_and_one_that_never_came(survey):
+    dropped, never = survey(hours=4, scope=(("zzwiki", 0),), dewiki="ll  ")
+    assert [cell.state for cell in dropped.cells] == ["loaded", "loaded", "outside", "outside"]
+    assert {cell.state for cell in never.cells} == {"outside"}
+    assert (never.newest_hour, told([dropped, never])) == (None, [])
+
+
+def test_older_gaps_are_counted(survey):
+    (place,) = survey(hours=4, enwiki="lmplll ll")
+    assert (place.older_gap_count, place.older_gap_at) == (2, NEWEST - timedelta(hours=7))
+
+
+# --- gaps ------------------------------------------------------------------------------------------------------------
+
+
+def test_hours_in_a_row_are_one_sentence_with_their_reason(survey):
+    assert told(survey(enwiki="llmlmmmpl")) == [
+        f"enwiki namespace 0 2026-03-04 08:00: missing. {LOST}",
+        f"enwiki namespace 0 2026-03-04 10:00 to 2026-03-04 12:00 (3 hours): missing. {LOST}",
+        f"enwiki namespace 0 2026-03-04 13:00: past_retention. {LOST}",
+    ]
+
+
+def test_a_gap_at_the_end_and_one_without_a_row_are_named(survey):
+    assert told(survey(enwiki="l lmm")) == [
+        "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is noted of it; a run brings it in while the service keeps it.",
+        f"enwiki namespace 0 2026-03-04 13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
+    ]
+
+
+def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):
+    places = survey(enwiki="llln")
+    assert told(places) == []
+    assert told(places, NOW + timedelta(hours=4)) == ["enwiki namespace 0 2026-03-04 14:00: not_yet."]
+
+
+def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
+    places = survey(enwiki="lm" * 24, frwiki="ml" * 24, scope=(("enwiki", 0), ("frwiki", 0)))
+    found = coverage.gaps(places, NOW)
+    assert len(found) == 48
+    assert {(gap.project_id, gap.first) for gap in found} == {
+        (place.project_id, cell.batch_hour) for place in places for cell in place.cells if cell.state == "missing"
+    }
+
+
+# --- the map ---------------------------------------------------------------------------------------------------------
+
+
+def test_map_says_everything_without_colours(survey):
+    places = survey(
+        enwiki=" " * 3 + "l" * 40 + "eampn", simplewiki="r" * 47 + " ", scope=(("enwiki", 0), ("simplewiki", 0))
+    )
+    days, ticks, first, second, legend = drawn(places, 100_000).splitlines()
+    assert first == "enwiki 0      ---" + "L" * 40 + "EaMP."
+    assert second == "simplewiki 0  " + "R" * 47 + "?"
+    for hour in range(48):
+        moment = SINCE + timedelta(hours=hour)
+        if moment.hour % 6 == 0:
+            assert ticks[14 + hour : 16 + hour] == f"{moment:%H}"
+    assert days[14:].split() == ["2026-03-03", "2026-03-04"]
+    assert days.index("2026-03-04") == 14 + next(n for n, c in enumerate(places[0].cells) if c.batch_hour.day == 4)
+    for mark in (
+        "L loaded",
+        "R redone",
+        "E empty",
+        "a absent",
+        "M missing",
+        "P past retention",
+        ". not",
+        "? nothing",
+        "- outside",
+    ):
+        assert mark in legend
+    assert "\x1b" not in drawn(places, 100_000)
+
+
+@pytest.mark.parametrize("width", [40, 64, 80, 200])
+def test_map_fits_its_terminal_and_holds_every_hour_once(survey, width):
+    letters = "".join(itertools.islice(itertools.cycle("lmearp"), 72))
+    places = survey(hours=72, enwiki=letters)
+    shown = drawn(places, width).splitlines()
+    *rows, legend = shown
+    assert all(len(row) <= width for row in rows)
+    cells = "".join(row.removeprefix("enwiki 0").strip() for row in rows if row.startswith("enwiki 0"))
+    assert cells == letters.upper().replace("A", "a")
+    assert "loaded" in legend
+
+
+def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
+    rows = enumerate([5, 60, 100, None])
+    cells = [
+        coverage.Cell(SINCE + timedelta(hours=n), "missing" if count is None else "loaded", count) for n, count in rows
+    ]
+    place = coverage.Place("enwiki", 0, tuple(cells))
+    shown = drawn([place], 80, force_terminal=True, color_system="truecolor", no_color=False)
+    row = next(line for line in shown.splitlines() if line.startswith("enwiki 0"))
+    styles = re.findall(r"\x1b\[([\d;]+)m([LM])\x1b\[0m", row)
+    assert [letter for _, letter in styles] == list("LLLM")
+    assert len({style for style, _ in styles}) == 4
+
+
+# --- the whole status ------------------------------------------------------------------------------------------------
+
+
+def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
+    publish(enwiki="p" * 3 + "l" * 44 + "mml")
+    settings = read({"WME_DATA": str(tmp_path), "WME_PROJECTS": "enwiki"})
+    report = collect(settings, 48, NOW)
+    document = json.loads(json.dumps(as_json(report)))
+    (place,) = document["coverage"]
+    assert [hour["state"] for hour in place["hours"]] == ["past_retention"] + ["loaded"] * 44 + ["missing"] * 2 + [
+        "loaded"
+    ]
+    assert place["states"]["loaded"] == 45
+    assert [(gap["state"], gap["hour_count"]) for gap in document["gaps"]] == [("past_retention", 1), ("missing", 2)]
+    assert document["gaps"][1]["first_hour"] == "2026-03-04T12:00:00+00:00"
+    assert document["facts"]["older gaps"] == ["enwiki namespace 0: 2 hours, from 2026-03-02 13:00"]
+    assert all(gap.sentence in document["troubles"] for gap in report.gaps)

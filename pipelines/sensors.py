@@ -88,7 +88,9 @@ def discover_hours(enterprise: EnterpriseResource, lake: LakeResource) -> dg.Sen
     description="Compares the versions of the service's snapshots with those that are archived, and asks for the ones that "
     "differ. A run costs quota, and disk for the whole of a project, so it is off until it is switched on.",
 )
-def discover_snapshots(enterprise: EnterpriseResource, lake: LakeResource) -> dg.SensorResult | dg.SkipReason:
+def discover_snapshots(
+    context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
+) -> dg.SensorResult | dg.SkipReason:
     """Ask for one run per new version of a mirrored snapshot."""
     try:
         with enterprise.client() as client:
@@ -98,12 +100,13 @@ def discover_snapshots(enterprise: EnterpriseResource, lake: LakeResource) -> dg
     changed = [record for record in records if not snapshot_sets.is_archived(record, lake.layout)]
     if not changed:
         return dg.SkipReason("Every snapshot of the mirrored projects is archived in its present version.")
+    # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
+    context.instance.add_dynamic_partitions(str(SNAPSHOTS.name), [record.identifier for record in changed])
     return dg.SensorResult(
         run_requests=[
             dg.RunRequest(run_key=f"{record.identifier} {record.version}", partition_key=record.identifier)
             for record in changed
-        ],
-        dynamic_partitions_requests=[SNAPSHOTS.build_add_request([record.identifier for record in changed])],
+        ]
     )
 
 
@@ -112,20 +115,22 @@ def discover_snapshots(enterprise: EnterpriseResource, lake: LakeResource) -> dg
     job=publish_job,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="When hours were loaded that the current articles do not know yet, takes them in and publishes. Local work "
-    "only, so it is on by default.",
+    description="When hours or snapshots were loaded that the current articles do not know yet, takes them in and publishes. "
+    "Local work only, so it is on by default.",
 )
 def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
-    """Ask for one run per set of pending hours, once no run over hours is under way."""
-    active = context.instance.get_runs_count(
+    """Ask for one run per set of pending hours and snapshots, once no run is under way."""
+    under_way = context.instance.get_runs(
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED])
     )
+    # a snapshot may be under way for hours, and must not keep the hours from being published
+    active = sum(run.job_name != snapshots_job.name for run in under_way)
     if active:
-        return dg.SkipReason(f"{active} runs are under way; the pending hours are taken in after them.")
-    pending = warehouse.warehouse.pending_hours()
-    if not pending:
-        return dg.SkipReason("Every loaded hour is in the current articles.")
-    digest = hashlib.md5(repr(sorted(pending)).encode(), usedforsecurity=False).hexdigest()[:12]
+        return dg.SkipReason(f"{active} runs are under way; what is pending is taken in after them.")
+    pending = (warehouse.warehouse.pending_hours(), warehouse.warehouse.pending_snapshots())
+    if not any(pending):
+        return dg.SkipReason("Every loaded hour and snapshot is in the current articles.")
+    digest = hashlib.md5(repr(pending).encode(), usedforsecurity=False).hexdigest()[:12]
     # the hour in the key: a run that failed is asked for again once an hour, never at every tick
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}")
 

@@ -69,6 +69,14 @@ def digests(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[tuple
     return {(project, namespace): digest for project, namespace, digest in found}
 
 
+def pending_snapshots(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Snapshots of the ledger that `articles` has not taken in, in order."""
+    found = connection.execute(
+        "SELECT DISTINCT snapshot_id FROM snapshots WHERE applied_at IS NULL ORDER BY 1"
+    ).fetchall()
+    return [identifier for (identifier,) in found]
+
+
 def pending_hours(connection: duckdb.DuckDBPyConnection) -> list[datetime]:
     """Hours of the ledger that `articles` has not taken in, in order."""
     found = connection.sql(

@@ -5,7 +5,7 @@ Belongs here: which connection, lock and clock each operation gets. Does not bel
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from resources.warehouse import coverage, current, loads, reading, snapshots
@@ -154,23 +154,57 @@ class Warehouse:
         with self._connector.build("rebuild articles") as connection:
             return current.rebuild_articles(connection, self._lake_root, self._clock())
 
+    def drop_project(self, project_id: str, namespace_id: int | None = None) -> Applied:
+        """Forget a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.
+
+        A project that is merely left out of the configuration stays as it was last known, and `project_state` says until
+        when it is exact; this removes its rows, hours and snapshots. Its lake files stay, so it can be loaded again.
+        """
+        with self._connector.build(f"forget {project_id}") as connection:
+            return current.drop_rows(connection, self._lake_root, self._clock(), project_id, namespace_id)
+
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
         `about` adds rows to the table `about`, for example which service the data came from.
         """
-        publisher = Publisher(
+        return self._publisher().publish(about or {}, self._clock())
+
+    def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
+        """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None).
+
+        A publication costs a copy of the narrow tables, a few seconds per GB.
+        """
+        return self._publisher().is_due(every, self._clock())
+
+    def relocate(self) -> int | None:
+        """After the data folder was moved, make the published file's views find the lake where it lies now.
+
+        Only `warehouse.duckdb` and the lake are needed; publishing does the same. Returns the lake files found, or None where
+        nothing was to be done.
+
+        Raises:
+            NotPublishedError: nothing was published yet.
+        """
+        return self._publisher().relocate()
+
+    def _publisher(self) -> Publisher:
+        return Publisher(
             connector=self._connector,
             lake_root=self._lake_root,
             receipt_path=self.data / "state" / "published.json",
             publish_lock_path=self.data / "state" / "publish.lock",
         )
-        return publisher.publish(about or {}, self._clock())
 
     def pending_hours(self) -> list[datetime]:
         """Hours that are loaded and not yet in `articles`, in order."""
         with self._connector.build("read the ledger") as connection:
             return reading.pending_hours(connection)
+
+    def pending_snapshots(self) -> list[str]:
+        """Snapshots that are loaded and not yet in `articles`, in order."""
+        with self._connector.build("read the ledger") as connection:
+            return reading.pending_snapshots(connection)
 
     def loaded_digests(self, hour: datetime) -> dict[tuple[str, int], str]:
         """Digest of the loaded file of each (project, namespace) of an hour."""

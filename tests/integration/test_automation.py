@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
 
@@ -58,7 +59,10 @@ class Fresh:
             for name, made in build_resources(self.settings).items()
             if name in definition.required_resource_keys
         }
-        with dg.build_sensor_context(instance=self.instance, definitions=self.defs, resources=resources) as context:
+        with (
+            dg.build_sensor_context(instance=self.instance, definitions=self.defs, resources=resources) as context,
+            partition_loading_context(dynamic_partitions_store=self.instance),  # as the daemon's code server has it
+        ):
             return definition.evaluate_tick(context)
 
     def missing(self, now: datetime, scope: Sequence[tuple[str, int]] = (("enwiki", 0),)) -> list[datetime]:
@@ -191,12 +195,50 @@ def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(fresh):
     assert hour not in fresh.missing(hour + last + timedelta(minutes=10), scope)
 
 
+# --- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(fresh):
+    asked = fresh.tick("discover_snapshots")
+    (request,) = asked.run_requests
+    assert request.partition_key == "enwiki_namespace_0"
+    assert request.run_key.startswith("enwiki_namespace_0 ")
+    assert fresh.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
+
+    job = fresh.defs.resolve_job_def("snapshots")
+    assert job.execute_in_process(instance=fresh.instance, partition_key=request.partition_key).success
+    assert "archived in its present version" in fresh.tick("discover_snapshots").skip_message
+    assert fresh.tick("publish_pending").run_requests
+    assert fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance).success
+    assert "Every loaded hour and snapshot" in fresh.tick("publish_pending").skip_message
+
+    # another version is a newer one, whatever it looks like
+    fresh.sandbox.exports.export("enwiki_namespace_0")
+    try:
+        (again,) = fresh.tick("discover_snapshots").run_requests
+        assert again.run_key != request.run_key
+        assert again.partition_key == request.partition_key
+    finally:
+        fresh.sandbox.exports.clear()
+
+
+def test_a_snapshot_under_way_does_not_keep_hours_from_being_published(fresh):
+    assert fresh.materialize(offered(fresh.sandbox, datetime.now(UTC))[-1:]).success
+    create_run_for_test(fresh.instance, job_name="snapshots", status=dg.DagsterRunStatus.STARTED)
+    assert fresh.tick("publish_pending").run_requests
+
+
+def test_without_the_service_the_snapshots_wait(fresh):
+    fresh.sandbox.faults.add(path="/v2/snapshots", kind="status", status=500, count=None)
+    assert fresh.tick("discover_snapshots").skip_message
+
+
 # --- publishing ------------------------------------------------------------------------------------------------------
 
 
 def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hours_have_run(fresh):
     hours = offered(fresh.sandbox, datetime.now(UTC))[-4:]
-    assert fresh.tick("publish_pending").skip_message == "Every loaded hour is in the current articles."
+    assert fresh.tick("publish_pending").skip_message == "Every loaded hour and snapshot is in the current articles."
 
     assert fresh.materialize(hours[:2]).success
     (first,) = fresh.tick("publish_pending").run_requests
@@ -213,7 +255,7 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hou
 
     published = fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance)
     assert published.success
-    assert fresh.tick("publish_pending").skip_message == "Every loaded hour is in the current articles."
+    assert fresh.tick("publish_pending").skip_message == "Every loaded hour and snapshot is in the current articles."
 
 
 # --- checks by themselves --------------------------------------------------------------------------------------------

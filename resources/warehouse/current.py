@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
 from resources.warehouse import snapshots
-from resources.warehouse.connect import raise_revision, transaction
+from resources.warehouse.connect import answer, raise_revision, transaction
 from resources.warehouse.records import Applied
-from resources.warehouse.schema import TITLE_KEY, column_list, statement
+from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,6 +55,8 @@ _LIVING = (
     "true AS is_update, event_key, batch_hour, namespace_id"
 )
 _PENDING = "SELECT batch_hour, project_id, namespace_id FROM loads WHERE table_name = 'article_changes'"
+_WAITING = f"{_PENDING} AND applied_at IS NULL"
+_RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
@@ -63,8 +65,8 @@ def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: d
         connection,
         lake_root,
         now,
-        pending=f"{_PENDING} AND applied_at IS NULL",
-        renewed="SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL",
+        pending=_WAITING,
+        renewed=_RENEWED,
         rebuilt=False,
     )
 
@@ -84,25 +86,58 @@ def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now
 def _apply(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
 ) -> Applied:
+    with transaction(connection):
+        return _take_in(connection, lake_root, now, pending=pending, renewed=renewed, rebuilt=rebuilt)
+
+
+def drop_rows(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, project_id: str, namespace_id: int | None
+) -> Applied:
+    """Forget a project, or one of its namespaces, and make what is left of it anew, in one transaction."""
+    where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
+    key = {"project": project_id, "namespace": namespace_id}
+    with transaction(connection):
+        connection.execute(
+            "DELETE FROM internal.shadowed_snapshots WHERE snapshot_version IN "  # noqa: S608  constant words
+            f"(SELECT snapshot_version FROM snapshots WHERE {where})",
+            key,
+        )
+        for table in ("article_changes", "loads", "hours", "rejects", "snapshots", "internal.shadowed"):
+            connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
+        # a page that changed its namespace within an hour had its body shown from one of the two files
+        hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
+        for (hour,) in answer(connection, hours, [project_id]) if namespace_id is not None else ():
+            for name in ("shadow_delete", "shadow_insert"):
+                connection.execute(statement(name), {"hour": hour, "project": project_id})
+        return _take_in(
+            connection,
+            lake_root,
+            now,
+            pending=_WAITING,
+            renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}",
+            rebuilt=False,
+        )
+
+
+def _take_in(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
+) -> Applied:
     started = time.perf_counter()
     upserted = removed = recomputed = 0
-    with transaction(connection):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {pending}")
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
-        hours, file_count = _pending(connection)
-        projects = tuple(
-            name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall()
-        )
-        if file_count or projects:
-            bases = snapshots.versions(connection, lake_root, bases_only=True)
-            _compete(connection, bases)
-            if projects:
-                upserted += _renew(connection, bases)
-            if not rebuilt:
-                counts = _advance(connection, bases)
-                upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
-            _mark_applied(connection, now)
-        article_count = _count(connection, "articles")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {pending}")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
+    hours, file_count = _pending(connection)
+    projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
+    if file_count or projects:
+        bases = snapshots.versions(connection, lake_root, bases_only=True)
+        _compete(connection, bases)
+        if projects:
+            upserted += _renew(connection, bases)
+        if not rebuilt:
+            counts = _advance(connection, bases)
+            upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
+        _mark_applied(connection, now)
+    article_count = _count(connection, "articles")
     return Applied(
         hours=hours,
         file_count=file_count,

@@ -6,20 +6,20 @@ the place of the old one. A reader that has the old file open keeps it; a kill a
 whole, and what was left over is swept by the next publication.
 
 The views name each lake file by its absolute path, so that they work from any working directory. When the data folder
-was moved, publishing again mends them.
+was moved, publishing again mends them, and so does `relocate`, which needs neither the build file nor a run.
 
 Does not belong here: what is published when.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ from resources.warehouse.schema import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime
+    from datetime import timedelta
 
     from resources.warehouse.connect import Connector
     from resources.warehouse.snapshots import Version
@@ -67,6 +67,20 @@ _INTERNAL = (
 
 
 @dataclass(frozen=True)
+class _Sources:
+    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone."""
+
+    files: tuple[str, ...]
+    snapshots: tuple[Version, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Files that the views read."""
+        return len(self.files) + sum(len(version.paths) for version in self.snapshots)
+
+
+@dataclass(frozen=True)
 class _Edition:
     """What is about to be published: the build file's state, and the lake files that are there."""
 
@@ -75,21 +89,14 @@ class _Edition:
     storage_version: str
     lake_root: str
     about: dict[str, str]
-    lake_files: tuple[str, ...]
-    missing_lake_files: tuple[str, ...]
-    snapshots: tuple[Version, ...]
-
-    @property
-    def lake_file_count(self) -> int:
-        """Files that the views read."""
-        return len(self.lake_files) + sum(len(version.paths) for version in self.snapshots)
+    sources: _Sources
 
     def receipt(self) -> dict[str, Any]:
         """The words by which it is recognised later. The revision stands for everything in the build file."""
-        known = asdict(self)
-        known["lake_files"] = len(self.lake_files)
-        known["snapshots"] = [[version.snapshot_id, version.snapshot_version] for version in self.snapshots]
-        known["missing_lake_files"] = list(self.missing_lake_files)
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "sources"}
+        known["lake_files"] = self.sources.count
+        known["missing_lake_files"] = list(self.sources.missing)
+        known["snapshots"] = [[version.snapshot_id, version.snapshot_version] for version in self.sources.snapshots]
         return known
 
 
@@ -120,14 +127,14 @@ class Publisher:
             if changed:
                 self._finish(temporary, edition, now)
                 _replace(temporary, target)
-                self._remember(edition)
+                self._remember(edition, now)
         return Published(
             path=target,
             changed=changed,
             revision=edition.revision,
             size_bytes=target.stat().st_size,
-            lake_file_count=edition.lake_file_count,
-            missing_lake_file_count=len(edition.missing_lake_files),
+            lake_file_count=edition.sources.count,
+            missing_lake_file_count=len(edition.sources.missing),
             locked_seconds=locked_seconds,
             seconds=time.perf_counter() - started,
         )
@@ -137,40 +144,73 @@ class Publisher:
         root = self.lake_root.resolve()
         with self.connector.build_unlocked("publish") as connection:
             version, revision = connection.execute("SELECT schema_version, revision FROM internal.meta").fetchall()[0]
-            named = connection.execute(
-                "SELECT lake_path FROM loads WHERE table_name = 'article_changes' AND row_count > 0 "
-                "ORDER BY batch_hour, lake_path"
-            ).fetchall()
-            kept = snapshots.versions(connection, self.lake_root)
+            sources = _sources(connection, self.lake_root)
             connection.execute("CHECKPOINT")
-        paths = {relative: root / relative for (relative,) in named}
-        missing = [relative for relative, path in paths.items() if not path.exists()]
-        for snapshot in kept:
-            missing += [str(Path(path).relative_to(root)) for path in snapshot.paths if not Path(path).exists()]
         return _Edition(
             schema_version=version,
             revision=revision,
             storage_version=self.connector.storage_version,
             lake_root=str(root),
             about=dict(about),
-            lake_files=tuple(str(path) for path in paths.values() if path.exists()),
-            missing_lake_files=tuple(missing),
-            snapshots=tuple(
-                replace(snapshot, paths=tuple(path for path in snapshot.paths if Path(path).exists()))
-                for snapshot in kept
-            ),
+            sources=sources,
         )
+
+    def is_due(self, every: timedelta | None, now: datetime) -> bool:
+        """Whether the last publication is as old as `every` says, or there is none; None: never."""
+        if every is None:
+            return False
+        try:
+            last = datetime.fromisoformat(json.loads(self.receipt_path.read_bytes())["published_at"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return True
+        return not self.connector.published_path.exists() or now - last >= every
+
+    def relocate(self) -> int | None:
+        """Make the views of the published file find the lake where it lies now; None where they do already.
+
+        Only the published file and the lake are needed. Returns the number of lake files found.
+
+        Raises:
+            NotPublishedError: nothing was published yet.
+        """
+        target, root = self.connector.published_path, self.lake_root.resolve()
+        with locked(self.publish_lock_path, self.connector.lock_timeout, "mend the published file"):
+            with self.connector.published() as connection:
+                told = connection.execute("SELECT value FROM about WHERE name = 'lake_root'").fetchall()
+                sources = _sources(connection, self.lake_root)
+            if told == [(str(root),)]:
+                return None
+            temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+            shutil.copyfile(target, temporary)
+            temporary.chmod(0o644)
+            connection = self.connector.open_file(temporary)
+            try:
+                _make_views(connection, sources)
+                facts = {
+                    "lake_root": str(root),
+                    "lake_file_count": str(sources.count),
+                    "missing_lake_file_count": str(len(sources.missing)),
+                }
+                for name, value in facts.items():
+                    connection.execute("UPDATE about SET value = ? WHERE name = ?", [value, name])
+                connection.execute("CHECKPOINT")
+            finally:
+                connection.close()
+            _replace(temporary, target)
+        return sources.count
 
     def _is_published(self, edition: _Edition) -> bool:
         try:
             last = json.loads(self.receipt_path.read_bytes())
+            del last["published_at"]
             return bool(last == edition.receipt() | {"file": self._file_mark()})
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return False
 
-    def _remember(self, edition: _Edition) -> None:
+    def _remember(self, edition: _Edition, now: datetime) -> None:
         temporary = self.receipt_path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(edition.receipt() | {"file": self._file_mark()}), encoding="utf-8")
+        receipt = edition.receipt() | {"file": self._file_mark(), "published_at": now.isoformat()}
+        temporary.write_text(json.dumps(receipt), encoding="utf-8")
         temporary.replace(self.receipt_path)
 
     def _file_mark(self) -> list[int]:
@@ -187,13 +227,11 @@ class Publisher:
             for table, columns in INTERNAL_COLUMNS.items():
                 for column in columns:
                     connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-            for view, parts in _lake_views(edition).items():
-                connection.execute(f"CREATE VIEW {view.name} AS\n" + "\nUNION ALL\n".join(parts))
+            _make_views(connection, edition.sources)
             connection.execute(create_table(tables.ABOUT))
-            for question in questions(edition.snapshots):
-                connection.execute(question)
-            described = [*(comments(view, "VIEW") for view in LAKE_VIEWS), comments(tables.ABOUT)]
-            for comment in itertools.chain.from_iterable(described):
+            for statement_of_question in questions():
+                connection.execute(statement_of_question)
+            for comment in comments(tables.ABOUT):
                 connection.execute(comment)
             facts = {
                 "attribution": _ATTRIBUTION,
@@ -204,19 +242,19 @@ class Publisher:
                 "storage_version": edition.storage_version,
                 "duckdb_version": duckdb.__version__,
                 "lake_root": edition.lake_root,
-                "lake_file_count": str(edition.lake_file_count),
-                "missing_lake_file_count": str(len(edition.missing_lake_files)),
+                "lake_file_count": str(edition.sources.count),
+                "missing_lake_file_count": str(len(edition.sources.missing)),
             }
             connection.executemany("INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()])
             connection.execute("CHECKPOINT")
         finally:
             connection.close()
-        if edition.missing_lake_files:
+        if edition.sources.missing:
             _log.warning(
                 "%d lake files are gone, %s among them; their bodies are left out of article_bodies. Convert their "
                 "archives again and publish.",
-                len(edition.missing_lake_files),
-                edition.missing_lake_files[0],
+                len(edition.sources.missing),
+                edition.sources.missing[0],
             )
 
 
@@ -225,15 +263,45 @@ def _leftovers(target: Path) -> Iterator[Path]:
         yield from target.parent.glob(f"{target.name}.{pattern}")
 
 
-def _lake_views(edition: _Edition) -> dict[tables.Table, list[str]]:
-    """What each view over the lake puts together; a part without files would not be a query."""
-    present = [version for version in edition.snapshots if version.paths]
-    bodies, pages = [version.bodies() for version in present], [version.pages() for version in present]
-    if edition.lake_files:
-        names = ", ".join(quoted(name) for name in edition.lake_files)
+def _sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> _Sources:
+    """What the ledger names, by whether it is there."""
+    root = lake_root.resolve()
+    named = connection.execute(
+        "SELECT lake_path FROM loads WHERE table_name = 'article_changes' AND row_count > 0 ORDER BY batch_hour, lake_path"
+    ).fetchall()
+    paths = [root / relative for (relative,) in named]
+    kept = snapshots.versions(connection, lake_root)
+    wanted = [*paths, *(Path(path) for version in kept for path in version.paths)]
+    missing = {path for path in wanted if not path.exists()}
+    return _Sources(
+        files=tuple(str(path) for path in paths if path not in missing),
+        snapshots=tuple(
+            replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
+            for version in kept
+        ),
+        missing=tuple(path.relative_to(root).as_posix() for path in wanted if path in missing),
+    )
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, sources: _Sources) -> None:
+    """Make the views over the lake, or make them anew; a part without files would not be a query."""
+    present = [version for version in sources.snapshots if version.paths]
+    bodies = [version.bodies() for version in present]
+    if sources.files:
+        names = ", ".join(quoted(name) for name in sources.files)
         bodies.insert(0, statement("article_bodies").replace("{files}", f"[{names}]"))
-    views = {tables.ARTICLE_BODIES: bodies, tables.SNAPSHOT_ARTICLES.narrow: pages}
-    return {table: parts or [_nothing(table)] for table, parts in views.items()}
+    views = {
+        "article_bodies": (tables.ARTICLE_BODIES, bodies),
+        "snapshot_articles": (tables.SNAPSHOT_ARTICLES.narrow, [version.pages() for version in present]),
+        "internal.snapshot_pages": (tables.ARTICLES, [version.articles() for version in present]),
+        "internal.snapshot_states": (None, [version.states() for version in present]),
+    }
+    for name, (table, parts) in views.items():
+        nothing = _nothing(table) if table is not None else statement("snapshot_states_empty")
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS\n" + "\nUNION ALL\n".join(parts or [nothing]))
+    for table in LAKE_VIEWS:
+        for comment in comments(table, "VIEW"):
+            connection.execute(comment)
 
 
 def _nothing(table: tables.Table) -> str:

@@ -10,43 +10,20 @@ from typing import TYPE_CHECKING
 
 from resources import tables
 from resources.warehouse.current import NEWEST_FIRST
-from resources.warehouse.schema import column_list, comments, identifier, quoted, sql_type, statement
+from resources.warehouse.schema import column_list, comments, identifier, quoted, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from resources.warehouse.snapshots import Version
-
-_STATES = {
-    "project_id": "VARCHAR",
-    "title": "VARCHAR",
-    "article_id": "BIGINT",
-    "event_at": "TIMESTAMPTZ",
-    "version_id": "BIGINT",
-    "is_update": "BOOLEAN",
-    "event_key": "UBIGINT",
-    "batch_hour": "TIMESTAMPTZ",
-    "namespace_id": "BIGINT",
-}
+    from collections.abc import Iterator
 
 
-def questions(versions: Sequence[Version]) -> Iterator[str]:
-    """The statements that make them, with their comments; `versions` are the kept snapshots with their files."""
-    present = [version for version in versions if version.paths]
-    pages = {column.name: sql_type(column.type) for column in tables.ARTICLES}
-    yield _union("snapshot_states", [version.states() for version in present], _STATES)
-    yield _union("snapshot_pages", [version.articles() for version in present], pages)
+def questions() -> Iterator[str]:
+    """The statements that make them, with their comments. They build on the views over the lake."""
     for table in tables.QUESTIONS:
         yield _written(table.name)
         yield from comments(table, "VIEW")
     for macro in tables.MACROS:
         yield _written(macro.name)
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
-
-
-def _union(name: str, parts: Sequence[str], columns: dict[str, str]) -> str:
-    nothing = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(column)}" for column, kind in columns.items())
-    return f"CREATE VIEW internal.{name} AS\n" + "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])
 
 
 def _written(name: str) -> str:

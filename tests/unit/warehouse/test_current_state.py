@@ -14,10 +14,13 @@ from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Snapshot
 from resources.warehouse.current import apply_changes, rebuild_articles
 from resources.warehouse.loads import load_hour
+from resources.warehouse.publish import _make_views, _sources
+from resources.warehouse.questions import questions
 from resources.warehouse.schema import ensure
 from resources.warehouse.snapshots import load_snapshot, versions
 
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
+START = datetime(2026, 11, 1, tzinfo=UTC)
 CHANGES = ("update", "update", "update", "delete", "delete", "visibility-change")
 ROWS = st.fixed_dictionaries(
     {
@@ -153,14 +156,24 @@ class Memory:
             for table in ("articles", "internal.titles", "internal.pages")
         }
 
-    def counting_rows(self):
-        """The rows that take part: changes that are not older than their base, and the rows of the bases."""
-        bases = versions(self.connection, self.lake_root, bases_only=True)
-        boundaries = {
-            (row["project_id"], row["namespace_id"]): row["boundary_at"]
-            for row in self.connection.sql("FROM internal.bases").to_arrow_table().to_pylist()
-        }
-        changes = self.rows("article_changes", "event_key")
+    def ask_at(self, moment):
+        """The rows of `articles_at`, which is made here as in the published file."""
+        _make_views(self.connection, _sources(self.connection, self.lake_root))
+        for statement in questions():
+            if "CREATE MACRO articles_at" in statement:
+                self.connection.execute(statement.replace("CREATE ", "CREATE OR REPLACE ", 1))
+        return self.rows(f"articles_at(TIMESTAMPTZ '{moment}')")
+
+    def counting_rows(self, moment=START + timedelta(days=1)):
+        """The rows before a moment that take part: changes that are not older than their base, and the rows of the bases."""
+        snapshots = self.connection.sql("FROM snapshots").to_arrow_table().to_pylist()
+        whole = [snapshot for snapshot in snapshots if snapshot["newest_event_at"] < moment]
+        whole.sort(key=lambda snapshot: (snapshot["boundary_at"], snapshot["snapshot_version"]))
+        newest = {(snapshot["project_id"], snapshot["namespace_id"]): snapshot for snapshot in whole}
+        boundaries = {pair: snapshot["boundary_at"] for pair, snapshot in newest.items()}
+        hours = {snapshot["batch_hour"] for snapshot in newest.values()}
+        bases = [base for base in versions(self.connection, self.lake_root) if base.batch_hour in hours]
+        changes = [row for row in self.rows("article_changes", "event_key") if row["event_at"] < moment]
         counting = [
             row
             for row in changes
@@ -217,6 +230,9 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
     rebuilt = memory.state()
     counting = memory.counting_rows()
     articles = memory.rows("articles")
+    moments = [START + timedelta(minutes=minute, microseconds=order.randrange(2)) for minute in (1, 3, 4, 6, 12, 20)]
+    for moment in order.sample(moments, 2):
+        assert comparable(memory.ask_at(moment)) == comparable(live_rows(memory.counting_rows(moment), by_total_order))
 
     # The same files into an empty warehouse, each once, in another order, applied one by one.
     memory.empty()

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from datetime import timedelta
 
 import duckdb
 import pytest
@@ -138,7 +139,9 @@ def test_internal_tables_stay_home(library):
         "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'internal' AND database_name = 'warehouse' "
         "UNION ALL SELECT view_name FROM duckdb_views() WHERE schema_name = 'internal' AND database_name = 'warehouse'"
     ).rows
-    assert sorted(found) == [("shadowed",), ("shadowed_snapshots",)]
+    assert sorted(found) == [
+        (name,) for name in ("shadowed", "shadowed_snapshots", "snapshot_pages", "snapshot_states")
+    ]
 
 
 def test_plain_client_reads_it_from_any_directory(library, tmp_path):
@@ -247,6 +250,46 @@ def test_moved_data_folder_is_mended_by_publishing_again(published, tmp_path):
     assert warehouse.sql("SELECT count(*) FROM articles").rows == [(2,)]
     assert warehouse.publish({"service": "sandbox"}).changed
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+
+
+def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):
+    """Neither the build file nor the state is needed: a copy of what analysts open and of the lake is enough."""
+    fill(lake, warehouse)
+    warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 10, html="e")]], "frwiki"))
+    warehouse.apply_changes()
+    warehouse.publish({"service": "sandbox"})
+    assert warehouse.relocate() is None
+    moved = tmp_path / "else where"
+    moved.mkdir()
+    shutil.move(warehouse.data / "lake", moved / "lake")
+    shutil.move(warehouse.published_path, moved / "warehouse.duckdb")
+    other = Warehouse(moved, lock_timeout=5.0)
+    with pytest.raises(QueryError):
+        other.sql("SELECT count(*) FROM article_bodies")
+    assert other.relocate() == 3
+    assert other.relocate() is None
+    assert other.sql("SELECT count(*) FROM article_bodies").rows == [(4,)]
+    assert other.sql("SELECT name FROM snapshot_articles").rows == [("E",)]
+    assert other.sql("SELECT count(*) FROM articles_at('2026-11-02')").rows == [(3,)]
+    assert other.sql("SELECT value FROM about WHERE name = 'lake_root'").rows == [(str((moved / "lake").resolve()),)]
+    assert stat.S_IMODE(other.published_path.stat().st_mode) == 0o444
+    assert not other.build_path.exists()
+    with pytest.raises(NotPublishedError):
+        warehouse.relocate()
+
+
+def test_how_often_to_publish(lake, warehouse, clock):
+    often, hourly, never = timedelta(0), timedelta(hours=1), None
+    assert [warehouse.publish_is_due(every) for every in (often, hourly, never)] == [True, True, False]
+    warehouse.publish()
+    assert [warehouse.publish_is_due(every) for every in (often, hourly, never)] == [True, False, False]
+    clock.now += timedelta(minutes=59)
+    assert not warehouse.publish_is_due(hourly)
+    clock.now += timedelta(minutes=1)
+    assert warehouse.publish_is_due(hourly)
+    clock.now -= timedelta(minutes=30)
+    warehouse.published_path.unlink()
+    assert warehouse.publish_is_due(hourly)
 
 
 def test_relative_data_folder(lake, data, monkeypatch, tmp_path):

@@ -174,6 +174,32 @@ def test_version_beside_the_base_makes_nothing_anew(lake, warehouse):
     assert ask(warehouse, "SELECT count(*) FROM snapshots WHERE applied_at IS NULL") == [(0,)]
 
 
+def test_project_that_is_dropped_is_forgotten_and_can_come_back(lake, warehouse, make, state):
+    snapshot = lake.snapshot([[lake.change(1, "A", 50), lake.change(1, "A", 50)]])
+    hour = lake.file(0, [lake.change(1, "A", 55, "delete"), lake.change(2, "B", 56)])
+    other = lake.file(0, [lake.change(3, "F", 5)], "frwiki")
+    template = lake.file(0, [lake.change(2, "B", 57, "delete"), lake.change(4, "T", 3)], namespace=10)
+    warehouse.load_snapshot(snapshot)
+    warehouse.load_hour(lake.hour(0), [hour, template])
+    warehouse.apply_changes()
+    warehouse.load_hour(lake.hour(0), [other])
+    dropped = warehouse.drop_project("enwiki", 10)
+    assert (dropped.hours, dropped.renewed_projects) == ((lake.hour(0),), ("enwiki",))
+    assert ask(warehouse, "SELECT name FROM articles ORDER BY 1") == [("B",), ("F",)]
+    assert agrees_with_rebuild(warehouse, state)
+    warehouse.drop_project("enwiki")
+    assert ask(warehouse, "SELECT name FROM articles") == [("F",)]
+    assert counts(warehouse) == [0, 1, 1, 0, 0]
+    assert ask(warehouse, "SELECT DISTINCT project_id FROM hours") == [("frwiki",)]
+    assert [row.project_id for row in warehouse.project_states(published=False)] == ["frwiki"]
+    assert agrees_with_rebuild(warehouse, state)
+    warehouse.load_hour(lake.hour(0), [hour])
+    warehouse.load_snapshot(snapshot)
+    warehouse.apply_changes()
+    assert ask(warehouse, "SELECT name FROM articles ORDER BY 1") == [("B",), ("F",)]
+    assert agrees_with_rebuild(warehouse, state)
+
+
 def test_base_that_is_loaded_anew_with_older_rows_gives_way_to_the_one_beneath(lake, warehouse, state):
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100), lake.change(2, "B", 90)]]))
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 200)]], version="e" * 32))

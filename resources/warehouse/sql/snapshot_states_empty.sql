@@ -1,0 +1,11 @@
+SELECT
+  CAST(NULL AS VARCHAR) AS project_id,
+  CAST(NULL AS VARCHAR) AS title,
+  CAST(NULL AS BIGINT) AS article_id,
+  CAST(NULL AS TIMESTAMPTZ) AS event_at,
+  CAST(NULL AS BIGINT) AS version_id,
+  CAST(NULL AS BOOLEAN) AS is_update,
+  CAST(NULL AS UBIGINT) AS event_key,
+  CAST(NULL AS TIMESTAMPTZ) AS batch_hour,
+  CAST(NULL AS BIGINT) AS namespace_id
+WHERE false

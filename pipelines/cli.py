@@ -146,10 +146,22 @@ def _client(settings: Settings) -> Iterator[EnterpriseClient]:
 @click.option("--to", "last", type=_HOUR, help="Last hour (UTC); default: the same as --from.")
 @click.option("--dry-run", is_flag=True, help="Say what would be fetched (files, GB, quota units) and stop.")
 @click.option("--reference/--no-reference", default=None, help="Pull the reference lists, or not; default: once a day.")
+@click.option(
+    "--snapshots/--no-snapshots",
+    default=None,
+    help="Begin with the snapshots of projects that have none yet, or not; default: with the sandbox only, because they "
+    "cost an account quota and hold whole projects.",
+)
 def run(
-    *, count: int | None, first: datetime | None, last: datetime | None, dry_run: bool, reference: bool | None
+    *,
+    count: int | None,
+    first: datetime | None,
+    last: datetime | None,
+    dry_run: bool,
+    reference: bool | None,
+    snapshots: bool | None,
 ) -> None:
-    """Run the main job: reference lists and hours, from the service to the published DuckDB file."""
+    """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
     if first is not None and count is not None:
         raise click.UsageError("--hours and --from exclude each other.")
     if last is not None and first is None:
@@ -160,6 +172,7 @@ def run(
     from pipelines import run as runs
     from pipelines.definitions import build_enterprise
     from resources.lake import Layout
+    from resources.warehouse import Warehouse
 
     settings = _settings()
     enterprise = build_enterprise(settings)
@@ -169,11 +182,16 @@ def run(
             hours = runs.hours_between(first, last or first)
         else:
             hours = runs.newest_hours(client, count or 3, datetime.now(UTC))
+        missing = (
+            runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data))
+            if (settings.sandbox if snapshots is None else snapshots)
+            else []
+        )
         if dry_run:
-            _show_dry_run(runs.dry_run(hours, client, enterprise.scope, Layout(settings.data)))
+            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, Layout(settings.data)))
             return
     with terminal.progress():
-        report = runs.run(settings, hours, refresh_reference=reference, engine=_engine())
+        report = runs.run(settings, hours, snapshots=missing, refresh_reference=reference, engine=_engine())
     _show_run(settings, hours, report.seconds)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
@@ -202,10 +220,11 @@ def _show_dry_run(plan: Any) -> None:
         for p in plan.plans
         for record in p.wanted
     ]
+    rows += [("snapshot", p.snapshot.project_id, p.snapshot.namespace_id, p.size_bytes) for p in plan.snapshots]
     terminal.show(("hour (UTC)", "project", "namespace", "bytes"), rows)
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
-        f"To fetch: {plan.file_count} of {len(rows)} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "
+        f"To fetch: {plan.file_count} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "
         f"In the end about {plan.disk_bytes / 1e9:.3f} GB of disk. Nothing was fetched."
     )
 

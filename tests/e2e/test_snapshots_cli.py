@@ -178,6 +178,15 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
     assert len(downloads(service)) == count
 
 
+def test_what_was_downloaded_costs_a_run_nothing(environ, call):
+    dry = ("run", "--snapshots", "--dry-run", "--no-reference", "--hours", "1")
+    before = call(*dry, environ=environ)
+    assert before.code == 0, before.err
+    assert "; 2 quota units." in before.out
+    assert call("snapshots", "download", NAME, OTHER, environ=environ).code == 0
+    assert "; 0 quota units." in call(*dry, environ=environ).out
+
+
 def test_download_of_several_as_json(environ, call, archive):
     told = call("snapshots", "download", "--whole", "--json", NAME, OTHER, environ=environ)
     assert told.code == 0, told.err

@@ -91,7 +91,7 @@ def fill(
 ) -> int:
     """Give every hour between the first and the last known one a row, inside a transaction; returns rows changed.
 
-    Per project and namespace, from its own first known hour to the last known hour of all (or `until`, an hour, where
+    Per project and namespace, from its own first known hour, or the hour of its newest snapshot's boundary, to the last known hour of all (or `until`, an hour, where
     that is later). Hours that the service no longer keeps become `past_retention`, the others `missing`.
     """
     parameters = {

@@ -212,6 +212,17 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(fresh
     assert fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance).success
     assert "Every loaded hour and snapshot" in fresh.tick("publish_pending").skip_message
 
+    # from the snapshot on, an hour that is not there is a gap
+    newest = offered(fresh.sandbox, datetime.now(UTC))[-1]
+    assert fresh.materialize([newest]).success
+    assert fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance).success
+    warehouse = fresh.resources["warehouse"].warehouse
+    (state,) = warehouse.project_states()
+    hours = [row.batch_hour for row in warehouse.coverage()]
+    assert hours[0] <= state.base_boundary_at < hours[0] + HOUR
+    assert hours == [hours[0] + n * HOUR for n in range(len(hours))]
+    assert hours[-1] == newest
+
     # another version is a newer one, whatever it looks like
     fresh.sandbox.exports.export("enwiki_namespace_0")
     try:

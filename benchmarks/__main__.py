@@ -139,18 +139,19 @@ def _sound(name: str, seen: Figures | str, workload: Workload) -> Figures:
 @click.option("--pages", default="500000,2000000,10000000", show_default=True, help="Numbers of pages, with commas.")
 @click.option("--changes", default=20_000, show_default=True, help="Changes of an hour.")
 @click.option("--plain/--no-plain", default=True, show_default=True, help="Measure the plain ways too.")
+@click.option("--days/--no-days", default=True, show_default=True, help="Measure 24 hours in one run and in 24 runs.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Where to work; 20 GB for all sizes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-def warehouse(pages: str, changes: int, folder: Path | None, *, plain: bool, as_json: bool) -> None:
+def warehouse(pages: str, changes: int, folder: Path | None, *, plain: bool, days: bool, as_json: bool) -> None:
     """An hour, a rebuild, a publication and first questions in a warehouse of growing size."""
     console = Console(stderr=as_json)
     with tempfile.TemporaryDirectory(dir=folder) as place, console.status("") as status:
         sizes = [
-            measure_warehouse(Path(place), int(count), changes, plain=plain, say=status.update)
+            measure_warehouse(Path(place), int(count), changes, plain=plain, days=days, say=status.update)
             for count in pages.split(",")
         ]
     if as_json:

@@ -67,7 +67,7 @@ class Size:
         return asdict(self) | {"plain_to_ours": {way: self.ratio(way) for way in PLAIN_WAYS}}
 
 
-def measure(folder: Path, pages: int, changes: int, *, plain: bool, say: Callable[[str], None]) -> Size:
+def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, say: Callable[[str], None]) -> Size:
     """Measure one size below `folder`, which is emptied afterwards."""
     size = Size(pages, changes)
     data = folder / f"{pages}"
@@ -82,7 +82,7 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, say: Callabl
     with _cost(size, "articles from snapshots"):
         warehouse.apply_changes()
     say(f"{pages:,} pages: hours")
-    hours = [made.hour(number, changes) for number in range(1 + _ROUNDS + 2 * _DAY)]
+    hours = [made.hour(number, changes) for number in range(1 + _ROUNDS + (2 * _DAY if days else 0))]
     _load(warehouse, hours[:1])
     _median(size, "hour", [_timed(partial(_load, warehouse, [files])) for files in hours[1 : 1 + _ROUNDS]])
     if plain:
@@ -95,13 +95,14 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, say: Callabl
     size.notes["published_gb"] = published.size_bytes / 1e9
     size.notes["publish_locked_seconds"] = published.locked_seconds
     _questions(size, warehouse)
-    say(f"{pages:,} pages: days")
-    day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
-    with _cost(size, "24 hours, 24 runs"):
-        for files in day:
-            _load(warehouse, [files])
-    with _cost(size, "24 hours, one run"):
-        _load(warehouse, other)
+    if days:
+        say(f"{pages:,} pages: days")
+        day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
+        with _cost(size, "24 hours, 24 runs"):
+            for files in day:
+                _load(warehouse, [files])
+        with _cost(size, "24 hours, one run"):
+            _load(warehouse, other)
     say(f"{pages:,} pages: rebuild")
     with _cost(size, "full rebuild"):
         warehouse.rebuild_articles()

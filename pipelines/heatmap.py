@@ -39,9 +39,9 @@ class _Mark:
 _REDONE: Final = "redone"
 _MARKS: Final = {
     HourState.LOADED: _Mark("L", _SHADES[-1], "loaded (brighter: more changes)"),
-    _REDONE: _Mark("R", _SHADES[-1], "redone: loaded again with other content"),
+    _REDONE: _Mark("R", _SHADES[-1], "redone: loaded again, differently"),
     HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty: its file held nothing"),
-    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent: not in the service's list, where it is looked for again"),
+    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent: not in the service's list"),
     HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
     HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention: lost at the service"),
     HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
@@ -74,12 +74,21 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
                 mark = _MARKS[_kind(cell)]
                 line.append(mark.letter, _style(cell, mark, most))
             yield line
-    shown = {_kind(cell) for place in places for cell in place.cells}
-    legend = Text()
+    yield from _legend({_kind(cell) for place in places for cell in place.cells}, width)
+
+
+def _legend(kinds: set[str], width: int) -> Iterator[Text]:
+    """What the letters mean that are on the map."""
+    line = Text()
     for kind, mark in _MARKS.items():
-        if kind in shown:
-            legend.append("  " if legend else "").append(mark.letter, mark.style).append(f" {mark.meaning}")
-    yield legend
+        if kind not in kinds:
+            continue
+        entry = Text.assemble((mark.letter, mark.style), f" {mark.meaning}")
+        if line and len(line) + 2 + len(entry) > width:
+            yield line
+            line = Text()
+        line = Text("  ").join((line, entry)) if line else entry
+    yield line
 
 
 def _kind(cell: Cell) -> str:

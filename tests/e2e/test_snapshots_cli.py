@@ -312,13 +312,13 @@ def test_an_account_that_may_not(environ, call):
 
 def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account, wme, call, service, until, archive):
     service.faults.add(path="/v2/snapshots/*", kind="slow", count=None, bytes_per_second=20_000)
-    process = wme("snapshots", "download", "--chunks", "--workers", "2", NAME, environ=environ)
+    process = wme("-v", "snapshots", "download", "--chunks", "--workers", "2", NAME, environ=environ)
     until(lambda: any(p.stat().st_size for p in archive.rglob("*.part")))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "Stopped. What was committed stays; run the same command again to go on."
-    assert "Traceback" not in err
+    assert not [word for word in ("Traceback", "X-Amz-", "eyJ", account.password) if word in err]
     assert any(p.stat().st_size for p in archive.rglob("*.part"))
     service.faults.clear()
     told = call("snapshots", "download", "--chunks", "--json", NAME, environ=environ)

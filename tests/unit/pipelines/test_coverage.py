@@ -175,11 +175,11 @@ def test_map_fits_its_terminal_and_holds_every_hour_once(survey, width):
     letters = "".join(itertools.islice(itertools.cycle("lmearp"), 72))
     places = survey(hours=72, enwiki=letters)
     shown = drawn(places, width).splitlines()
-    *rows, legend = shown
-    assert all(len(row) <= width for row in rows)
-    cells = "".join(row.removeprefix("enwiki 0").strip() for row in rows if row.startswith("enwiki 0"))
+    assert all(len(line) <= width for line in shown)
+    cells = "".join(line.removeprefix("enwiki 0").strip() for line in shown if line.startswith("enwiki 0"))
     assert cells == letters.upper().replace("A", "a")
-    assert "loaded" in legend
+    legend = [line for line in shown if re.match(r"[LREaMP] ", line)]
+    assert [entry[0] for line in legend for entry in line.split("  ")] == list("LREaMP")
 
 
 def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():

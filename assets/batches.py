@@ -19,10 +19,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assets.converting import convert_archives
 from assets.partitions import hour_text
 from resources.engine.progress import amount
 from resources.enterprise import errors
-from resources.lake import Archive, Conversion, find_conversion
+from resources.lake import Archive
 from resources.tables import HourState
 from resources.warehouse import HourStatus, LakeFile
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import Download, EnterpriseClient, Listing
     from resources.enterprise.models import Batch
-    from resources.lake import Converter, Layout
+    from resources.lake import Conversion, Converter, Layout
     from resources.warehouse import HourLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
@@ -243,32 +244,9 @@ def convert_hour(
     Raises:
         ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
     """
-    kept = frozenset(bodies)
-    total = sum(a.path.stat().st_size for a in archived.archives if find_conversion(a, layout, kept) is None)
-    task = engine.reporter.start(f"convert {hour_text(archived.hour)}", total, "B") if total else None
-
-    def one(archive: Archive) -> Conversion:
-        told = 0
-
-        def progress(done: int, _all: int) -> None:
-            nonlocal told
-            if task is not None:
-                task.advance(done - told)
-            told = done
-
-        return converter.convert(archive, layout, bodies=kept, progress=progress)
-
-    outcomes = engine.map(one, archived.archives)
-    if task is not None:
-        task.finish()
-    return [outcome.unwrap() for outcome in outcomes]
-
-
-def known_conversions(archived: ArchivedHour, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
-    """The conversions of the hour that were made before."""
-    kept = frozenset(bodies)
-    found = (find_conversion(archive, layout, kept) for archive in archived.archives)
-    return [conversion for conversion in found if conversion is not None]
+    return convert_archives(
+        hour_text(archived.hour), archived.archives, layout, bodies=bodies, converter=converter, engine=engine
+    )
 
 
 def load_hour(archived: ArchivedHour, conversions: Sequence[Conversion], warehouse: Warehouse) -> HourLoad:

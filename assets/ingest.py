@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import dagster as dg
 
 from assets import batches
+from assets.converting import known_conversions
 from assets.describe import PREVIEW, markdown, preview
 from assets.failures import ends_run, sentence
 from resources.enterprise.errors import EnterpriseError, RetentionPassed
@@ -110,7 +111,7 @@ class HourlyRun:
                 self.archived[hour] = batches.archived_hour(hour, layout, self.enterprise.scope)
             except batches.NotArchivedError:
                 continue  # the coverage tells of it
-            self.conversions[hour] = batches.known_conversions(self.archived[hour], layout, self.lake.bodies)
+            self.conversions[hour] = known_conversions(self.archived[hour].archives, layout, self.lake.bodies)
             self.loaded.append(hour)
 
     def fail(self, hour: datetime, error: Exception) -> None:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from assets.converting import convert_archives, known_conversions
 from resources.enterprise import Wishes
-from resources.lake import SnapshotArchive, find_conversion
+from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
 
 if TYPE_CHECKING:
@@ -181,42 +182,24 @@ def convert_snapshot(
     Raises:
         ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
     """
-    kept = frozenset(bodies)
-    total = sum(a.path.stat().st_size for a in archived.archives if find_conversion(a, layout, kept) is None)
-    task = engine.reporter.start(f"convert {archived.identifier}", total, "B") if total else None
-
-    def one(archive: SnapshotArchive) -> Conversion:
-        told = 0
-
-        def progress(done: int, _all: int) -> None:
-            nonlocal told
-            if task is not None:
-                task.advance(done - told)
-            told = done
-
-        return converter.convert(archive, layout, bodies=kept, progress=progress)
-
-    outcomes = engine.map(one, archived.archives)
-    if task is not None:
-        task.finish()
-    return [outcome.unwrap() for outcome in outcomes]
+    return convert_archives(
+        archived.identifier, archived.archives, layout, bodies=bodies, converter=converter, engine=engine
+    )
 
 
-def known_conversions(archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
+def all_conversions(archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
     """The conversions of all of its archives, which were made before.
 
     Raises:
         SnapshotNotArchivedError: One of them was not converted.
     """
-    kept = frozenset(bodies)
-    found = [find_conversion(archive, layout, kept) for archive in archived.archives]
-    conversions = [conversion for conversion in found if conversion is not None]
-    if len(conversions) < len(found):
+    found = known_conversions(archived.archives, layout, bodies)
+    if missing := len(archived.archives) - len(found):
         raise SnapshotNotArchivedError(
-            f"{len(found) - len(conversions)} of the {len(found)} archives of {archived.identifier} are not converted. "
-            "Nothing was loaded. Materialize lake/snapshot_articles of this snapshot first."
+            f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "
+            "loaded. Materialize lake/snapshot_articles of this snapshot first."
         )
-    return conversions
+    return found
 
 
 def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse) -> SnapshotLoad:

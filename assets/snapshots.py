@@ -111,7 +111,7 @@ def snapshot_articles(
     """Load the archived version whole, in one transaction."""
     with told():
         archived = snapshot_sets.archived_snapshot(context.partition_key, lake.layout)
-        conversions = snapshot_sets.known_conversions(archived, lake.layout, lake.bodies)
+        conversions = snapshot_sets.all_conversions(archived, lake.layout, lake.bodies)
         load = snapshot_sets.load_snapshot(archived, conversions, warehouse.warehouse)
     context.log.info("%s", load)
     return _result(

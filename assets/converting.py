@@ -1,0 +1,66 @@
+"""Archives to Parquet, as hours and snapshots alike want it: several beside one another, with their progress.
+
+Belongs here: that one step. Does not belong here: which archives (see `batches`, `snapshot_sets`), and how one is converted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resources.lake import find_conversion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from resources.engine import Engine
+    from resources.lake import Archive, Conversion, Converter, Layout
+
+
+def convert_archives(
+    name: str,
+    archives: Sequence[Archive],
+    layout: Layout,
+    *,
+    bodies: Iterable[str],
+    converter: Converter,
+    engine: Engine,
+) -> list[Conversion]:
+    """The archives as Parquet, in their order. What is converted already is kept.
+
+    Args:
+        name: What they are of, for whoever watches.
+        archives: The archives.
+        layout: Where the lake lies.
+        bodies: Body columns to keep.
+        converter: Threads and memory, shared by all archives under way.
+        engine: Runs several archives at once, and hears of the progress.
+
+    Raises:
+        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
+    """
+    kept = frozenset(bodies)
+    total = sum(a.path.stat().st_size for a in archives if find_conversion(a, layout, kept) is None)
+    task = engine.reporter.start(f"convert {name}", total, "B") if total else None
+
+    def one(archive: Archive) -> Conversion:
+        told = 0
+
+        def progress(done: int, _all: int) -> None:
+            nonlocal told
+            if task is not None:
+                task.advance(done - told)
+            told = done
+
+        return converter.convert(archive, layout, bodies=kept, progress=progress)
+
+    outcomes = engine.map(one, archives)
+    if task is not None:
+        task.finish()
+    return [outcome.unwrap() for outcome in outcomes]
+
+
+def known_conversions(archives: Iterable[Archive], layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
+    """The conversions of the archives that were made before."""
+    kept = frozenset(bodies)
+    found = (find_conversion(archive, layout, kept) for archive in archives)
+    return [conversion for conversion in found if conversion is not None]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from resources.warehouse import Warehouse
 
-PHASES = ("load", "apply", "publish")
+PHASES = ("load", "snapshot", "apply", "publish")
 
 
 def check(warehouse):
@@ -27,7 +27,11 @@ def check(warehouse):
     if not warehouse.published_path.exists():
         return
     rows, promised = warehouse.sql(
-        "SELECT (SELECT count(*) FROM article_changes), (SELECT sum(row_count - duplicate_count)::BIGINT FROM loads)"
+        "SELECT (SELECT count(*) FROM article_changes), (SELECT sum(row_count - duplicate_count)::BIGINT FROM loads WHERE table_name = 'article_changes')"
+    ).rows[0]
+    assert rows == (promised or 0), (rows, promised)
+    rows, promised = warehouse.sql(
+        "SELECT (SELECT count(*) FROM snapshot_articles), (SELECT sum(row_count - duplicate_count)::BIGINT FROM snapshots)"
     ).rows[0]
     assert rows == (promised or 0), (rows, promised)
     warehouse.sql(
@@ -41,8 +45,10 @@ def work(data, files, tell):
     tell("start")
     check(warehouse)
     tell("load")
-    for file in files:
+    for file in files.hours:
         warehouse.load_hour(file.batch_hour, [file])
+    tell("snapshot")
+    warehouse.load_snapshot(files.snapshot, keep_replaced=0, reload=True)
     tell("apply")
     warehouse.apply_changes()
     tell("publish")

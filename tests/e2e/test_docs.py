@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -16,7 +18,7 @@ from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
 from resources.lake import native
 from resources.sandbox import process as sandbox_process
-from resources.tables import TABLES, HourState
+from resources.tables import MACROS, QUESTIONS, TABLES, HourState
 from resources.warehouse.errors import WarehouseError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +69,22 @@ def lines(prefix):
 
 
 @pytest.fixture(scope="module")
-def published(filled):
+def mirror(filled, call, hours, tmp_path_factory):
+    """The environment of a data folder with snapshots and all hours since: the filled folder, copied and run on."""
     environ, told = filled
     assert told.code == 0, told.err
-    return Path(environ["WME_DATA"]) / "warehouse.duckdb"
+    data = shutil.copytree(environ["WME_DATA"], tmp_path_factory.mktemp("mirror") / "data")
+    environ = environ | {"WME_DATA": str(data)}
+    # snapshots are as of midnight, and the newest is there two hours later
+    first, last = hours[-1].replace(hour=0), hours[-1] + timedelta(hours=1)
+    told = call("run", "--snapshots", "--from", f"{first:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}", environ=environ)
+    assert told.code == 0, told.err
+    return environ
+
+
+@pytest.fixture(scope="module")
+def published(mirror):
+    return Path(mirror["WME_DATA"]) / "warehouse.duckdb"
 
 
 @pytest.fixture
@@ -78,12 +92,14 @@ def workplace(published, tmp_path, monkeypatch):
     """A working folder whose `data` is the filled folder."""
     (tmp_path / "data").symlink_to(published.parent)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WME_DATA", "data")
     return tmp_path
 
 
 @pytest.mark.parametrize(("statement", "ending"), list(statements()))
 def test_sql_answers_with_rows(published, statement, ending):
     with duckdb.connect(published, read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         rows = connection.execute(statement).fetchall()
     if "no row" not in statement + ending:
         assert rows, "the documents promise rows here"
@@ -104,7 +120,19 @@ def test_python_of_the_readme_runs(workplace):
 
 
 def test_python_of_the_analysts_guide_runs(workplace):
-    assert len(run_python("docs/analyst.md")["newest"]) == 3
+    names = run_python("docs/analyst.md")
+    assert len(names["newest"]) == 3
+    assert names["activity"].schema["hour_at"].time_zone == "UTC"
+    assert names["table"].num_rows > 10
+    assert names["found"] is None, "the folder was not moved"
+    assert names["changes"]
+
+
+def test_mirror_of_the_documents_is_exact(published):
+    with duckdb.connect(published, read_only=True) as connection:
+        gap = "first_gap_at <= (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')"
+        states = connection.execute(f"SELECT base_snapshot IS NOT NULL, {gap} IS TRUE FROM project_state").fetchall()
+    assert states == [(True, False)] * 2
 
 
 def test_python_of_the_data_engineers_guide_runs(workplace, capsys):
@@ -152,12 +180,11 @@ def test_options_of_the_sandbox_exist():
     assert named <= {name for action in parser._actions for name in action.option_strings} | {"--port", "--idle"}
 
 
-def test_cheap_commands_run(filled, call, workplace):
-    environ, _ = filled
+def test_cheap_commands_run(mirror, call, workplace):
     run = [words for words in lines("wme") if words[0] in CHEAP or " ".join(words[:2]) in CHEAP or "--dry-run" in words]
     assert len(run) > 8
     for words in run:
-        told = call(*words, environ=environ, stdin="FROM project_state")
+        told = call(*words, environ=mirror, stdin="FROM project_state")
         # a check tells of the mirror, which lags here
         assert told.code == 0 or "--check" in words, (words, told.err)
         assert told.out
@@ -213,6 +240,12 @@ def test_every_table_and_state_is_in_the_analysts_guide():
         assert f"`{table.name}`" in text, table.name
     for state in HourState:
         assert f"| `{state}` |" in text, state
+
+
+def test_every_view_and_macro_has_an_example_in_the_analysts_guide():
+    examples = "\n".join(block for _, block in blocks(ROOT / "docs" / "analyst.md", "sql"))
+    for one in (*QUESTIONS, *MACROS):
+        assert re.search(rf"\b(FROM|JOIN) {one.name}\b", examples), one.name
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())

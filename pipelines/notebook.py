@@ -1,0 +1,46 @@
+"""The published file in a notebook: `from pipelines.notebook import connect`.
+
+Belongs here: which data folder is meant when nobody says, and what to do where nothing is published. Does not belong here: how
+the file is opened (`resources.warehouse`), and Dagster, which a notebook need not wait for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dotenv import dotenv_values
+
+from pipelines import settings
+from resources.warehouse import NotPublishedError, Warehouse
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A read-only connection to the published file, with times in UTC; it locks nobody out. Close it, or use it in a `with`.
+
+    It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one.
+
+    Args:
+        data: The data folder. By default `WME_DATA` of the environment or of the project's `.env`, else `data` in the working
+            folder, as for `wme`.
+
+    Raises:
+        NotPublishedError: There is no published file in that folder; the message says which one.
+        QueryError: The file is damaged, or was written by a newer DuckDB.
+    """
+    if data is None:
+        named = {**dotenv_values(), **os.environ}.get("WME_DATA") or ""
+        # of all settings only this one is asked for, so that no other can be wrong
+        data = settings.read({"WME_DATA": named}).data
+    warehouse = Warehouse(Path(data))
+    try:
+        return warehouse.connect_published()
+    except NotPublishedError:
+        raise NotPublishedError(
+            f"There is no published file {warehouse.published_path.absolute()}. If the data folder is another one, name it: "
+            "connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing was published so far: `wme run`."
+        ) from None

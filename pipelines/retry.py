@@ -159,14 +159,16 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
         found = connection.execute(
             "SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest "  # noqa: S608
             f"FROM (SELECT DISTINCT batch_hour, project_id, namespace_id, archive FROM rejects WHERE {where}) "
-            "JOIN loads USING (batch_hour, project_id, namespace_id) ORDER BY batch_hour, archive",
+            "JOIN (FROM loads WHERE table_name = 'article_changes') AS loads USING (batch_hour, project_id, namespace_id) "
+            "ORDER BY batch_hour, archive",
             parameters,
         ).fetchall()
         for hour, project, namespace, name, identifier, version, digest in found:
             archive = Archive(layout.archive / name, identifier, version, hour, project, namespace)
             if hour not in scopes:
                 loaded = connection.execute(
-                    "SELECT DISTINCT project_id, namespace_id FROM loads WHERE batch_hour = ? ORDER BY ALL", [hour]
+                    "SELECT DISTINCT project_id, namespace_id FROM loads WHERE table_name = 'article_changes' AND batch_hour = ? ORDER BY ALL",
+                    [hour],
                 ).fetchall()
                 scopes[hour] = (
                     tuple(dict.fromkeys(place[0] for place in loaded)),

@@ -124,7 +124,8 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
     """Fields without a column are no trouble, since they are kept; but somebody may want to know them."""
     rows = warehouse.sql(
         "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
-        f"WHERE batch_hour IN (SELECT DISTINCT batch_hour FROM loads ORDER BY ALL DESC LIMIT {_DRIFT_HOURS})"
+        "WHERE table_name = 'article_changes' AND batch_hour IN (SELECT DISTINCT batch_hour FROM loads "
+        f"WHERE table_name = 'article_changes' ORDER BY ALL DESC LIMIT {_DRIFT_HOURS})"
     ).rows
     layout = Layout(settings.data)
     conversions = []

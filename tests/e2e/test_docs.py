@@ -48,10 +48,13 @@ def blocks(path, language):
 def statements():
     for path in GUIDES:
         for line, block in blocks(path, "sql"):
+            settings_before = []
             for number, statement in enumerate(re.split(r";.*$", block, flags=re.MULTILINE)):
-                if re.sub(r"--.*", "", statement).strip():
+                if statement.strip().startswith("SET "):
+                    settings_before.append(statement)
+                elif re.sub(r"--.*", "", statement).strip():
                     ending = block.split(statement, 1)[1].split("\n", 1)[0]
-                    yield pytest.param(statement, ending, id=f"{path.stem}-{line}-{number}")
+                    yield pytest.param(tuple(settings_before), statement, ending, id=f"{path.stem}-{line}-{number}")
 
 
 def lines(prefix):
@@ -96,10 +99,11 @@ def workplace(published, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("statement", "ending"), list(statements()))
-def test_sql_answers_with_rows(published, statement, ending):
+@pytest.mark.parametrize(("settings_before", "statement", "ending"), list(statements()))
+def test_sql_answers_with_rows(published, settings_before, statement, ending):
     with duckdb.connect(published, read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+        for setting in ("SET TimeZone = 'UTC'", *settings_before):
+            connection.execute(setting)
         rows = connection.execute(statement).fetchall()
     if "no row" not in statement + ending:
         assert rows, "the documents promise rows here"
@@ -126,6 +130,17 @@ def test_python_of_the_analysts_guide_runs(workplace):
     assert names["table"].num_rows > 10
     assert names["found"] is None, "the folder was not moved"
     assert names["changes"]
+
+
+def test_constant_condition_on_the_hour_opens_its_files_alone(published):
+    with duckdb.connect(published, read_only=True) as connection:
+        connection.execute("SET VARIABLE newest = (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')")
+        (told,) = connection.execute(
+            "EXPLAIN (ANALYZE, FORMAT json) SELECT count(wikitext) FROM article_bodies WHERE batch_hour = getvariable('newest')"
+        ).fetchall()
+        ((hours,),) = connection.execute("SELECT count(*) FROM hours WHERE state = 'loaded'").fetchall()
+    opened, of = re.search(r'"Scanning Files": "(\d+)/(\d+)', told[1]).groups()
+    assert (int(opened), int(of)) == (2, hours)
 
 
 def test_mirror_of_the_documents_is_exact(published):

@@ -590,7 +590,7 @@ PROJECT_STATE = Table(
         Column(
             "exact_from_at",
             TIMESTAMP,
-            "Earliest exact moment. With snapshots: newest_event_at of the oldest kept one from which hours follow unbroken. "
+            "Earliest exact moment. With snapshots: just after newest_event_at of the oldest kept one from which hours follow unbroken. "
             "Without: start of the first hour of the unbroken run, and only pages that changed in it are known.",
         ),
         Column("exact_until_at", TIMESTAMP, "End of the last hour of that unbroken run."),
@@ -749,7 +749,7 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Macro:
-    """A query with parameters, used like a table: `FROM articles_at('2026-11-20 09:00+00')`."""
+    """A query with parameters, used like a table: `FROM articles_at('2026-11-20 09:00:00+00')`."""
 
     name: str
     parameters: tuple[str, ...]

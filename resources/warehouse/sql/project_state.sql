@@ -70,8 +70,9 @@ SELECT
     WHEN boundary_hour IS NULL AND run_start > first_hour THEN first_hour
     WHEN run_end < last_hour THEN run_end + INTERVAL 1 HOUR
   END AS first_gap_at,
-  coalesce(oldest.newest_event_at, base.newest_event_at, run_start) AS exact_from_at,
-  greatest(run_end + INTERVAL 1 HOUR, base.newest_event_at) AS exact_until_at
+  -- a moment knows the events before it: the first one that knows a snapshot whole comes after its newest event
+  coalesce(oldest.newest_event_at + INTERVAL 1 MICROSECOND, base.newest_event_at + INTERVAL 1 MICROSECOND, run_start) AS exact_from_at,
+  greatest(run_end + INTERVAL 1 HOUR, base.newest_event_at + INTERVAL 1 MICROSECOND) AS exact_until_at
 FROM pairs
 LEFT JOIN base ON pairs.project_id = base.project_id AND pairs.namespace_id = base.namespace_id
 LEFT JOIN bounds ON pairs.project_id = bounds.project_id AND pairs.namespace_id = bounds.namespace_id

@@ -338,7 +338,8 @@ def test_lake_file_of_a_snapshot_that_is_gone_is_left_out_and_said(lake, warehou
 @pytest.mark.parametrize(
     ("snapshots", "hours", "expected"),
     [
-        # minutes of the greatest event of each snapshot; loaded hours; gap, exact from, exact until (minutes)
+        # minutes of the greatest event of each snapshot; loaded hours; gap, exact from, exact until (minutes, where a moment
+        # is said to be the snapshot's own it is the first one after its greatest event)
         ([100], [1, 2, 3], (None, 100, 240)),
         ([100], [0, 1, 2], (None, 100, 180)),
         ([100], [2, 3], (60, 100, 100)),
@@ -358,6 +359,11 @@ def test_project_state_tells_base_and_exact_moments(lake, warehouse, snapshots, 
     warehouse.record_statuses([HourStatus(lake.hour(9), "enwiki", 0, HourState.NOT_YET)])
     (found,) = warehouse.project_states(published=False)
     moments = [found.first_gap_at, found.exact_from_at, found.exact_until_at]
-    minutes = [None if moment is None else (moment - lake.hour(0)) / timedelta(minutes=1) for moment in moments]
+    own = {lake.hour(0) + timedelta(minutes=minute, microseconds=1): minute for minute in snapshots}
+    minutes = [
+        None if moment is None else own.get(moment, (moment - lake.hour(0)) / timedelta(minutes=1))
+        for moment in moments
+    ]
     assert tuple(minutes) == expected
+    assert found.exact_from_at in own
     assert (found.base_snapshot, found.base_boundary_at) == (last.snapshot_version, last.boundary_at)

@@ -81,11 +81,11 @@ def live_rows(rows, order):
     ]
 
 
-def has_ties(rows):
-    """Whether the rule itself leaves open which of two rows of a title or page is newer."""
+def has_ties(rows, order=by_rule):
+    """Whether an order, by default that of the rule itself, leaves open which of two rows of a title or page is newer."""
     deciding = [row for row in rows if row["change_type"] != "visibility-change"]
     return any(
-        by_rule(row) == by_rule(other) and (title(row) == title(other) or page(row) == page(other))
+        order(row) == order(other) and (title(row) == title(other) or page(row) == page(other))
         for index, row in enumerate(deciding)
         for other in deciding[:index]
     )
@@ -232,7 +232,10 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
     articles = memory.rows("articles")
     moments = [START + timedelta(minutes=minute, microseconds=order.randrange(2)) for minute in (1, 3, 4, 6, 12, 20)]
     for moment in order.sample(moments, 1):
-        assert comparable(memory.ask_at(moment)) == comparable(live_rows(memory.counting_rows(moment), by_total_order))
+        rows = memory.counting_rows(moment)
+        # an event of a title has one page id; where made-up rows give it two, no order tells which of them is newer
+        if not has_ties(rows, by_total_order):
+            assert comparable(memory.ask_at(moment)) == comparable(live_rows(rows, by_total_order))
 
     # The same files into an empty warehouse, each once, in another order, applied one by one.
     memory.empty()

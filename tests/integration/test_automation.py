@@ -240,7 +240,7 @@ def test_a_snapshot_under_way_does_not_keep_hours_from_being_published(fresh):
 
 
 def test_without_the_service_the_snapshots_wait(fresh):
-    fresh.sandbox.faults.add(path="/v2/snapshots", kind="status", status=500, count=None)
+    fresh.sandbox.faults.add(path="/v2/snapshots", kind="status", status=403, count=None)
     assert fresh.tick("discover_snapshots").skip_message
 
 

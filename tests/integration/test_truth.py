@@ -348,7 +348,9 @@ def check_snapshots(
 
 @pytest.mark.parametrize(("seed", "way", "late"), [(1, in_order, False), (2, disturbed, True)])
 def test_articles_over_snapshots_are_the_truth(tmp_path, monkeypatch, mirror_class, seed, way, late):
-    check_snapshots(tmp_path, monkeypatch, mirror_class, seed, way, days=1, changes=25, articles=80, moments=2, late=late)
+    check_snapshots(
+        tmp_path, monkeypatch, mirror_class, seed, way, days=1, changes=25, articles=80, moments=2, late=late
+    )
 
 
 @pytest.mark.soak

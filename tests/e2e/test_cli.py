@@ -65,7 +65,7 @@ def test_run_ends_with_a_table_the_file_and_three_answers(filled, hours):
         assert all(line[4] == "loaded" and line[5] == "1" and int(line[6]) > 50 for line in shown), shown
         assert all(line[-2] in {"kB", "MB"} and float(line[-1]) > 0 for line in shown), shown
     assert f"{environ['WME_DATA']}/warehouse.duckdb" in told.out
-    for question, query in cli.EXAMPLES.items():
+    for question, query in cli.run.EXAMPLES.items():
         _, answer = told.out.split(f"{question}\n{query}\n")
         header, *rows = answer.split("\n\n")[0].splitlines()
         assert "project_id" in header
@@ -137,7 +137,7 @@ def test_wrong_calls_exit_with_2(call, environ, words, sentence, tmp_path):
 
 @pytest.mark.parametrize("text", ["2026-11-20T05", "2026-11-20-05:00", "2026-11-20 05:00", "2026-11-20T05:00Z"])
 def test_hours_are_written_as_people_tables_and_dagster_write_them(text):
-    option = next(option for option in cli.run.params if option.name == "first")
+    option = next(option for option in cli.run.run.params if option.name == "first")
     assert option.type.convert(text, option, None) == datetime(2026, 11, 20, 5, tzinfo=UTC)
 
 

@@ -1,0 +1,85 @@
+"""`wme`: the mirror from the command line, a module per group of commands.
+
+Belongs here: commands, their options and help, sentences on failure, exit codes (0 done, 1 failed, 2 wrong call); in
+this module the entry point, which puts them together. Does not belong here: work. Every command is a few lines over a
+function that Python can call as well.
+
+Dagster takes a second to import: a command imports what it runs in its own body, so that `--help` and `sql` answer at
+once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import click
+from dotenv import load_dotenv
+
+from pipelines import terminal
+from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables
+
+
+def main() -> None:
+    """Entry point: failures that were foreseen are a sentence on standard error and exit code 1."""
+    load_dotenv()
+    try:
+        wme.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        terminal.ERR.print("Stopped. What was committed stays; run the same command again to go on.")
+        sys.stdout.flush()
+        # not sys.exit, which would wait for downloads under way; they go on from their parts
+        os._exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        terminal.ERR.print(sentence, markup=False)
+        sys.exit(1)
+
+
+def _sentence(error: Exception) -> str | None:
+    """What to tell people of a failure that was foreseen: the library's own sentences, and what the system refused."""
+    if type(error).__module__.split(".")[0] in {"resources", "assets", "pipelines"}:
+        return str(error)
+    if isinstance(error, OSError):
+        from assets.failures import sentence
+
+        return sentence(error)
+    return None
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="enterprise-content-mirror")
+@click.option("-v", "--verbose", is_flag=True, help="Say more about what is done.")
+@click.pass_context
+def wme(context: click.Context, *, verbose: bool) -> None:
+    """A local, verified, always-current mirror of an Enterprise Content Service.
+
+    Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
+    """
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    context.call_on_close(terminal.OUT.file.flush)
+
+
+for _command in (
+    run.run,
+    status.status,
+    tables.sql,
+    tables.dictionary,
+    auth.auth,
+    batches.batches,
+    snapshots.snapshots,
+    rejects.rejects,
+    serve.sandbox,
+    serve.ui,
+):
+    wme.add_command(_command)

@@ -1,0 +1,103 @@
+"""`wme auth`: the account and its tokens.
+
+The work is in `resources/enterprise`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines import terminal
+from pipelines.cli import service
+from pipelines.settings import read as read_settings
+
+if TYPE_CHECKING:
+    from resources.enterprise import EnterpriseClient
+
+
+_new_password_option = click.option(
+    "--password", "new", prompt=True, hide_input=True, confirmation_prompt=True, help="New password."
+)
+
+
+@click.group()
+def auth() -> None:
+    """The account: log in, look at the tokens, revoke them, change the password."""
+
+
+@auth.command()
+def login() -> None:
+    """Log in with WME_USERNAME and WME_PASSWORD and keep the tokens for every process of this data folder."""
+    with service.client(read_settings()) as client:
+        client.login()
+        _show_tokens(client)
+
+
+@auth.command("status")
+def auth_status() -> None:
+    """Say how long the tokens last, and, when logged in, the account's groups and quotas."""
+    with service.client(read_settings()) as client:
+        _show_tokens(client)
+        if client.token_status().logged_in:
+            terminal.OUT.print(terminal.account_text(client.user()), markup=False, soft_wrap=True)
+
+
+@auth.command()
+def refresh() -> None:
+    """Get a new access token from the refresh token (90 uses, 90 days)."""
+    with service.client(read_settings()) as client:
+        client.refresh()
+        _show_tokens(client)
+
+
+@auth.command()
+def revoke() -> None:
+    """Revoke the refresh token and forget both tokens; the next request logs in again."""
+    with service.client(read_settings()) as client:
+        client.revoke()
+    terminal.OUT.print("Revoked. The next request logs in again.")
+
+
+def _show_tokens(client: EnterpriseClient) -> None:
+    terminal.OUT.print(terminal.tokens_text(client.token_status()), markup=False, soft_wrap=True)
+
+
+@auth.command("forgot-password")
+def forgot_password() -> None:
+    """Have a confirmation code sent to the account's e-mail address (in the sandbox: to its outbox folder)."""
+    with service.client(read_settings()) as client:
+        client.forgot_password()
+    terminal.OUT.print("A confirmation code is on its way; set the new password with `wme auth confirm-password`.")
+
+
+@auth.command("confirm-password")
+@click.option("--code", prompt=True, help="Confirmation code.")
+@_new_password_option
+def confirm_password(*, code: str, new: str) -> None:
+    """Set a new password with a confirmation code."""
+    with service.client(read_settings()) as client:
+        client.confirm_password(code, new)
+    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+
+
+@auth.command("change-password")
+@click.option(
+    "--previous", envvar="WME_PASSWORD", prompt=True, hide_input=True, help="Old password; default: WME_PASSWORD."
+)
+@_new_password_option
+def change_password(*, previous: str, new: str) -> None:
+    """Change the password."""
+    with service.client(read_settings()) as client:
+        client.change_password(previous, new)
+    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+
+
+@auth.command("new-password")
+@_new_password_option
+def new_password(*, new: str) -> None:
+    """Answer the service's demand for a new password (challenge NEW_PASSWORD_REQUIRED)."""
+    with service.client(read_settings()) as client:
+        client.new_password(new)
+    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")

@@ -1,0 +1,37 @@
+"""`wme batches`: the service's files of an hour.
+
+The work is in `resources/enterprise`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from pipelines import terminal
+from pipelines.cli import service
+from pipelines.cli.parameters import HOUR
+from pipelines.settings import read as read_settings
+
+
+@click.command()
+@click.argument("hour", type=HOUR, required=False)
+@click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
+def batches(*, hour: datetime | None, everything: bool) -> None:
+    """List the service's files of an hour (UTC), for example 2026-11-20T05; default: the newest hour there is."""
+    from pipelines import run as runs
+
+    settings = read_settings()
+    with service.client(settings) as client:
+        chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC))[0]
+        records = [
+            record
+            for record in client.batches(chosen).records
+            if everything or (record.project_id in settings.projects and record.namespace_id in settings.namespaces)
+        ]
+    terminal.OUT.print(f"{terminal.moment(chosen)} UTC", style="bold")
+    terminal.show(
+        ("identifier", "version", "modified", "bytes"),
+        [(r.identifier, r.version, r.date_modified, r.approximate_bytes) for r in records],
+    )

@@ -1,0 +1,114 @@
+"""`wme rejects`: the lines that could not be converted, and trying them again.
+
+The work is in `pipelines/rejects.py` and `pipelines/retry.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipelines import terminal
+from pipelines.cli.parameters import HOUR
+from pipelines.settings import read as read_settings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pipelines.settings import Settings
+
+
+@click.command()
+@click.option("--hour", type=HOUR, help="Lines of this hour (UTC) only, for example 2026-11-20T05.")
+@click.option("--project", help="Lines of this project only, for example enwiki.")
+@click.option("--reason", help="Lines whose reason holds this text only.")
+@click.option("--limit", type=click.IntRange(1), help="Lines shown.  [default: 20; with --json: all]")
+@click.option("--raw", is_flag=True, help="The lines themselves; with --json in base64.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
+@click.option("--retry", is_flag=True, help="Read the lines again, and do again the hours that gain rows.")
+@click.option("--dry-run", is_flag=True, help="With --retry: say what would be done and stop.")
+def rejects(
+    *,
+    hour: datetime | None,
+    project: str | None,
+    reason: str | None,
+    limit: int | None,
+    raw: bool,
+    as_json: bool,
+    retry: bool,
+    dry_run: bool,
+) -> None:
+    """List the lines that could not be converted, by reason and by place, or try them again."""
+    from pipelines import rejects as rejected
+    from resources.warehouse import Warehouse
+
+    if dry_run and not retry:
+        raise click.UsageError("--dry-run needs --retry.")
+    if retry and (raw or as_json or limit is not None):
+        raise click.UsageError("--retry goes with --hour, --project, --reason and --dry-run only.")
+    settings = read_settings()
+    selection = rejected.Selection(hour, project, reason)
+    if retry:
+        _retry(settings, selection, dry_run=dry_run)
+        return
+    warehouse = Warehouse(settings.data)
+    if as_json:
+        for line in rejected.lines(warehouse, selection, limit=limit, raw=raw):
+            click.echo(json.dumps(rejected.as_json(line), ensure_ascii=False))
+        return
+    reasons = rejected.by_reason(warehouse, selection)
+    count = sum(row[0] for row in reasons.rows)
+    if not count:
+        terminal.OUT.print(
+            "No line was rejected." if selection == rejected.Selection() else "No such line was rejected."
+        )
+        return
+    shown = limit or 20
+    if raw:
+        for line in rejected.lines(warehouse, selection, limit=shown, raw=True):
+            place = f"{line['archive']} {line['member']} line {line['line_number']} byte {line['byte_offset']:,}"
+            terminal.OUT.print(f"{place}: {terminal.text(line['reason'])}", markup=False, style="bold", soft_wrap=True)
+            terminal.OUT.print(terminal.text(line["raw"]), markup=False, soft_wrap=True)
+    else:
+        terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
+        terminal.OUT.print()
+        found = rejected.places(warehouse, selection, shown)
+        terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
+    terminal.OUT.print(
+        f"{count:,} lines rejected{f', {shown:,} shown' if count > shown else ''}; their bytes are in the table `rejects`.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
+    """Try rejected lines again, and tell what came of it."""
+    from pipelines import retry
+    from pipelines.rejects import count
+    from pipelines.terminal_engine import TerminalEngine
+    from resources.warehouse import Warehouse
+
+    trial = retry.attempt(settings, selection)
+    for sentence in trial.sentences():
+        terminal.OUT.print(sentence, markup=False, soft_wrap=True)
+    obstacles = trial.obstacles()
+    if dry_run:
+        for sentence in (*obstacles, "Nothing was changed."):
+            terminal.OUT.print(sentence, markup=False, soft_wrap=True)
+        return
+    if trial.hours:
+        # by hours, because a newer converter may reject what is left for another reason
+        before = count(Warehouse(settings.data), trial.hours)
+        with terminal.progress():
+            report = retry.redo(settings, trial, engine=TerminalEngine())
+        obstacles += report.failures
+        after = count(Warehouse(settings.data), trial.hours)
+        terminal.OUT.print(
+            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these hours that are still rejected: {after:,}.",
+            markup=False,
+            soft_wrap=True,
+        )
+    if obstacles:
+        raise click.ClickException("\n".join(obstacles))

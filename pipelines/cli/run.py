@@ -1,0 +1,158 @@
+"""`wme run`: bring hours and snapshots from the service to the published file, and show what came of it.
+
+The work is in `pipelines/run.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipelines import terminal
+from pipelines.cli import service
+from pipelines.cli.parameters import HOUR
+from pipelines.settings import read as read_settings
+from resources.engine.progress import amount
+
+if TYPE_CHECKING:
+    from pipelines.settings import Settings
+
+
+#: The questions of the closing table, each with its SQL: what an analyst could ask first.
+EXAMPLES = {
+    "Which pages were edited most?": """\
+SELECT project_id, name, count(*) AS edits
+FROM article_changes WHERE change_type = 'update'
+GROUP BY ALL ORDER BY edits DESC, project_id, name LIMIT 3""",
+    # null means no, so the flags are counted where they are true
+    "Who edits: bots, anonymous, registered?": """\
+SELECT project_id, count(*) FILTER (editor_is_bot) AS bots, count(*) FILTER (editor_is_anonymous) AS anonymous,
+       count(*) - bots - anonymous AS registered
+FROM article_changes WHERE change_type = 'update'
+GROUP BY project_id ORDER BY project_id""",
+    "How long are the current articles?": """\
+SELECT a.project_id, count(*) AS articles, median(length(b.wikitext))::INT AS median_characters
+FROM articles a JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)
+GROUP BY ALL ORDER BY a.project_id""",
+}
+
+
+@click.command()
+@click.option("--hours", "count", type=click.IntRange(1, 48), help="Newest hours to bring in.  [default: 3]")
+@click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
+@click.option("--to", "last", type=HOUR, help="Last hour (UTC); default: the same as --from.")
+@click.option("--dry-run", is_flag=True, help="Say what would be fetched (files, GB, quota units) and stop.")
+@click.option("--reference/--no-reference", default=None, help="Pull the reference lists, or not; default: once a day.")
+@click.option(
+    "--snapshots/--no-snapshots",
+    default=None,
+    help="Begin with the snapshots of projects that have none yet, or not; default: with the sandbox only, because they "
+    "cost an account quota and hold whole projects.",
+)
+def run(
+    *,
+    count: int | None,
+    first: datetime | None,
+    last: datetime | None,
+    dry_run: bool,
+    reference: bool | None,
+    snapshots: bool | None,
+) -> None:
+    """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
+    if first is not None and count is not None:
+        raise click.UsageError("--hours and --from exclude each other.")
+    if last is not None and first is None:
+        raise click.UsageError("--to needs --from.")
+    if first is not None and last is not None and last < first:
+        raise click.UsageError("--to lies before --from.")
+
+    from pipelines import run as runs
+    from pipelines.definitions import build_enterprise
+    from pipelines.terminal_engine import TerminalEngine
+    from resources.lake import Layout
+    from resources.warehouse import Warehouse
+
+    settings = read_settings()
+    enterprise = build_enterprise(settings)
+    service.announce(settings)
+    with enterprise.client() as client:
+        if first is not None:
+            hours = runs.hours_between(first, last or first)
+        else:
+            hours = runs.newest_hours(client, count or 3, datetime.now(UTC))
+        missing = (
+            runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data))
+            if (settings.sandbox if snapshots is None else snapshots)
+            else []
+        )
+        if dry_run:
+            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, Layout(settings.data)))
+            return
+    with terminal.progress():
+        report = runs.run(settings, hours, snapshots=missing, refresh_reference=reference, engine=TerminalEngine())
+    _show_run(settings, hours, report.seconds)
+    if report.failures:
+        raise click.ClickException("\n".join(report.failures))
+
+
+def _show_dry_run(plan: Any) -> None:
+    from assets.partitions import hour_text
+
+    rows = [
+        (hour_text(p.hour), record.project_id, record.namespace_id, record.approximate_bytes)
+        for p in plan.plans
+        for record in p.wanted
+    ]
+    rows += [("snapshot", p.snapshot.project_id, p.snapshot.namespace_id, p.size_bytes) for p in plan.snapshots]
+    terminal.show(("hour (UTC)", "project", "namespace", "bytes"), rows)
+    lists = " and the reference lists" if plan.reference_due else ""
+    terminal.OUT.print(
+        f"To fetch: {plan.file_count} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "
+        f"In the end about {plan.disk_bytes / 1e9:.3f} GB of disk. Nothing was fetched."
+    )
+
+
+def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[datetime, str], float]) -> None:
+    from resources.warehouse import NotPublishedError, QueryError, Warehouse
+
+    warehouse = Warehouse(settings.data)
+    try:
+        summary = warehouse.summary(hours=hours)
+    except (NotPublishedError, QueryError):  # what failed is told by the run itself
+        return
+    rows = [
+        (
+            row.batch_hour,
+            row.project_id,
+            row.namespace_id,
+            row.state,
+            row.file_count,
+            row.row_count,
+            row.duplicate_count,
+            row.update_count,
+            row.delete_count,
+            row.reject_count,
+            amount(row.archive_bytes, "B"),
+            amount(row.ndjson_bytes, "B"),
+            seconds.get((row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"), 0.0),
+        )
+        for row in summary
+    ]
+    columns = (
+        *("hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete", "rejects"),
+        *("archive", "ndjson", "seconds"),
+    )
+    terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
+    terminal.OUT.print(
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n",
+        markup=False,
+        soft_wrap=True,
+    )
+    for question, query in EXAMPLES.items():
+        answer = warehouse.sql(query)
+        terminal.OUT.print(question, style="bold")
+        terminal.OUT.print(query, markup=False, style="dim")
+        terminal.show(answer.columns, answer.rows)
+        terminal.OUT.print()

@@ -1,0 +1,43 @@
+"""`wme sandbox` and `wme ui`: what serves in the foreground until Ctrl-C.
+
+The work is in `resources/sandbox` and `pipelines/instance.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pipelines import terminal
+from pipelines.cli import service
+from pipelines.settings import read as read_settings
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def sandbox(*, arguments: tuple[str, ...]) -> None:
+    """Serve the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
+    from resources.sandbox.__main__ import main as serve
+
+    own_state = (
+        []
+        if any(word.startswith("--state") for word in arguments)
+        else ["--state", str(read_settings().data / "sandbox")]
+    )
+    sys.exit(serve(["serve", *own_state, *arguments]))
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of Dagster's pages.")
+def ui(*, port: int) -> None:
+    """Open Dagster with everything in place: its own folder below the data folder, daemon included."""
+    from pipelines.instance import serve
+
+    settings = read_settings()
+    service.announce(settings)
+    terminal.ERR.print(f"Dagster answers at http://127.0.0.1:{port} in some seconds. Ctrl-C ends it.", markup=False)
+    serve(settings.data, port)

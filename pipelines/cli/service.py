@@ -1,0 +1,36 @@
+"""The service that commands speak to: its client, and the line that says which service it is.
+
+Does not belong here: what a command asks of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipelines import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipelines.settings import Settings
+    from resources.enterprise import EnterpriseClient
+
+
+@contextmanager
+def client(settings: Settings) -> Iterator[EnterpriseClient]:
+    """The client for these settings, open while the block runs; the sandbox is started where they say so."""
+    from pipelines.definitions import build_enterprise
+
+    with build_enterprise(settings).client() as opened:
+        yield opened
+
+
+def announce(settings: Settings) -> None:
+    """Say on standard error which service it will be."""
+    if settings.sandbox:
+        terminal.ERR.print(
+            "Service: the built-in sandbox (synthetic pages). Set WME_USERNAME, WME_PASSWORD and WME_PROJECTS for a real account."
+        )
+    else:
+        terminal.ERR.print(f"Service: {settings.base_url}")

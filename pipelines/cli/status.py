@@ -1,0 +1,45 @@
+"""`wme status`: how the mirror stands.
+
+The work is in `pipelines/status.py`, the map of hours in `pipelines/heatmap.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from pipelines import terminal
+from pipelines.settings import read as read_settings
+
+
+@click.command()
+@click.option(
+    "--hours", "count", type=click.IntRange(1, 24 * 31), default=48, show_default=True, help="How far back, say 72."
+)
+@click.option("--check", is_flag=True, help="Exit with 1 when something needs attention (a line that begins with !).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, hour by hour, for scripts.")
+def status(*, count: int, check: bool, as_json: bool) -> None:
+    """Say how the mirror stands: service, account, size, what is pending, and every one of the newest hours."""
+    from pipelines import heatmap
+    from pipelines import status as statuses
+
+    report = statuses.collect(read_settings(), count)
+    if as_json:
+        click.echo(json.dumps(statuses.as_json(report), ensure_ascii=False, indent=2))
+    else:
+        for name, value in report.facts:
+            terminal.OUT.print(f"{name + ':':<18} {value}", markup=False, soft_wrap=True)
+        if report.places:
+            terminal.OUT.print()
+            spare = ("not_yet", "past_retention", "absent", "empty", "exact from (UTC)", "exact until (UTC)")
+            terminal.show(report.columns, report.coverage, spare=spare)
+            terminal.OUT.print()
+            for line in heatmap.lines(report.places, terminal.OUT.width):
+                terminal.OUT.print(line, soft_wrap=True)
+            terminal.OUT.print()
+        for trouble in report.troubles:
+            terminal.OUT.print(f"! {trouble}", markup=False, soft_wrap=True)
+    if check and report.troubles:
+        sys.exit(1)

@@ -1,0 +1,71 @@
+"""`wme sql` and `wme dictionary`: what stands in the tables, and what it means.
+
+The work is in `resources/warehouse` and `pipelines/dictionary.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from datetime import date, time
+from typing import Any
+
+import click
+
+from pipelines import terminal
+from pipelines.settings import read as read_settings
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="Form of the answer; json is one object a line.",
+)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Rows shown; for table only.")
+def sql(*, query: str | None, form: str, limit: int) -> None:
+    """Ask the published file, read-only. QUERY is SQL, or comes from standard input."""
+    from resources.warehouse import Warehouse
+
+    text = query if query is not None else sys.stdin.read()
+    if not text.strip():
+        raise click.UsageError("There is no query: give one as an argument or on standard input.")
+    answer = Warehouse(read_settings().data).sql(text)
+    if form == "json":
+        for row in answer.rows:
+            click.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows([_cell(value) for value in row] for row in answer.rows)
+    elif answer.columns:
+        terminal.show(answer.columns, answer.rows[:limit])
+        if len(answer.rows) > limit:
+            terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown; --limit shows more.")
+
+
+def _plain(value: Any) -> str:
+    """A value that JSON has no form for."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _cell(value: Any) -> Any:
+    """A value in a CSV file: lists and structs as JSON, times in ISO 8601."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    return _plain(value) if isinstance(value, date | time | bytes) else value
+
+
+@click.command()
+def dictionary() -> None:
+    """Print the data dictionary (Markdown): every table and column, with its place in the service's record."""
+    from pipelines.dictionary import render
+
+    click.echo(render(), nl=False)

@@ -40,10 +40,12 @@ def select(records: Iterable[Mapping[str, Any]], parameters: Parameters, *, sour
     ]
 
 
-def undecided(stub: Mapping[str, Any], parameters: Parameters, *, source_2025: bool) -> bool:
+def undecided(outline: Mapping[str, Any], parameters: Parameters, *, source_2025: bool) -> bool:
     """Whether a record may pass the filters, by those of its fields that are known before it is made."""
     passes = _passes_2025 if source_2025 else _passes
-    return all(passes(stub, condition) for condition in parameters.filters if condition.field.split(".")[0] in stub)
+    return all(
+        passes(outline, condition) for condition in parameters.filters if condition.field.split(".")[0] in outline
+    )
 
 
 def pick(record: Mapping[str, Any], fields: tuple[str, ...], *, source_2025: bool) -> Record:

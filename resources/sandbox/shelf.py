@@ -100,20 +100,20 @@ class Shelf:
         found = self.batches(date, hour) or []
         return next((file for file in found if file.record["identifier"] == identifier), None)
 
-    def snapshot_stubs(self) -> list[dict[str, Any]]:
+    def snapshot_outlines(self) -> list[dict[str, Any]]:
         """What is known of each snapshot's record without making its archives."""
         languages = {record["identifier"]: record["in_language"] for record in self._contents.projects()}
-        stubs = []
+        outlines = []
         for identifier in self._exports.identifiers():
             project, _, namespace = identifier.rpartition("_namespace_")
-            stub = {
+            outline = {
                 "identifier": identifier,
                 "is_part_of": {"identifier": project},
                 "in_language": languages[project],
                 "namespace": {"identifier": int(namespace)},
             }
-            stubs.append(stub)
-        return stubs
+            outlines.append(outline)
+        return outlines
 
     def snapshot(self, identifier: str, *, free: bool) -> StoredFile | None:
         """A snapshot as it stands, for free accounts or for others; None when there is none."""

@@ -33,9 +33,9 @@ async def _listing(call: Call) -> Response:
     def found() -> list[dict[str, object]]:
         # what the filters exclude by identifier, project or namespace need not be made
         files = (
-            call.service.shelf.snapshot(stub["identifier"], free=_free(call))
-            for stub in call.service.shelf.snapshot_stubs()
-            if undecided(stub, parameters, source_2025=source_2025)
+            call.service.shelf.snapshot(outline["identifier"], free=_free(call))
+            for outline in call.service.shelf.snapshot_outlines()
+            if undecided(outline, parameters, source_2025=source_2025)
         )
         records = (file.record for file in files if file is not None and file.record["size"]["value"] > 0)
         return select(records, parameters, source_2025=source_2025)

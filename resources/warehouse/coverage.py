@@ -19,28 +19,15 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from resources.warehouse.records import HourStatus, LakeFile
+    from resources.warehouse.records import HourStatus
 
 #: How long the service keeps hourly files, as its documentation says.
 RETENTION = timedelta(hours=48)
 
 
-def record_load(
-    connection: duckdb.DuckDBPyConnection, file: LakeFile, row_count: int, now: datetime, *, redone: bool
-) -> None:
-    """Note, inside a transaction, that a file was loaded. `redone`: its content differs from what was there."""
-    key = [file.batch_hour, file.project_id, file.namespace_id]
-    before = connection.execute(
-        "SELECT coalesce(max(load_count), 0) FROM hours WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?",
-        key,
-    ).fetchall()[0][0]
-    load_count = before + 1 if redone else max(before, 1)
-    state = HourState.LOADED if file.row_count or file.reject_count else HourState.EMPTY
-    connection.execute("DELETE FROM hours WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?", key)
-    connection.execute(
-        "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-        [*key, state.value, row_count, file.reject_count, load_count, now],
-    )
+def record_loads(connection: duckdb.DuckDBPyConnection) -> None:
+    """Note, inside a transaction, that the files of the table `incoming` were loaded."""
+    connection.execute(statement("coverage_loaded"))
 
 
 def record(connection: duckdb.DuckDBPyConnection, statuses: Sequence[HourStatus], now: datetime) -> int:

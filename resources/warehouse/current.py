@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from resources.tables import ARTICLES
 from resources.warehouse import snapshots
 from resources.warehouse.connect import answer, raise_revision, transaction
+from resources.warehouse.loads import hide_shadowed
 from resources.warehouse.records import Applied
 from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
 
@@ -107,8 +108,7 @@ def drop_rows(
         # a page that changed its namespace within an hour had its body shown from one of the two files
         hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
         for (hour,) in answer(connection, hours, [project_id]) if namespace_id is not None else ():
-            for name in ("shadow_delete", "shadow_insert"):
-                connection.execute(statement(name), {"hour": hour, "project": project_id})
+            hide_shadowed(connection, hour, [project_id])
         return _take_in(
             connection,
             lake_root,

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources.tables import ARTICLE_CHANGES, LOADS, REFERENCE_TABLES, REJECTS
@@ -20,14 +21,15 @@ from resources.warehouse.records import HourLoad, utc_text
 from resources.warehouse.schema import column_list, identifier, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
     from resources.tables import Table
     from resources.warehouse.records import HourStatus, LakeFile, SnapshotFile
 
-_KEY = "batch_hour = $hour AND project_id = $project AND namespace_id = $namespace"
+#: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
+_INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("redone", pa.bool_())])
 
 
 def load_reference(connection: duckdb.DuckDBPyConnection, table_name: str, path: Path) -> int:
@@ -87,16 +89,7 @@ def load_hour(
             ).fetchall()
         }
         fresh = [file for file in files if reload or known.get((file.project_id, file.namespace_id)) != file.digest]
-        rows = duplicates = 0
-        for file in fresh:
-            inserted = _replace_rows(connection, lake_root, file, now)
-            rows += inserted
-            duplicates += file.row_count - inserted
-            redone = known.get((file.project_id, file.namespace_id)) not in (None, file.digest)
-            coverage.record_load(connection, file, inserted, now, redone=redone)
-        for project in sorted({file.project_id for file in fresh}):
-            connection.execute(statement("shadow_delete"), {"hour": hour, "project": project})
-            connection.execute(statement("shadow_insert"), {"hour": hour, "project": project})
+        rows = _replace_rows(connection, lake_root, hour, fresh, known, now) if fresh else 0
         pairs = {(file.project_id, file.namespace_id) for file in files}
         told = [status for status in statuses if (status.project_id, status.namespace_id) not in pairs]
         noted = coverage.record(connection, told, now)
@@ -112,7 +105,7 @@ def load_hour(
         loaded_file_count=len(fresh),
         unchanged_file_count=len(files) - len(fresh),
         row_count=rows,
-        duplicate_count=duplicates,
+        duplicate_count=sum(file.row_count for file in fresh) - rows,
         reject_count=sum(file.reject_count for file in fresh),
         held_row_count=int(held[0] or 0),
         held_duplicate_count=int(held[1] or 0),
@@ -161,43 +154,118 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
     return int(metadata.num_rows)
 
 
-def _replace_rows(connection: duckdb.DuckDBPyConnection, lake_root: Path, file: LakeFile, now: datetime) -> int:
-    """Rows, rejects and ledger row of one file instead of those that were there; returns the rows inserted."""
-    check_counts(file, checked_row_count(file.path, ARTICLE_CHANGES))
-    key = {"hour": file.batch_hour, "project": file.project_id, "namespace": file.namespace_id}
-    for table in ("article_changes", "rejects", "loads"):
-        connection.execute(f"DELETE FROM {table} WHERE {_KEY}", key)  # noqa: S608  constant names
+def _replace_rows(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    hour: datetime,
+    files: Sequence[LakeFile],
+    known: Mapping[tuple[str, int], str],
+    now: datetime,
+) -> int:
+    """Rows, rejects, ledger and coverage of an hour's files instead of those that were there; returns the rows inserted.
+
+    All files go through each statement together: an hour has about 150, and a statement costs more than a small file.
+    """
+    for file in files:
+        check_counts(file, checked_row_count(file.path, ARTICLE_CHANGES))
+    _announce(connection, lake_root, files, known, now)
+    for table in ("article_changes", "rejects", "loads") if known else ():
+        connection.execute(
+            f"DELETE FROM {table} USING incoming WHERE ({table}.batch_hour, {table}.project_id, {table}.namespace_id) "  # noqa: S608  constant names
+            "= (incoming.batch_hour, incoming.project_id, incoming.namespace_id)"
+        )
     try:
-        inserted = int(connection.execute(_insert_changes(), {"path": str(file.path)}).fetchall()[0][0])
+        inserted = _insert_changes(connection, files)
     except duckdb.Error as error:
         if is_exhausted(error):
             raise
-        raise LakeFileError(
-            f"The lake file {file.path.name} could not be read into the warehouse ({error}); nothing was loaded. Remove it "
-            "and convert its archive again."
-        ) from error
-    strangers = connection.execute(
-        "SELECT count(*) FROM read_parquet($path, hive_partitioning := false) WHERE batch_hour IS DISTINCT FROM $hour "
-        "OR project_id IS DISTINCT FROM $project OR namespace_id IS DISTINCT FROM $namespace",
-        {"path": str(file.path), **key},
-    ).fetchall()[0][0]
+        raise _unreadable(files, error) from error
+    _insert_rejects(connection, files)
+    columns = column_list(LOADS)
+    connection.execute(f"INSERT INTO loads ({columns}) SELECT {columns} FROM incoming")  # noqa: S608  declared names
+    coverage.record_loads(connection)
+    hide_shadowed(connection, hour, sorted({file.project_id for file in files}))
+    return inserted
+
+
+def hide_shadowed(connection: duckdb.DuckDBPyConnection, hour: datetime, projects: Sequence[str]) -> None:
+    """Note, inside a transaction, which rows of the hour's lake files `article_bodies` passes over."""
+    for name in ("shadow_delete", "shadow_insert"):
+        connection.execute(statement(name), {"hour": hour, "projects": list(projects)})
+
+
+def _announce(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    files: Sequence[LakeFile],
+    known: Mapping[tuple[str, int], str],
+    now: datetime,
+) -> None:
+    """Make the table `incoming`: a row per file."""
+    rows = []
+    for file in files:
+        told = {
+            "table_name": ARTICLE_CHANGES.name,
+            "lake_path": _lake_path(lake_root, file),
+            "duplicate_count": 0,
+            "loaded_at": now,
+            "applied_at": None,
+            "path": str(file.path),
+            "redone": known.get((file.project_id, file.namespace_id)) not in (None, file.digest),
+        }
+        rows.append({name: told[name] if name in told else getattr(file, name) for name in _INCOMING.names})
+    connection.register("announced", pa.Table.from_pylist(rows, schema=_INCOMING))
+    connection.execute("CREATE OR REPLACE TEMP TABLE incoming AS FROM announced")
+    connection.unregister("announced")
+
+
+def _insert_changes(connection: duckdb.DuckDBPyConnection, files: Sequence[LakeFile]) -> int:
+    """Insert the rows of the files into `article_changes`, each event and title of a file once; returns their number."""
+    paths = {"paths": [str(file.path) for file in files]}
+    strangers = connection.execute(statement("load_strangers"), paths).fetchall()
     if strangers:
+        path, count = strangers[0]
+        file = next(file for file in files if str(file.path) == path)
         raise LakeFileError(
-            f"The lake file {file.path.name} holds {strangers} rows of another hour, project or namespace than "
+            f"The lake file {file.path.name} holds {count} rows of another hour, project or namespace than "
             f"{utc_text(file.batch_hour)} {file.project_id} {file.namespace_id}; nothing was loaded. Convert its archive again."
         )
-    _insert_rejects(connection, file)
-    values = {
-        "table_name": ARTICLE_CHANGES.name,
-        "lake_path": _lake_path(lake_root, file),
-        "duplicate_count": file.row_count - inserted,
-        "loaded_at": now,
-        "applied_at": None,
-    }
-    row = [values[c.name] if c.name in values else getattr(file, c.name) for c in LOADS]
-    marks = ", ".join("?" * len(row))
-    connection.execute(f"INSERT INTO loads ({column_list(LOADS)}) VALUES ({marks})", row)  # noqa: S608  declared names
-    return inserted
+    connection.execute(statement("load_suspects"), paths)
+    if connection.execute("SELECT count(*) FROM suspects").fetchall()[0][0]:
+        connection.execute(_with_columns("load_repeated"), paths)
+        connection.execute(
+            "UPDATE incoming SET duplicate_count = copies.number "
+            "FROM (SELECT path, count(*) AS number FROM repeated GROUP BY path) AS copies WHERE incoming.path = copies.path"
+        )
+    else:
+        connection.execute("CREATE OR REPLACE TEMP TABLE repeated AS FROM suspects")
+    return int(connection.execute(_with_columns("insert_changes"), paths).fetchall()[0][0])
+
+
+def _with_columns(name: str) -> str:
+    """A statement with the columns of `article_changes` written in; `content`: those that the service told."""
+    narrow = ARTICLE_CHANGES.narrow
+    content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
+    return statement(name).replace("{columns}", column_list(narrow)).replace("{content}", content)
+
+
+def _unreadable(files: Sequence[LakeFile], error: duckdb.Error) -> LakeFileError:
+    """The failure to read one of the files, as a sentence that names it: each is read alone to find it."""
+    with duckdb.connect() as connection:
+        for file in files:
+            try:
+                connection.execute(
+                    "SELECT bit_xor(hash(file)) FROM read_parquet($1) AS file", [str(file.path)]
+                ).fetchall()
+            except duckdb.Error as found:
+                return LakeFileError(
+                    f"The lake file {file.path.name} could not be read into the warehouse ({found}); nothing was loaded. "
+                    "Remove it and convert its archive again."
+                )
+    return LakeFileError(
+        f"The lake files of {utc_text(files[0].batch_hour)} could not be read into the warehouse ({error}); nothing was "
+        "loaded. Run it again; if it fails again, convert the hour's archives again."
+    )
 
 
 def check_counts(file: LakeFile | SnapshotFile, row_count: int) -> None:
@@ -214,26 +282,23 @@ def check_counts(file: LakeFile | SnapshotFile, row_count: int) -> None:
         )
 
 
-def _insert_changes() -> str:
-    """One row per event and title of a file; of rows that differ all the same, the newest, then the greatest digest."""
-    narrow = ARTICLE_CHANGES.narrow
-    content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
-    return statement("insert_changes").replace("{columns}", column_list(narrow)).replace("{content}", content)
-
-
-def _insert_rejects(connection: duckdb.DuckDBPyConnection, file: LakeFile) -> None:
-    found = 0
-    if file.rejects_path is not None:
-        found = checked_row_count(file.rejects_path, REJECTS)
+def _insert_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[LakeFile]) -> None:
+    paths = []
+    for file in files:
+        found = 0
+        if file.rejects_path is not None:
+            found = checked_row_count(file.rejects_path, REJECTS)
+            paths.append(str(file.rejects_path))
+        if found != file.reject_count:
+            raise LakeFileError(
+                f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "
+                "Convert its archive again."
+            )
+    if paths:
         columns = column_list(REJECTS)
         connection.execute(
-            f"INSERT INTO rejects BY NAME SELECT {columns} FROM read_parquet($path, hive_partitioning := false)",  # noqa: S608
-            {"path": str(file.rejects_path)},
-        )
-    if found != file.reject_count:
-        raise LakeFileError(
-            f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "
-            "Convert its archive again."
+            f"INSERT INTO rejects BY NAME SELECT {columns} FROM read_parquet($paths, hive_partitioning := false)",  # noqa: S608
+            {"paths": paths},
         )
 
 

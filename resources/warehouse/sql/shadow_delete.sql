@@ -1,1 +1,1 @@
-DELETE FROM internal.shadowed WHERE batch_hour = $hour AND project_id = $project
+DELETE FROM internal.shadowed WHERE batch_hour = $hour AND list_contains($projects, project_id)

@@ -1,23 +1,23 @@
--- All files of the project's hour together: a page that changes its namespace stands in two of them with one revision.
+-- All files of a project's hour together: a page that changes its namespace stands in two of them with one revision.
 INSERT INTO internal.shadowed
 WITH kept AS (
-  SELECT namespace_id, file_row, article_id, version_id, change_type, event_at, event_key
+  SELECT project_id, namespace_id, file_row, article_id, version_id, change_type, event_at, event_key
   FROM article_changes
-  WHERE batch_hour = $hour AND project_id = $project
+  WHERE batch_hour = $hour AND list_contains($projects, project_id)
 ),
 shown AS (
-  SELECT namespace_id, file_row
+  SELECT project_id, namespace_id, file_row
   FROM kept
   QUALIFY row_number() OVER (
-    PARTITION BY article_id, version_id
+    PARTITION BY project_id, article_id, version_id
     ORDER BY change_type = 'update' DESC, event_at DESC, event_key DESC, namespace_id
   ) = 1
 ),
 rows_of_files AS (
-  SELECT namespace_id, unnest(range(row_count)) AS file_row
+  SELECT project_id, namespace_id, unnest(range(row_count)) AS file_row
   FROM loads
-  WHERE table_name = 'article_changes' AND batch_hour = $hour AND project_id = $project
+  WHERE table_name = 'article_changes' AND batch_hour = $hour AND list_contains($projects, project_id)
 )
-SELECT $hour, $project, namespace_id, file_row
+SELECT $hour, project_id, namespace_id, file_row
 FROM rows_of_files
-ANTI JOIN shown USING (namespace_id, file_row)
+ANTI JOIN shown USING (project_id, namespace_id, file_row)

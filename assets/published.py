@@ -3,6 +3,7 @@
 Belongs here: when it is published and what is told of it. Does not belong here: how (see `resources.warehouse`).
 """
 
+from datetime import UTC, timedelta
 from typing import Any
 
 import dagster as dg
@@ -13,9 +14,13 @@ from assets.failures import told
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, WarehouseResource
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
-from resources.warehouse import QueryResult
+from resources.warehouse import Publication, QueryResult, Warehouse
 
 KEY = dg.AssetKey(["published", "warehouse"])
+
+#: Tag of the runs that publish only when it is due: those of schedules and sensors, and `wme run`. Whoever materializes
+#: the asset by hand wants it published.
+WHEN_DUE = {"wme/publish": "when due"}
 
 _TABLES = """
 SELECT table_name AS "table", 'table' AS kind, estimated_size AS "rows" FROM duckdb_tables() WHERE NOT internal
@@ -37,24 +42,42 @@ _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, na
 def published_warehouse(
     context: dg.AssetExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Say what is missing in the coverage, then publish."""
-    store = warehouse.warehouse
+    """Say what is missing in the coverage, then publish; where the run publishes only when it is due, and it is not, do neither."""
+    store, every = warehouse.warehouse, warehouse.publish_every
+    if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
+        context.log.info("Not published: %s", next_text(store.publication(), every))
+        return dg.MaterializeResult(metadata=_times(store, every) | {"changed": False})
     with told():
         store.fill_coverage(enterprise.projects, enterprise.namespaces)
         published = store.publish({"service": origin_of(store.data) or "unknown"})
     context.log.info("%s", published)
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/uri": str(published.path),
-            "bytes": published.size_bytes,
-            "seconds": round(published.seconds, 3),
-            "changed": published.changed,
-            "seconds_locked": round(published.locked_seconds, 3),
-            "lake_files": published.lake_file_count,
-            "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
-            "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
-        }
-    )
+    metadata: dict[str, Any] = {
+        "dagster/uri": str(published.path),
+        "bytes": published.size_bytes,
+        "seconds": round(published.seconds, 3),
+        "changed": published.changed,
+        "seconds_locked": round(published.locked_seconds, 3),
+        "lake_files": published.lake_file_count,
+        "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
+        "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
+    }
+    return dg.MaterializeResult(metadata=metadata | _times(store, every))
+
+
+def next_text(last: Publication | None, every: timedelta | None) -> str:
+    """When it is published next, for people: `every` run (0), so often at the most, or never unasked (None)."""
+    if every is None:
+        return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
+    if not every or last is None:
+        return "by the next run"
+    due = (last.published_at + every).astimezone(UTC)
+    return f"by the first run after {due:%Y-%m-%d %H:%M} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
+
+
+def _times(store: Warehouse, every: timedelta | None) -> dict[str, Any]:
+    last = store.publication()
+    told: dict[str, Any] = {} if last is None else {"published_at": dg.MetadataValue.timestamp(last.published_at)}
+    return {**told, "next_publication": next_text(last, every)}
 
 
 def _rows(answer: QueryResult) -> list[dict[str, Any]]:

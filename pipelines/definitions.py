@@ -6,6 +6,7 @@ Belongs here: putting the parts together, and policy that is mapped over all ass
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -51,7 +52,10 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
             use_sandbox=settings.sandbox,
         ),
         "lake": LakeResource(data=data, bodies=list(settings.bodies), min_free_gb=settings.min_free_gb),
-        "warehouse": WarehouseResource(data=data),
+        "warehouse": WarehouseResource(
+            data=data,
+            publish_minutes=None if settings.publish_every is None else settings.publish_every / timedelta(minutes=1),
+        ),
         "engine": EngineResource(),
     }
 

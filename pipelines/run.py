@@ -21,6 +21,7 @@ from dagster._core.storage.tags import (
 from assets import batches, snapshot_sets
 from assets.ingest import LAKE, WAREHOUSE
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
+from assets.published import WHEN_DUE
 from assets.snapshots import SNAPSHOTS
 from pipelines import instance as instances
 from pipelines.definitions import build_defs
@@ -164,7 +165,7 @@ def run(
     refresh_reference: bool | None = None,
     **overrides: Any,
 ) -> RunReport:
-    """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish.
+    """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish where that is due.
 
     What succeeded is published even where an hour or a snapshot failed; what failed is in the report.
 
@@ -191,6 +192,15 @@ def run(
                 _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
         if hours and not report.refused:
             _execute(defs, "hours", instance, report, mark | _range(hours))
+        _execute(defs, "publish", instance, report, mark | WHEN_DUE)
+    return report
+
+
+def publish(settings: Settings, **overrides: Any) -> RunReport:
+    """Take what is pending into the current articles and publish, whether it is due or not."""
+    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+    report = RunReport()
+    with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
         _execute(defs, "publish", instance, report, mark)
     return report
 

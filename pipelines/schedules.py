@@ -7,6 +7,7 @@ All schedules are off until they are switched on in Dagster.
 import dagster as dg
 
 from assets.partitions import key_of, last_complete_hour
+from assets.published import WHEN_DUE
 from pipelines.jobs import hourly_job, reference_job
 
 
@@ -17,12 +18,12 @@ from pipelines.jobs import hourly_job, reference_job
     # asks again for an hour that was not there yet
     cron_schedule="20 * * * *",
     execution_timezone="UTC",
-    description="The hour that has just ended, from the service to the published file.",
+    description="The hour that has just ended, from the service to the published file, where publishing is due.",
 )
 def each_hour(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     """Ask for the last complete hour; its key makes a second tick of the same hour a no-op."""
     key = key_of(last_complete_hour(context.scheduled_execution_time))
-    return dg.RunRequest(run_key=key, partition_key=key)
+    return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE)
 
 
 each_day = dg.ScheduleDefinition(

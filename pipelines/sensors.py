@@ -14,6 +14,7 @@ import dagster as dg
 from assets import snapshot_sets
 from assets.failures import sentence
 from assets.partitions import HOUR, RETENTION, key_of, last_complete_hour
+from assets.published import WHEN_DUE, next_text
 from assets.snapshots import SNAPSHOTS
 from pipelines.jobs import hours_job, publish_job, snapshots_job
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -115,11 +116,11 @@ def discover_snapshots(
     job=publish_job,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="When hours or snapshots were loaded that the current articles do not know yet, takes them in and publishes. "
-    "Local work only, so it is on by default.",
+    description="When hours or snapshots were loaded that the current articles do not know yet, takes them in and publishes, "
+    "as often as WME_PUBLISH allows. Local work only, so it is on by default.",
 )
 def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
-    """Ask for one run per set of pending hours and snapshots, once no run is under way."""
+    """Ask for one run per set of what is not published, once no run is under way and publishing is due."""
     under_way = context.instance.get_runs(
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED])
     )
@@ -127,12 +128,16 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
     active = sum(run.job_name != snapshots_job.name for run in under_way)
     if active:
         return dg.SkipReason(f"{active} runs are under way; what is pending is taken in after them.")
-    pending = (warehouse.warehouse.pending_hours(), warehouse.warehouse.pending_snapshots())
-    if not any(pending):
+    store = warehouse.warehouse
+    hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
+    if not (hours or snapshots or revision):
         return dg.SkipReason("Every loaded hour and snapshot is in the current articles.")
-    digest = hashlib.md5(repr(pending).encode(), usedforsecurity=False).hexdigest()[:12]
+    if not store.publish_is_due(warehouse.publish_every):
+        when = next_text(store.publication(), warehouse.publish_every)
+        return dg.SkipReason(f"{len(hours)} hours and {len(snapshots)} snapshots are pending; published {when}.")
+    digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
     # the hour in the key: a run that failed is asked for again once an hour, never at every tick
-    return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}")
+    return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)
 
 
 SENSORS = (discover_hours, discover_snapshots, publish_pending)

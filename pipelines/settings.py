@@ -6,8 +6,10 @@ Does not belong here: secrets in any printable form, and any touch of disk or ne
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ class Settings(BaseModel):
         bodies: Which of html and wikitext to keep.
         data: Folder of everything that is fetched and made.
         min_free_gb: Free disk space (GB) that a run leaves untouched.
+        publish_every: How often runs publish at the most: each of them (0), so often, or never (None).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,6 +57,7 @@ class Settings(BaseModel):
     anonymous: bool = False
     sandbox: bool = True
     min_free_gb: float = 1.0
+    publish_every: timedelta | None = timedelta(0)
 
     @property
     def dagster_home(self) -> Path:
@@ -139,4 +143,21 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values["min_free_gb"] = float(floor)
         except ValueError:
             raise SettingsError(f"WME_MIN_FREE_GB is {floor!r}; write a number of gigabytes, for example 5.") from None
+    values["publish_every"] = _publish_every(env.get("WME_PUBLISH", "").strip().lower())
     return Settings.model_validate(values)
+
+
+def _publish_every(text: str) -> timedelta | None:
+    if text in {"", "run"}:
+        return timedelta(0)
+    if text == "off":
+        return None
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise SettingsError(
+            f"WME_PUBLISH is {text!r}; write run (each run publishes), a number of minutes (at most so often), or off."
+        )
+    return timedelta(minutes=minutes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.describe import drift_of
 from assets.partitions import hour_text, last_complete_hour
+from assets.published import next_text
 from pipelines import coverage as coverage_
 from pipelines.definitions import build_enterprise
 from pipelines.terminal import text, tokens_text
@@ -72,7 +73,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         _tell_tokens(report, settings)
     warehouse = Warehouse(settings.data)
     try:
-        _tell_published(report, warehouse)
+        _tell_published(report, warehouse, settings)
         _tell_drift(report, warehouse, settings)
         _tell_coverage(report, warehouse, settings, hours, now or datetime.now(UTC))
     except (NotPublishedError, QueryError) as error:
@@ -98,7 +99,8 @@ def _tell_tokens(report: Status, settings: Settings) -> None:
         report.troubles.append(str(error))
 
 
-def _tell_published(report: Status, warehouse: Warehouse) -> None:
+def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) -> None:
+    report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
         "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM rejects), "

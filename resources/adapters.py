@@ -8,6 +8,7 @@ Does not belong here: anything a notebook without Dagster would want; that is in
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,15 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
 
     data: str
+    publish_minutes: float | None = Field(
+        default=0.0,
+        description="Runs that were not started by hand publish at most so often; 0: each of them, null: none of them.",
+    )
+
+    @property
+    def publish_every(self) -> timedelta | None:
+        """How often to publish at the most; None: never unasked."""
+        return None if self.publish_minutes is None else timedelta(minutes=self.publish_minutes)
 
     @property
     def warehouse(self) -> Warehouse:

@@ -18,7 +18,7 @@ import click
 from dotenv import load_dotenv
 
 from pipelines import terminal
-from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables
+from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables, upkeep
 
 
 def main() -> None:
@@ -72,6 +72,8 @@ def wme(context: click.Context, *, verbose: bool) -> None:
 
 for _command in (
     run.run,
+    upkeep.publish,
+    upkeep.relocate,
     status.status,
     tables.sql,
     tables.dictionary,

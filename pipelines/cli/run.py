@@ -115,13 +115,12 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[datetime, str], float]) -> None:
-    from resources.warehouse import NotPublishedError, QueryError, Warehouse
+    from assets.published import next_text
+    from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)
-    try:
-        summary = warehouse.summary(hours=hours)
-    except (NotPublishedError, QueryError):  # what failed is told by the run itself
-        return
+    # not of the published file, which this run may have left as it was
+    summary = warehouse.summary(hours=hours, published=False)
     rows = [
         (
             row.batch_hour,
@@ -145,6 +144,11 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         *("archive", "ndjson", "seconds"),
     )
     terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
+    if warehouse.unpublished_revision() is not None:
+        when = next_text(warehouse.publication(), settings.publish_every)
+        terminal.OUT.print(f"\nNot published yet: that is done {when}.", markup=False, soft_wrap=True)
+    if warehouse.publication() is None:
+        return
     terminal.OUT.print(
         f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n",
         markup=False,

@@ -28,8 +28,9 @@ import duckdb
 from resources import tables
 from resources.warehouse import snapshots
 from resources.warehouse.connect import locked
+from resources.warehouse.errors import LakeFileError
 from resources.warehouse.questions import questions
-from resources.warehouse.records import Published
+from resources.warehouse.records import Publication, Published
 from resources.warehouse.schema import (
     INTERNAL_COLUMNS,
     LAKE_VIEWS,
@@ -159,11 +160,25 @@ class Publisher:
         """Whether the last publication is as old as `every` says, or there is none; None: never."""
         if every is None:
             return False
+        last = self.last()
+        return last is None or now - last.published_at >= every
+
+    def last(self) -> Publication | None:
+        """The publication that analysts open now; None: there is none, or its receipt is lost."""
         try:
-            last = datetime.fromisoformat(json.loads(self.receipt_path.read_bytes())["published_at"])
+            receipt = json.loads(self.receipt_path.read_bytes())
+            last = Publication(datetime.fromisoformat(receipt["published_at"]), int(receipt["revision"]))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return True
-        return not self.connector.published_path.exists() or now - last >= every
+            return None
+        return last if self.connector.published_path.exists() else None
+
+    def unpublished(self) -> int | None:
+        """Revision of the build file that is not published yet; None: there is none."""
+        with self.connector.build("read the ledger") as connection:
+            revision = int(connection.execute("SELECT revision FROM internal.meta").fetchall()[0][0])
+        last = self.last()
+        # 0: nothing was loaded so far; a build file that is made anew is no news
+        return revision if revision and (last is None or last.revision != revision) else None
 
     def relocate(self) -> int | None:
         """Make the views of the published file find the lake where it lies now; None where they do already.
@@ -172,6 +187,7 @@ class Publisher:
 
         Raises:
             NotPublishedError: nothing was published yet.
+            LakeFileError: no file of the lake is there; nothing was changed.
         """
         target, root = self.connector.published_path, self.lake_root.resolve()
         with locked(self.publish_lock_path, self.connector.lock_timeout, "mend the published file"):
@@ -180,6 +196,11 @@ class Publisher:
                 sources = _sources(connection, self.lake_root)
             if told == [(str(root),)]:
                 return None
+            if sources.missing and not sources.count:
+                raise LakeFileError(
+                    f"None of the {len(sources.missing)} lake files that {target.name} names lies under {root}. Nothing was "
+                    "changed. Bring the folder lake there as well, then try again."
+                )
             temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
             shutil.copyfile(target, temporary)
             temporary.chmod(0o644)

@@ -202,6 +202,14 @@ class Applied:
 
 
 @dataclass(frozen=True)
+class Publication:
+    """What is published: since when, and which revision of the build file."""
+
+    published_at: datetime
+    revision: int
+
+
+@dataclass(frozen=True)
 class Published:
     """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
 

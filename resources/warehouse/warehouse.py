@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         HourStatus,
         LakeFile,
         ProjectState,
+        Publication,
         Published,
         QueryResult,
         Snapshot,
@@ -177,6 +178,14 @@ class Warehouse:
         """
         return self._publisher().is_due(every, self._clock())
 
+    def publication(self) -> Publication | None:
+        """What was published last, and when; None: nothing so far. Reads no DuckDB file and takes no lock."""
+        return self._publisher().last()
+
+    def unpublished_revision(self) -> int | None:
+        """The revision that is built and not published yet; None: everything is published."""
+        return self._publisher().unpublished()
+
     def relocate(self) -> int | None:
         """After the data folder was moved, make the published file's views find the lake where it lies now.
 
@@ -185,6 +194,7 @@ class Warehouse:
 
         Raises:
             NotPublishedError: nothing was published yet.
+            LakeFileError: no file of the lake is there; nothing was changed.
         """
         return self._publisher().relocate()
 

@@ -269,6 +269,74 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hou
     assert fresh.tick("publish_pending").skip_message == "Every loaded hour and snapshot is in the current articles."
 
 
+def test_publishing_no_more_often_than_the_operator_wants(fresh):
+    hours = offered(fresh.sandbox, datetime.now(UTC))[-3:]
+    fresh.settings = fresh.settings.model_copy(update={"publish_every": timedelta(hours=1)})
+    warehouse = fresh.resources["warehouse"].warehouse
+
+    def publish(**tags: str) -> dict[str, Any]:
+        result = fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance, tags=tags)
+        (made,) = result.asset_materializations_for_node("published__warehouse")
+        return {name: value.value for name, value in made.metadata.items()}
+
+    assert fresh.materialize(hours[:1]).success
+    (first,) = fresh.tick("publish_pending").run_requests
+    when_due = {name: value for name, value in first.tags.items() if name.startswith("wme/")}
+    assert when_due
+    made = publish(**when_due)
+    assert made["changed"]
+    last = warehouse.publication()
+    assert made["published_at"] == last.published_at.timestamp()
+    due = f"{last.published_at + timedelta(hours=1):%Y-%m-%d %H:%M}"
+    assert made["next_publication"] == f"by the first run after {due} UTC (WME_PUBLISH=60)"
+
+    assert fresh.materialize(hours[1:2]).success
+    assert f"1 hours and 0 snapshots are pending; published by the first run after {due}" in (
+        fresh.tick("publish_pending").skip_message
+    )
+    made = publish(**when_due)
+    assert (made["changed"], made["published_at"]) == (False, last.published_at.timestamp())
+    assert warehouse.publication() == last
+    # what was taken into the articles and not published is not forgotten
+    assert warehouse.pending_hours() == []
+    assert "0 hours and 0 snapshots are pending" in fresh.tick("publish_pending").skip_message
+    receipt = fresh.settings.data / "state" / "published.json"
+    an_hour_ago = last.published_at - timedelta(hours=1)
+    receipt.write_text(receipt.read_text().replace(last.published_at.isoformat(), an_hour_ago.isoformat()))
+    assert fresh.tick("publish_pending").run_requests
+    assert publish(**when_due)["changed"]
+    assert warehouse.unpublished_revision() is None
+    assert "Every loaded hour" in fresh.tick("publish_pending").skip_message
+
+    # off is off, and whoever publishes by hand is never refused
+    fresh.settings = fresh.settings.model_copy(update={"publish_every": None})
+    assert fresh.materialize(hours[2:]).success
+    assert "only when asked for" in fresh.tick("publish_pending").skip_message
+    assert not publish(**when_due)["changed"]
+    assert warehouse.unpublished_revision() is not None
+    assert publish()["changed"]
+    assert warehouse.unpublished_revision() is None
+
+
+def test_a_run_that_is_not_to_publish_ends_well_where_nothing_was_published_yet(fresh):
+    fresh.settings = fresh.settings.model_copy(update={"publish_every": None})
+    hour = offered(fresh.sandbox, datetime.now(UTC))[-1]
+    schedule = fresh.defs.resolve_schedule_def("each_hour")
+    context = dg.build_schedule_context(
+        instance=fresh.instance,
+        scheduled_execution_time=hour + timedelta(minutes=80),
+        repository_def=fresh.defs.get_repository_def(),
+    )
+    (request,) = schedule.evaluate_tick(context).run_requests
+    assert request.partition_key == key_of(hour)
+    result = fresh.defs.resolve_job_def("hourly").execute_in_process(
+        instance=fresh.instance, partition_key=request.partition_key, tags=request.tags
+    )
+    assert result.success
+    assert {check.check_name for check in result.get_asset_check_evaluations()} >= {"last_48_hours_covered"}
+    assert not (fresh.settings.data / "warehouse.duckdb").exists()
+
+
 # --- checks by themselves --------------------------------------------------------------------------------------------
 
 

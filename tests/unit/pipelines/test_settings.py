@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,12 @@ def test_the_sandbox_can_be_forced_with_an_account():
     assert read(ACCOUNT | {"WME_SANDBOX": "1"}).sandbox
 
 
+def test_how_often_to_publish():
+    assert read({}).publish_every == read({"WME_PUBLISH": "run"}).publish_every == timedelta(0)
+    assert read({"WME_PUBLISH": "90"}).publish_every == timedelta(minutes=90)
+    assert read({"WME_PUBLISH": "off"}).publish_every is None
+
+
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
@@ -72,6 +79,9 @@ def test_the_sandbox_can_be_forced_with_an_account():
         ({"WME_BODIES": "pdf"}, "html,wikitext or none"),
         ({"WME_BODIES": "none,html"}, "html,wikitext or none"),
         ({"WME_MIN_FREE_GB": "lots"}, "number of gigabytes"),
+        ({"WME_PUBLISH": "seldom"}, "number of minutes"),
+        ({"WME_PUBLISH": "0"}, "number of minutes"),
+        ({"WME_PUBLISH": "nan"}, "number of minutes"),
     ],
 )
 def test_what_cannot_be_used_is_said(environ, words):

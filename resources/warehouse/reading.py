@@ -30,7 +30,10 @@ def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence
         relation = connection.sql(text, params=list(parameters)) if parameters else connection.sql(text)
         return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
     except duckdb.Error as error:
-        raise QueryError(f"DuckDB cannot answer this query. {error}") from error
+        hint = ""
+        if isinstance(error, duckdb.IOException):
+            hint = " If the data folder was moved, `wme relocate` makes this file find the lake again."
+        raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
 
 
 def summary(connection: duckdb.DuckDBPyConnection, hours: Iterable[datetime]) -> list[SummaryRow]:

@@ -1,0 +1,87 @@
+"""Keeping the published file as it should be, from the command line: publish, relocate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+
+
+@pytest.fixture
+def copied(filled: tuple[dict[str, str], Any], tmp_path: Path) -> dict[str, str]:
+    """The environment of a copy of the filled data folder; its views still read the lake of the original."""
+    environ, _ = filled
+    shutil.copytree(environ["WME_DATA"], tmp_path / "copy")
+    return environ | {"WME_DATA": str(tmp_path / "copy")}
+
+
+def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[str, str], tmp_path: Path) -> None:
+    mended = call("relocate", environ=copied)
+    assert mended.code == 0
+    assert "was mended: its views read 4 files of the lake" in mended.out
+    assert "Nothing was to be done" in call("relocate", environ=copied).out
+    before = call("sql", BODIES, "--format", "csv", environ=copied)
+    assert before.code == 0
+
+    moved = copied | {"WME_DATA": str(tmp_path / "moved, it's here")}
+    shutil.move(copied["WME_DATA"], moved["WME_DATA"])
+    failed = call("sql", BODIES, environ=moved)
+    assert failed.code == 1
+    assert "No files found" in failed.err
+    assert "`wme relocate` makes this file find the lake again" in failed.err
+    assert "was mended: its views read 4 files" in call("relocate", environ=moved).out
+    assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
+
+    lake = tmp_path / "moved, it's here" / "lake"
+    one = next(lake.glob("article_changes/**/*.parquet"))
+    aside = one.rename(tmp_path / one.name)
+    again = copied | {"WME_DATA": str(tmp_path / "third")}
+    shutil.move(moved["WME_DATA"], again["WME_DATA"])
+    assert (
+        "3 files of the lake where it lies now. 1 files that it names are not there"
+        in call("relocate", environ=again).out
+    )
+    shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
+    # without the lake nothing is mended, rather than all bodies left out
+    shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
+    alone = call("relocate", environ=copied | {"WME_DATA": str(tmp_path)})
+    assert alone.code == 1
+    assert "None of the 4 lake files" in alone.err
+    assert "Nothing was changed" in alone.err
+
+
+def test_run_that_does_not_publish_says_so_and_publish_does(
+    call: Callable[..., Any], copied: dict[str, str], hours: list[datetime]
+) -> None:
+    hourly = copied | {"WME_PUBLISH": "600"}
+    newest = f"{hours[2]:%Y-%m-%dT%H}"
+
+    def published() -> str:
+        facts = json.loads(call("status", "--json", environ=hourly).out)["facts"]
+        assert facts["next publication"].startswith("by the first run after ")
+        assert facts["next publication"].endswith(" UTC (WME_PUBLISH=600)")
+        rows: str = call(
+            "sql", "--format", "csv", "SELECT count(DISTINCT batch_hour) FROM article_changes", environ=hourly
+        ).out
+        return rows.splitlines()[1]
+
+    assert published() == "2"
+    ran = call("run", "--from", newest, environ=hourly)
+    assert ran.code == 0, ran.err
+    assert f"{hours[2]:%Y-%m-%d %H}" in ran.out  # the table tells what was loaded, published or not
+    assert "Not published yet: that is done by the first run after" in ran.out
+    assert published() == "2"
+    told = call("publish", environ=hourly)
+    assert told.code == 0, told.err
+    assert "It is published next by the first run after" in told.out
+    assert published() == "3"
+    assert "Not published yet" not in call("run", "--from", newest, environ=hourly).out

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from resources import tables
+from resources.tables import MACROS
+from resources.tables.questions import ACTIVITY
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_activity_per_hour_and_project(lake, ask):
         ],
         [lake.change(6, "G", 61, event_id="late", previous_version_id=1)],
     ]
-    names = [column.name for column in tables.ACTIVITY]
+    names = [column.name for column in ACTIVITY]
     rows = [dict(zip(names, row, strict=True)) for row in ask("FROM activity ORDER BY hour_at", hours)]
     assert rows[0] == {
         "hour_at": lake.hour(0),
@@ -215,7 +216,7 @@ def test_queries_with_parameters_are_described(ask):
         "SELECT function_name, parameters, comment FROM duckdb_functions() WHERE function_type = 'table_macro' "
         "AND database_name = 'warehouse' ORDER BY 1"
     )
-    assert found == sorted((macro.name, list(macro.parameters), macro.description) for macro in tables.MACROS)
+    assert found == sorted((macro.name, list(macro.parameters), macro.description) for macro in MACROS)
 
 
 def test_plain_client_asks_from_anywhere(lake, ask, warehouse, tmp_path):

@@ -1,0 +1,69 @@
+"""The tables: one declaration each, and everything else about them follows from it.
+
+Belongs here: names, Arrow types, descriptions, keys, and for each column where its value stands in the
+service's record. The Arrow schemas, the DuckDB tables with their comments, Dagster's column schemas, the checks
+and the data dictionary are all derived from these declarations.
+
+Does not belong here: reading, writing or converting anything. This package is a leaf: it imports pyarrow alone and
+may be imported by `lake`, `warehouse`, `assets` and the tests.
+"""
+
+from __future__ import annotations
+
+from resources.tables.articles import (
+    ARTICLE_BODIES,
+    ARTICLE_CHANGES,
+    ARTICLES,
+    REDIRECTS,
+    SNAPSHOT_ARTICLES,
+    ChangeType,
+)
+from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
+from resources.tables.ledger import ABOUT, HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, HourState
+from resources.tables.questions import MACROS, QUESTIONS
+from resources.tables.reference import REFERENCE_TABLES
+
+__all__ = [
+    "ABOUT",
+    "ARTICLES",
+    "ARTICLE_BODIES",
+    "ARTICLE_CHANGES",
+    "HOURS",
+    "LOADS",
+    "MACROS",
+    "PROJECT_STATE",
+    "QUESTIONS",
+    "REDIRECTS",
+    "REFERENCE_TABLES",
+    "REJECTS",
+    "SCHEMA_VERSION",
+    "SNAPSHOTS",
+    "SNAPSHOT_ARTICLES",
+    "TABLES",
+    "TIMESTAMP",
+    "ChangeType",
+    "Column",
+    "HourState",
+    "Macro",
+    "Table",
+]
+
+#: Raised by one whenever a column is added, removed or retyped: part of every lake file's digest, so that old files
+#: are converted again instead of being mixed with new ones.
+SCHEMA_VERSION = 1
+
+TABLES = (
+    ARTICLES,
+    ARTICLE_CHANGES,
+    ARTICLE_BODIES,
+    SNAPSHOT_ARTICLES,
+    SNAPSHOTS,
+    REDIRECTS,
+    *REFERENCE_TABLES,
+    HOURS,
+    PROJECT_STATE,
+    LOADS,
+    REJECTS,
+    *QUESTIONS,
+    ABOUT,
+)

@@ -1,0 +1,328 @@
+"""The tables of pages: what changed, what is, what the snapshots hold, with the place of every value in the record.
+
+Source of the record's fields: the service's data dictionary for articles, versions, events, editors, scores, and
+the older forms (2022 to 2024) that recorded data shows.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+import pyarrow as pa
+
+from resources.tables.columns import BATCH_HOUR, HOUR_OR_BOUNDARY, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION
+from resources.tables.declaration import BOOL, DOUBLE, INT, TEXT, TIMESTAMP, Column, Table
+
+
+class ChangeType(enum.StrEnum):
+    """What an event did to a page (`event.type` of the service)."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    VISIBILITY_CHANGE = "visibility-change"
+
+
+_NAMED_LINKS = pa.list_(pa.struct([("name", TEXT), ("url", TEXT)]))
+_DELTA = pa.struct(
+    [
+        ("increase", INT),
+        ("decrease", INT),
+        ("sum", INT),
+        ("proportional_increase", DOUBLE),
+        ("proportional_decrease", DOUBLE),
+    ]
+)
+_COLUMNS = (
+    BATCH_HOUR,
+    replace(PROJECT_ID, path="is_part_of.identifier"),
+    replace(NAMESPACE_ID, path="namespace.identifier"),
+    Column("article_id", INT, "Page id, unique in its project.", "identifier", required=True, lookup=True),
+    Column("version_id", INT, "Revision id, rising in its project.", "version.identifier", required=True),
+    Column("name", TEXT, "Title; titles compare with _ as space.", "name", required=True, lookup=True),
+    Column(
+        "change_type",
+        TEXT,
+        "What the event did: update, delete or visibility-change. A record without an event is an update.",
+        "event.type",
+        required=True,
+    ),
+    Column(
+        "event_at",
+        TIMESTAMP,
+        "Moment of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a page.",
+        required=True,
+    ),
+    Column(
+        "event_id",
+        TEXT,
+        "Event (UUID). Both halves of a move share it; with the name it is unique.",
+        "event.identifier",
+    ),
+    Column("event_created_at", TIMESTAMP, "When the change reached the service.", "event.date_created"),
+    Column("event_published_at", TIMESTAMP, "When the service published the change.", "event.date_published"),
+    Column("event_partition", INT, "Partition of the stream (0 to 49); streamed records only.", "event.partition"),
+    Column("event_offset", INT, "Offset in the stream's partition; streamed records only.", "event.offset"),
+    Column("event_fail_count", INT, "How often the service failed to process the event.", "event.fail_count"),
+    Column("event_fail_reason", TEXT, "Why the service failed to process the event.", "event.fail_reason"),
+    Column("modified_at", TIMESTAMP, "When this revision was saved.", "date_modified"),
+    Column("created_at", TIMESTAMP, "When the page's first revision was saved.", "date_created"),
+    Column("previously_modified_at", TIMESTAMP, "When the revision before was saved.", "date_previously_modified"),
+    Column("url", TEXT, "Address of the page. In the delete half of a move it is the new address.", "url"),
+    Column("abstract", TEXT, "Lead text, plain; namespace 0 only.", "abstract"),
+    Column("language_id", TEXT, "Language code of the project.", "in_language.identifier"),
+    Column("language_name", TEXT, "English name of the language (old records).", "in_language.name"),
+    Column("language_alternate_name", TEXT, "Own name of the language (old records).", "in_language.alternate_name"),
+    Column("language_direction", TEXT, "Writing direction, ltr or rtl (old records).", "in_language.direction"),
+    Column("project_url", TEXT, "Address of the project.", "is_part_of.url"),
+    Column("project_name", TEXT, "Site name of the project (old records).", "is_part_of.name"),
+    Column("project_alternate_name", TEXT, "Other name of the project (old records).", "is_part_of.alternate_name"),
+    Column("project_code", TEXT, "Kind of project, for example wiki (old records).", "is_part_of.code"),
+    Column("project_version", TEXT, "Version of the project's export (old records).", "is_part_of.version"),
+    Column(
+        "project_language_id",
+        TEXT,
+        "Language code inside the project (old records).",
+        "is_part_of.in_language.identifier",
+    ),
+    Column(
+        "project_language_name", TEXT, "Language name inside the project (old records).", "is_part_of.in_language.name"
+    ),
+    Column(
+        "project_size",
+        DOUBLE,
+        "Size of the project's export, in project_size_unit (old records).",
+        "is_part_of.size.value",
+    ),
+    Column("project_size_unit", TEXT, "Unit of project_size (old records).", "is_part_of.size.unit_text"),
+    Column("namespace_name", TEXT, "Name of the namespace (old records).", "namespace.name"),
+    Column("namespace_alternate_name", TEXT, "Local name of the namespace (old records).", "namespace.alternate_name"),
+    Column("namespace_description", TEXT, "Description of the namespace (old records).", "namespace.description"),
+    Column(
+        "protection",
+        pa.list_(pa.struct([("type", TEXT), ("level", TEXT), ("expiry", TEXT)])),
+        "Protections of the page; expiry is `infinity` or a date.",
+        "protection",
+    ),
+    Column("version_comment", TEXT, "Edit summary.", "version.comment"),
+    Column("version_tags", pa.list_(TEXT), "Change tags of the revision.", "version.tags"),
+    Column("is_minor_edit", BOOL, "Marked as minor by its editor; null means no.", "version.is_minor_edit"),
+    Column(
+        "is_flagged_stable", BOOL, "Revision marked stable by reviewers; null means no.", "version.is_flagged_stable"
+    ),
+    Column("has_tag_needs_citation", BOOL, "Text asks for a citation (old records).", "version.has_tag_needs_citation"),
+    Column(
+        "is_breaking_news", BOOL, "The service believes the page to be about breaking news.", "version.is_breaking_news"
+    ),
+    Column("is_noindex", BOOL, "Page asks search engines not to index it.", "version.noindex"),
+    Column(
+        "revertrisk_prediction",
+        BOOL,
+        "Predicted to be reverted; null means no.",
+        "version.scores.revertrisk.prediction",
+    ),
+    Column(
+        "revertrisk_probability",
+        DOUBLE,
+        "Probability that the edit is reverted.",
+        "version.scores.revertrisk.probability.true",
+    ),
+    Column(
+        "revertrisk_probability_false",
+        DOUBLE,
+        "Probability that the edit stays.",
+        "version.scores.revertrisk.probability.false",
+    ),
+    Column(
+        "referencerisk_score",
+        DOUBLE,
+        "Share of the page's references that were found doubtful.",
+        "version.scores.referencerisk.reference_risk_score",
+    ),
+    Column(
+        "referenceneed_score",
+        DOUBLE,
+        "Share of the page's sentences that need a reference.",
+        "version.scores.referenceneed.reference_need_score",
+    ),
+    Column("damaging_prediction", BOOL, "Predicted to be damaging (until 2023).", "version.scores.damaging.prediction"),
+    Column(
+        "damaging_probability",
+        DOUBLE,
+        "Probability of damage (until 2023).",
+        "version.scores.damaging.probability.true",
+    ),
+    Column(
+        "damaging_probability_false",
+        DOUBLE,
+        "Probability of no damage (until 2023).",
+        "version.scores.damaging.probability.false",
+    ),
+    Column(
+        "goodfaith_prediction",
+        BOOL,
+        "Predicted to be in good faith (until 2023).",
+        "version.scores.goodfaith.prediction",
+    ),
+    Column(
+        "goodfaith_probability",
+        DOUBLE,
+        "Probability of good faith (until 2023).",
+        "version.scores.goodfaith.probability.true",
+    ),
+    Column(
+        "goodfaith_probability_false",
+        DOUBLE,
+        "Probability of bad faith (until 2023).",
+        "version.scores.goodfaith.probability.false",
+    ),
+    Column("editor_id", INT, "User id of the editor; null for anonymous editors.", "version.editor.identifier"),
+    Column("editor_name", TEXT, "User name, or the address of an anonymous editor.", "version.editor.name"),
+    Column("editor_edit_count", INT, "Edits of the editor so far.", "version.editor.edit_count"),
+    Column("editor_groups", pa.list_(TEXT), "Groups of the editor.", "version.editor.groups"),
+    Column("editor_is_bot", BOOL, "Editor is a bot; null means no.", "version.editor.is_bot"),
+    Column("editor_is_anonymous", BOOL, "Editor has no account; null means no.", "version.editor.is_anonymous"),
+    Column("editor_is_admin", BOOL, "Editor is an administrator; null means no.", "version.editor.is_admin"),
+    Column("editor_is_patroller", BOOL, "Editor is a patroller; null means no.", "version.editor.is_patroller"),
+    Column(
+        "editor_has_advanced_rights",
+        BOOL,
+        "Editor has advanced rights; null means no.",
+        "version.editor.has_advanced_rights",
+    ),
+    Column("editor_started_at", TIMESTAMP, "When the editor registered.", "version.editor.date_started"),
+    Column("character_count", INT, "Characters of the wikitext.", "version.number_of_characters"),
+    Column("size_bytes", INT, "Bytes of the wikitext.", "version.size.value", wire=DOUBLE),
+    Column("size_unit", TEXT, "Unit of size_bytes as sent (B).", "version.size.unit_text"),
+    Column(
+        "citation_needed_count",
+        INT,
+        "Maintenance tags in the text: citation needed.",
+        "version.maintenance_tags.citation_needed_count",
+    ),
+    Column("pov_count", INT, "Maintenance tags in the text: point of view.", "version.maintenance_tags.pov_count"),
+    Column(
+        "clarification_needed_count",
+        INT,
+        "Maintenance tags in the text: clarification needed.",
+        "version.maintenance_tags.clarification_needed_count",
+    ),
+    Column(
+        "update_count", INT, "Maintenance tags in the text: needs an update.", "version.maintenance_tags.update_count"
+    ),
+    Column(
+        "version_diff",
+        pa.struct(
+            [
+                ("longest_new_repeated_character", INT),
+                ("dictionary_words", _DELTA),
+                ("non_dictionary_words", _DELTA),
+                ("non_safe_words", _DELTA),
+                ("informal_words", _DELTA),
+                ("uppercase_words", _DELTA),
+            ]
+        ),
+        "Word counts against the revision before (not sent today).",
+        "version.diff",
+    ),
+    Column(
+        "version_event",
+        pa.struct([("identifier", TEXT), ("type", TEXT), ("date_created", TIMESTAMP), ("date_published", TIMESTAMP)]),
+        "Event of the revision itself (not sent today).",
+        "version.event",
+    ),
+    Column("previous_version_id", INT, "Revision before this one.", "previous_version.identifier"),
+    Column(
+        "previous_character_count", INT, "Characters of the revision before.", "previous_version.number_of_characters"
+    ),
+    Column("watchers_count", INT, "Users who watch the page; null where hidden.", "watchers_count"),
+    Column("main_entity_id", TEXT, "Wikidata item of the page.", "main_entity.identifier"),
+    Column("main_entity_url", TEXT, "Address of main_entity_id.", "main_entity.url"),
+    Column("main_entity_aspects", pa.list_(TEXT), "Aspects of the main entity (old records).", "main_entity.aspects"),
+    Column(
+        "additional_entities",
+        pa.list_(pa.struct([("identifier", TEXT), ("url", TEXT), ("aspects", pa.list_(TEXT))])),
+        "Other Wikidata items that the page uses, and what of them.",
+        "additional_entities",
+    ),
+    Column("categories", _NAMED_LINKS, "Categories, with the local namespace prefix.", "categories"),
+    Column("templates", _NAMED_LINKS, "Templates used.", "templates"),
+    Column("redirects", _NAMED_LINKS, "Titles that redirect to this page.", "redirects"),
+    Column(
+        "license",
+        pa.list_(pa.struct([("name", TEXT), ("identifier", TEXT), ("url", TEXT)])),
+        "Licences of the text. Keep the attribution: project, title, revision.",
+        "license",
+    ),
+    Column("visibility_text", BOOL, "Text of the revision is visible (visibility-change only).", "visibility.text"),
+    Column(
+        "visibility_editor", BOOL, "Editor of the revision is visible (visibility-change only).", "visibility.editor"
+    ),
+    Column(
+        "visibility_user", BOOL, "visibility_editor under the name of the interface description.", "visibility.user"
+    ),
+    Column("visibility_comment", BOOL, "Edit summary is visible (visibility-change only).", "visibility.comment"),
+    Column("image_url", TEXT, "Lead image.", "image.content_url"),
+    Column("image_width", INT, "Width of the lead image in pixels.", "image.width"),
+    Column("image_height", INT, "Height of the lead image in pixels.", "image.height"),
+    Column("image_id", TEXT, "Digest of the lead image (2026).", "image.identifier"),
+    Column("image_name", TEXT, "File name of the lead image (2026).", "image.name"),
+    Column("image_alternative_text", TEXT, "Alternative text of the lead image.", "image.alternative_text"),
+    Column("image_caption", TEXT, "Caption of the lead image.", "image.caption"),
+    Column("image_encoding_format", TEXT, "Media type of the lead image (2026).", "image.encoding_format"),
+    Column("image_media_type", TEXT, "Kind of medium of the lead image (2026).", "image.media_type"),
+    Column(
+        "image_thumbnail",
+        pa.struct([("contentUrl", TEXT), ("content_url", TEXT), ("width", INT), ("height", INT)]),
+        "Thumbnail of the lead image (2026).",
+        "image.thumbnail",
+    ),
+    Column(
+        "extra",
+        TEXT,
+        "JSON object of every field that this declaration does not know (has_parts among them), under its own path.",
+    ),
+    Column("html", TEXT, "Parsoid HTML of the page.", "article_body.html", body=True),
+    Column("wikitext", TEXT, "Wikitext of the page.", "article_body.wikitext", body=True),
+)
+
+ARTICLE_CHANGES = Table(
+    "article_changes",
+    "Every change of the configured projects, hour by hour, as the service published it. Hour files overlap: the same "
+    "event may stand in two of them, so count events by event_at.",
+    _COLUMNS,
+    key=("batch_hour", "event_id", "name"),
+)
+ARTICLES = Table(
+    "articles",
+    "The pages as they are now: for each, the row of the change or of the snapshot that decided it.",
+    (HOUR_OR_BOUNDARY, *(column for column in _COLUMNS[1:] if not column.body)),
+    key=("project_id", "article_id"),
+)
+SNAPSHOT_ARTICLES = Table(
+    "snapshot_articles",
+    "The pages as the kept snapshots hold them, several versions of one snapshot among them; `snapshots` says which is newest.",
+    (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
+    key=("snapshot_id", "snapshot_version", "article_id", "version_id"),
+)
+ARTICLE_BODIES = Table(
+    "article_bodies",
+    "HTML and wikitext of every kept change and snapshot; join on project_id, article_id, version_id and batch_hour.",
+    (
+        *(ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id")),
+        HOUR_OR_BOUNDARY,
+        *(ARTICLE_CHANGES[name] for name in ("html", "wikitext")),
+    ),
+    key=("project_id", "article_id", "version_id", "batch_hour"),
+)
+REDIRECTS = Table(
+    "redirects",
+    "Redirect titles and the article each leads to, as told by the current articles.",
+    (
+        PROJECT_ID,
+        Column("redirect_name", TEXT, "Title that redirects.", required=True),
+        Column("redirect_url", TEXT, "Address of the redirect."),
+        Column("article_id", INT, "Page id of the article it leads to.", required=True),
+        Column("name", TEXT, "Title of the article it leads to.", required=True),
+    ),
+)

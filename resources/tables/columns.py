@@ -1,0 +1,27 @@
+"""Columns that tables of different groups have: one quantity, one name, one description."""
+
+from __future__ import annotations
+
+from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column
+
+BATCH_HOUR = Column(
+    "batch_hour", TIMESTAMP, "Start (UTC) of the hour whose file this row came from. Count by event_at.", required=True
+)
+HOUR_OR_BOUNDARY = Column(
+    "batch_hour",
+    TIMESTAMP,
+    "Start (UTC) of the hour whose file this row came from; for a row of a snapshot the batch_hour of its version in "
+    "`snapshots`, which is never a full hour. Count by event_at.",
+    required=True,
+)
+PROJECT_ID = Column("project_id", TEXT, "Project (database name of the wiki), for example enwiki.", required=True)
+NAMESPACE_ID = Column("namespace_id", INT, "Namespace: 0 article, 6 file, 10 template, 14 category.", required=True)
+PROJECT_AND_NAMESPACE = (PROJECT_ID, NAMESPACE_ID)
+SNAPSHOT_VERSION = (
+    Column(
+        "snapshot_id", TEXT, "The service's identifier of the snapshot, for example enwiki_namespace_0.", required=True
+    ),
+    Column(
+        "snapshot_version", TEXT, "Version of the whole snapshot (MD5); compare with <>, not with <.", required=True
+    ),
+)

@@ -1,0 +1,86 @@
+"""What a declaration is made of: Arrow types, columns, tables, macros.
+
+Does not belong here: any table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TEXT = pa.string()
+INT = pa.int64()
+BOOL = pa.bool_()
+DOUBLE = pa.float64()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    `path` is the dotted place of the value in the service's JSON record, or None where the pipeline computes it.
+    `wire` is the type to parse the JSON value as where it differs from `type` (the cast must be lossless).
+    `body` marks the large text columns: stored last, without statistics, in the lake only.
+    `lookup` marks the columns by whose values single rows are asked for: lake files can tell without reading where a
+    value does not stand.
+    """
+
+    name: str
+    type: pa.DataType
+    description: str
+    path: str | None = None
+    wire: pa.DataType | None = None
+    required: bool = False
+    body: bool = False
+    lookup: bool = False
+
+    @property
+    def field(self) -> pa.Field:
+        """The column as an Arrow field, its description in the metadata."""
+        return pa.field(self.name, self.type, nullable=not self.required, metadata={"description": self.description})
+
+
+@dataclass(frozen=True, eq=False)  # each table is declared once, so it equals itself alone, and is hashed at once
+class Table:
+    """One table: its columns in order, and the columns that identify a row (`key`, empty where rows may repeat)."""
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all columns."""
+        return pa.schema([column.field for column in self.columns])
+
+    @cached_property
+    def narrow(self) -> Table:
+        """The same table without its bodies: what DuckDB holds natively."""
+        return Table(self.name, self.description, tuple(c for c in self.columns if not c.body), self.key)
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A query with parameters, used like a table: `FROM articles_at('2026-11-20 09:00:00+00')`."""
+
+    name: str
+    parameters: tuple[str, ...]
+    description: str

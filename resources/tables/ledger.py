@@ -1,0 +1,140 @@
+"""What the mirror knows of itself: files loaded, snapshots kept, hours covered, lines rejected, how exact it is."""
+
+from __future__ import annotations
+
+import enum
+
+import pyarrow as pa
+
+from resources.tables.columns import BATCH_HOUR, HOUR_OR_BOUNDARY, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
+from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
+
+
+class HourState(enum.StrEnum):
+    """What is known of one hour of one project and namespace."""
+
+    LOADED = "loaded"  # its file is in `article_changes`
+    EMPTY = "empty"  # its file was there and held no record
+    ABSENT = "absent"  # the service's list of the hour does not name it: quiet, or its export failed
+    MISSING = "missing"  # should be there and is not
+    NOT_YET = "not_yet"  # the service has not published the hour
+    PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
+
+
+_FILE = (HOUR_OR_BOUNDARY, *PROJECT_AND_NAMESPACE)
+LOADS = Table(
+    "loads",
+    "Ledger: which file was loaded when, and what it held. One row per file that is in the warehouse now.",
+    (
+        Column("table_name", TEXT, "Table the file was loaded into.", required=True),
+        *_FILE,
+        Column("identifier", TEXT, "The service's identifier of the archive.", required=True),
+        Column("version", TEXT, "MD5 of the archive, the service's version.", required=True),
+        Column("digest", TEXT, "Digest of archive version, schema version and converter version.", required=True),
+        Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
+        Column("row_count", INT, "Rows in the Parquet file, duplicates included.", required=True),
+        Column(
+            "duplicate_count", INT, "Rows of the file that repeat an event and were not loaded again.", required=True
+        ),
+        Column("reject_count", INT, "Lines of the archive that could not be converted.", required=True),
+        Column("update_count", INT, "Rows by change: update.", required=True),
+        Column("delete_count", INT, "Rows by change: delete.", required=True),
+        Column("visibility_change_count", INT, "Rows by change: visibility-change.", required=True),
+        Column("archive_bytes", INT, "Bytes of the archive.", required=True),
+        Column("ndjson_bytes", INT, "Bytes of the NDJSON in it.", required=True),
+        Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
+        Column("loaded_at", TIMESTAMP, "When the load was committed.", required=True),
+        Column("applied_at", TIMESTAMP, "When `articles` took it in; null while pending."),
+    ),
+    key=("table_name", "batch_hour", "project_id", "namespace_id", "identifier"),
+)
+SNAPSHOTS = Table(
+    "snapshots",
+    "The kept versions of each snapshot. The one with the greatest boundary_at (then exported_at) lies underneath `articles`; replaced ones stay "
+    "for a while, for the pages as they were.",
+    (
+        *SNAPSHOT_VERSION,
+        *PROJECT_AND_NAMESPACE,
+        Column(
+            "boundary_at",
+            TIMESTAMP,
+            "newest_event_at less ten minutes: older changes are in the snapshot, and their updates no longer count.",
+            required=True,
+        ),
+        Column(
+            "batch_hour",
+            TIMESTAMP,
+            "What stands as batch_hour with the rows that stem from this version: within a second of boundary_at, never a full "
+            "hour, and no other version's.",
+            required=True,
+        ),
+        Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows.", required=True),
+        Column("exported_at", TIMESTAMP, "When the service made it (date_modified of the snapshot)."),
+        Column("file_count", INT, "Files it was loaded from.", required=True),
+        Column("row_count", INT, "Rows of the files, duplicates included.", required=True),
+        Column("duplicate_count", INT, "Rows that repeat a page and revision and are passed over.", required=True),
+        Column("loaded_at", TIMESTAMP, "When the load was committed.", required=True),
+        Column("applied_at", TIMESTAMP, "When `articles` took it in; null while pending."),
+    ),
+    key=("snapshot_id", "snapshot_version"),
+)
+REJECTS = Table(
+    "rejects",
+    "Lines that could not be converted, whole and with their reason. Nothing is dropped.",
+    (
+        *_FILE,
+        Column("archive", TEXT, "Archive, relative to the archive's folder.", required=True),
+        Column("member", TEXT, "Member of the tar.", required=True),
+        Column("line_number", INT, "Line in the member, from 1.", required=True),
+        Column("byte_offset", INT, "Offset of the line in the member, from 0.", required=True),
+        Column("reason", TEXT, "Why it could not be converted.", required=True),
+        Column("raw", pa.binary(), "The line's bytes.", required=True),
+    ),
+    key=("archive", "member", "line_number"),
+)
+HOURS = Table(
+    "hours",
+    "Coverage: one row per hour, project and namespace, so that gaps are never silent.",
+    (
+        BATCH_HOUR,
+        *PROJECT_AND_NAMESPACE,
+        Column("state", TEXT, "One of " + ", ".join(HourState) + ".", required=True),
+        Column("row_count", INT, "Rows loaded."),
+        Column("reject_count", INT, "Lines rejected."),
+        Column("load_count", INT, "How often the hour was loaded with different content; over 1: redone."),
+        Column("checked_at", TIMESTAMP, "When this was last looked at.", required=True),
+        Column("reason", TEXT, "Why the hour is not loaded, in a sentence."),
+    ),
+    key=("batch_hour", "project_id", "namespace_id"),
+)
+PROJECT_STATE = Table(
+    "project_state",
+    "From when until when `articles` is exact, per project and namespace.",
+    (
+        *PROJECT_AND_NAMESPACE,
+        Column("base_snapshot", TEXT, "Version of the snapshot underneath; null: only pages that changed are known."),
+        Column("base_boundary_at", TIMESTAMP, "Boundary of that snapshot."),
+        Column(
+            "first_gap_at",
+            TIMESTAMP,
+            "First hour, from the base snapshot on, that is neither loaded, empty nor absent; null: none.",
+        ),
+        Column(
+            "exact_from_at",
+            TIMESTAMP,
+            "Earliest exact moment. With snapshots: just after newest_event_at of the oldest kept one from which hours follow unbroken. "
+            "Without: start of the first hour of the unbroken run, and only pages that changed in it are known.",
+        ),
+        Column("exact_until_at", TIMESTAMP, "End of the last hour of that unbroken run."),
+    ),
+    key=("project_id", "namespace_id"),
+)
+ABOUT = Table(
+    "about",
+    "What this file is: service, licence and attribution, versions, when it was published.",
+    (
+        Column("name", TEXT, "What is told.", required=True),
+        Column("value", TEXT, "The answer.", required=True),
+    ),
+    key=("name",),
+)

@@ -1,0 +1,169 @@
+"""The views and macros that answer an analyst's first questions. Their SQL is in `resources/warehouse/sql/questions`."""
+
+from __future__ import annotations
+
+from resources.tables.articles import ARTICLE_CHANGES, ARTICLES
+from resources.tables.columns import PROJECT_AND_NAMESPACE, PROJECT_ID
+from resources.tables.declaration import BOOL, INT, TEXT, TIMESTAMP, Column, Macro, Table
+
+_PAGE = (
+    *PROJECT_AND_NAMESPACE,
+    Column("article_id", INT, "Page id.", required=True),
+    Column("name", TEXT, "Title.", required=True),
+)
+_REVISION = (
+    *PROJECT_AND_NAMESPACE,
+    Column("article_id", INT, "Page id.", required=True),
+    Column("version_id", INT, "Revision id.", required=True),
+    Column("name", TEXT, "Title.", required=True),
+    ARTICLE_CHANGES["event_at"],
+)
+DISTINCT_CHANGES = Table(
+    "distinct_changes",
+    "Every change once, whatever hour files it stands in: what to count.",
+    ARTICLE_CHANGES.narrow.columns,
+    key=("project_id", "event_id", "name"),
+)
+ACTIVITY = Table(
+    "activity",
+    "What happened per hour, project and namespace. Each event counts once, in the hour of its event_at.",
+    (
+        Column("hour_at", TIMESTAMP, "Start (UTC) of the hour.", required=True),
+        *PROJECT_AND_NAMESPACE,
+        Column("edit_count", INT, "Edits of pages that were there.", required=True),
+        Column("creation_count", INT, "Pages made: revisions without one before.", required=True),
+        Column("deletion_count", INT, "Pages deleted, or turned into a redirect.", required=True),
+        Column("move_count", INT, "Moves, counted where the page arrives.", required=True),
+        Column("visibility_change_count", INT, "Revisions hidden or shown.", required=True),
+        Column("bot_count", INT, "Updates by bots.", required=True),
+        Column("anonymous_count", INT, "Updates by editors without account.", required=True),
+        Column("minor_count", INT, "Updates marked as minor.", required=True),
+        Column("size_bytes", INT, "Bytes of wikitext of the updated revisions together.", required=True),
+        Column(
+            "added_character_count", INT, "Characters more than in the revisions before; moves aside.", required=True
+        ),
+        Column("article_count", INT, "Different pages.", required=True),
+    ),
+    key=("hour_at", "project_id", "namespace_id"),
+)
+MOST_EDITED = Table(
+    "most_edited",
+    "Pages by the number of their revisions among the loaded changes, most first.",
+    (
+        *_PAGE,
+        Column("edit_count", INT, "Revisions.", required=True),
+        Column("editor_count", INT, "Different editors.", required=True),
+        Column("bot_count", INT, "Revisions by bots.", required=True),
+        Column("first_edit_at", TIMESTAMP, "First of them.", required=True),
+        Column("last_edit_at", TIMESTAMP, "Last of them.", required=True),
+    ),
+    key=("project_id", "namespace_id", "article_id"),
+)
+NEWEST_ARTICLES = Table(
+    "newest_articles",
+    "Current pages by the moment of their first revision, newest first.",
+    (
+        *_PAGE,
+        *(ARTICLES[name] for name in ("created_at", "event_at", "editor_name", "size_bytes", "abstract", "url")),
+    ),
+    key=("project_id", "article_id"),
+)
+LIKELY_REVERTED = Table(
+    "likely_reverted",
+    "Changes that the service predicts to be reverted, most probable first.",
+    (
+        *_REVISION,
+        *(
+            ARTICLES[name]
+            for name in ("revertrisk_probability", "editor_name", "editor_is_anonymous", "version_comment", "url")
+        ),
+    ),
+)
+BREAKING_NEWS = Table(
+    "breaking_news",
+    "Current pages that the service believes to be about breaking news, last changed first.",
+    (*_PAGE, *(ARTICLES[name] for name in ("event_at", "abstract", "url"))),
+    key=("project_id", "article_id"),
+)
+VANDALISM_CANDIDATES = Table(
+    "vandalism_candidates",
+    "Changes by people with at least two of five signs: predicted to be reverted or damaging; predicted not to be in good "
+    "faith; no account or fewer than ten edits; half of a long text gone; no summary although not minor.",
+    (
+        *_REVISION,
+        Column("sign_count", INT, "How many of the signs.", required=True),
+        ARTICLES["revertrisk_probability"],
+        ARTICLES["damaging_probability"],
+        ARTICLES["editor_name"],
+        ARTICLES["editor_is_anonymous"],
+        ARTICLES["editor_edit_count"],
+        Column("added_character_count", INT, "Characters more than in the revision before."),
+        ARTICLES["version_comment"],
+        ARTICLES["url"],
+    ),
+)
+ARTICLE_CATEGORIES = Table(
+    "article_categories",
+    "Categories of the current pages, one row each.",
+    (
+        *_PAGE,
+        Column("category_name", TEXT, "Category, with the local namespace prefix.", required=True),
+        Column("category_url", TEXT, "Address of the category."),
+    ),
+)
+ARTICLE_TEMPLATES = Table(
+    "article_templates",
+    "Templates that the current pages use, one row each.",
+    (
+        *_PAGE,
+        Column("template_name", TEXT, "Template, with the local namespace prefix.", required=True),
+        Column("template_url", TEXT, "Address of the template."),
+    ),
+)
+TITLES = Table(
+    "titles",
+    "Every title that leads to a current page: its own, and those that redirect to it. `_` is written as space.",
+    (
+        PROJECT_ID,
+        Column("title", TEXT, "Title, own or redirecting.", required=True),
+        Column("article_id", INT, "Page id of the page it leads to.", required=True),
+        Column("name", TEXT, "Title of the page it leads to.", required=True),
+        Column("is_redirect", BOOL, "The title redirects.", required=True),
+    ),
+)
+#: Views that answer the first questions. Of what they compute, DuckDB does not say that it is never null.
+QUESTIONS = (
+    DISTINCT_CHANGES,
+    ACTIVITY,
+    MOST_EDITED,
+    NEWEST_ARTICLES,
+    LIKELY_REVERTED,
+    BREAKING_NEWS,
+    VANDALISM_CANDIDATES,
+    ARTICLE_CATEGORIES,
+    ARTICLE_TEMPLATES,
+    TITLES,
+)
+MACROS = (
+    Macro(
+        "articles_at",
+        ("moment", "project"),
+        "The pages as they were at a moment, with the columns of `articles`; `project := 'enwiki'` for one project alone, which "
+        "is faster. Exact from exact_from_at of `project_state` on.",
+    ),
+    Macro(
+        "article_history",
+        ("project", "page"),
+        "Everything known of a page, oldest first, each event once: by its page id (a number) or a title it has had (a text).",
+    ),
+    Macro(
+        "changes_between",
+        ("since", "until"),
+        "Changes with since <= event_at < until, oldest first, each event once.",
+    ),
+    Macro(
+        "find_article",
+        ("project", "title"),
+        "The current page with a title, or the one that the title redirects to.",
+    ),
+)

@@ -40,6 +40,7 @@ class Settings(BaseModel):
         data: Folder of everything that is fetched and made.
         min_free_gb: Free disk space (GB) that a run leaves untouched.
         publish_every: How often runs publish at the most: each of them (0), so often, or never (None).
+        storage_version: Storage version of DuckDB's files, for example v2.0.0; None: as they are.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,6 +59,7 @@ class Settings(BaseModel):
     sandbox: bool = True
     min_free_gb: float = 1.0
     publish_every: timedelta | None = timedelta(0)
+    storage_version: str | None = None
 
     @property
     def dagster_home(self) -> Path:
@@ -143,6 +145,13 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values["min_free_gb"] = float(floor)
         except ValueError:
             raise SettingsError(f"WME_MIN_FREE_GB is {floor!r}; write a number of gigabytes, for example 5.") from None
+    storage = env.get("WME_STORAGE_VERSION", "").strip()
+    if storage:
+        if not re.fullmatch(r"v\d+\.\d+\.\d+", storage):
+            raise SettingsError(
+                f"WME_STORAGE_VERSION is {storage!r}; write a version of DuckDB whose files are to be made: v1.5.0 or v2.0.0."
+            )
+        values["storage_version"] = storage
     values["publish_every"] = _publish_every(env.get("WME_PUBLISH", "").strip().lower())
     return Settings.model_validate(values)
 

@@ -109,6 +109,10 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description="Runs that were not started by hand publish at most so often; 0: each of them, null: none of them.",
     )
 
+    storage_version: str | None = Field(
+        default=None, description="Storage version of DuckDB's files, for example v2.0.0; default: as they are."
+    )
+
     @property
     def publish_every(self) -> timedelta | None:
         """How often to publish at the most; None: never unasked."""
@@ -117,7 +121,7 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse; nothing is opened yet."""
-        return Warehouse(Path(self.data))
+        return Warehouse(Path(self.data), storage_version=self.storage_version)
 
 
 class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]

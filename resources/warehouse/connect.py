@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
-from resources.warehouse.errors import NotPublishedError, QueryError, WarehouseBusyError, WarehouseFullError
+from resources.warehouse.errors import (
+    NotPublishedError,
+    QueryError,
+    WarehouseBusyError,
+    WarehouseFullError,
+    WarehouseVersionError,
+)
 from resources.warehouse.schema import ensure, quoted
 
 if TYPE_CHECKING:
@@ -31,6 +37,10 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+
+
+#: What every supported client reads: DuckDB 1.5 and later. A file keeps its storage version unless it is raised.
+OLDEST_STORAGE = "v1.5.0"
 
 
 @contextlib.contextmanager
@@ -66,7 +76,7 @@ class Connector:
     build_path: Path
     published_path: Path
     lock_path: Path
-    storage_version: str
+    storage_version: str | None
     lock_timeout: float
     memory_limit: str
 
@@ -117,17 +127,30 @@ class Connector:
             time.sleep(min(0.2, max(0.0, end - time.monotonic())))
 
     def open_file(self, path: Path) -> duckdb.DuckDBPyConnection:
-        """A DuckDB file for writing, in the storage version that all supported clients read."""
+        """A DuckDB file for writing, in the storage version asked for; else its own, or the oldest for a new one.
+
+        Raises:
+            WarehouseVersionError: it cannot be opened in that storage version.
+        """
         connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
         try:
             connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
             connection.execute(f"SET temp_directory = {quoted(str(self.spill_path))}")
             # keeping the order of rows would hold back what was read ahead
             connection.execute("SET preserve_insertion_order = false")
-            connection.execute(
-                f"ATTACH {quoted(str(path))} AS warehouse (STORAGE_VERSION {quoted(self.storage_version)})"
-            )
+            version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
+            options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
+            connection.execute(f"ATTACH {quoted(str(path))} AS warehouse{options}")
             connection.execute("USE warehouse")
+        except duckdb.InvalidInputException as error:
+            connection.close()
+            if "version" not in str(error):
+                raise
+            raise WarehouseVersionError(
+                f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({error}). Nothing was "
+                "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
+                "warehouse/build.duckdb and load every hour from the archive again."
+            ) from error
         except BaseException:
             connection.close()
             raise
@@ -183,6 +206,15 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def leave_row_groups(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let this connection's commits add row groups and merge none of those that are there.
+
+    DuckDB merges small row groups at nearly every commit, which writes wide rows again and again: of an hour of 20,000 changes
+    over ten million pages it was a third of the work. Whoever writes one hour after the other merges once a day of data.
+    """
+    connection.execute("SET max_vacuum_tasks = 0")
 
 
 def answer(

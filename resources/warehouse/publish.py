@@ -147,10 +147,13 @@ class Publisher:
             version, revision = connection.execute("SELECT schema_version, revision FROM internal.meta").fetchall()[0]
             sources = _sources(connection, self.lake_root)
             connection.execute("CHECKPOINT")
+            [(storage,)] = connection.execute(
+                "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
+            ).fetchall()
         return _Edition(
             schema_version=version,
             revision=revision,
-            storage_version=self.connector.storage_version,
+            storage_version=storage.rstrip("+"),
             lake_root=str(root),
             about=dict(about),
             sources=sources,

@@ -44,7 +44,8 @@ class Warehouse:
     """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
 
     Each writing method opens the build file under the lock `state/warehouse.lock`, does its work in one transaction and
-    closes it. `lock_timeout`: seconds to wait for another process. `memory_limit`: what DuckDB may hold in
+    closes it. `storage_version`: of DuckDB's files, for example v2.0.0; None: as they are, and v1.5.0 for new ones, which DuckDB 1.5 reads
+    as well. It can be raised and never lowered. `lock_timeout`: seconds to wait for another process. `memory_limit`: what DuckDB may hold in
     memory while it writes (`2GB`); more goes to disk for the time being. `clock`: aware moments. Nothing is read, written or
     opened before a method is called.
     """
@@ -53,7 +54,7 @@ class Warehouse:
         self,
         data: Path,
         *,
-        storage_version: str = "v1.5.0",
+        storage_version: str | None = None,
         lock_timeout: float = 600.0,
         memory_limit: str = "2GB",
         clock: Callable[[], datetime] = _now,

@@ -1,0 +1,129 @@
+"""The published file in either storage version, and in the hands of another DuckDB than the one that made it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from resources.tables import HourState
+from resources.warehouse import HourStatus, Warehouse, WarehouseVersionError
+
+#: Folder with another DuckDB than the installed one: `pip install duckdb==1.5.* --target FOLDER`.
+OTHER = "TEST_OTHER_DUCKDB"
+
+#: What a client with nothing but DuckDB does with it; the version and the answers as JSON.
+CLIENT = """
+import duckdb, json, sys
+questions = json.loads(sys.argv[2])
+def ask(connection):
+    found = {}
+    for question in questions:
+        try:
+            found[question] = len(connection.execute(question).fetchall())
+        except duckdb.Error as error:
+            found[question] = str(error)
+    return found
+opened = duckdb.connect(sys.argv[1], read_only=True)
+attached = duckdb.connect()
+attached.execute(f"ATTACH '{sys.argv[1]}' AS mirror (READ_ONLY)")
+attached.execute("USE mirror")
+print(json.dumps([duckdb.__version__, ask(opened), ask(attached)]))
+"""
+ANSWERS = {
+    "DESCRIBE article_bodies": 6,
+    "FROM articles": 3,
+    "FROM article_bodies": 3,
+    "FROM snapshot_articles": 1,
+    "FROM articles_at(TIMESTAMPTZ '2026-11-01 12:00:00+00')": 3,
+    "FROM find_article('enwiki', 'A')": 1,
+    "FROM article_history('enwiki', 'A')": 1,
+    "FROM changes_between(TIMESTAMPTZ '2026-11-01', TIMESTAMPTZ '2026-11-02')": 2,
+    "FROM activity": 1,
+    "FROM project_state": 2,
+}
+
+
+def filled(data, make_lake, **options):
+    lake = make_lake(data)
+    warehouse = Warehouse(data, lock_timeout=5.0, **options)
+    rows = [lake.change(1, "A", 1, html="h", wikitext="t"), lake.change(2, "B", 2, html="h")]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, rows)])
+    warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 10, html="e")]], "frwiki"))
+    warehouse.apply_changes()
+    warehouse.publish()
+    return warehouse
+
+
+def storage(path):
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS found (READ_ONLY)")
+        (found,) = connection.execute(
+            "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'found'"
+        ).fetchone()
+        return found
+
+
+def ask(published, folder, **environ):
+    told = subprocess.run(
+        [sys.executable, "-c", CLIENT, str(published), json.dumps(list(ANSWERS))],
+        cwd=folder,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return json.loads(told.stdout) if told.returncode == 0 else told.stderr
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory, make_lake):
+    return filled(tmp_path_factory.mktemp("old") / "data", make_lake)
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory, make_lake):
+    return filled(tmp_path_factory.mktemp("new") / "data", make_lake, storage_version="v2.0.0")
+
+
+def test_the_installed_duckdb_answers_from_both_and_from_anywhere(old, new, tmp_path):
+    assert (storage(old.published_path), storage(new.published_path)) == ("v1.5.0+", "v2.0.0+")
+    for warehouse in (old, new):
+        assert ask(warehouse.published_path, tmp_path) == [duckdb.__version__, ANSWERS, ANSWERS]
+        [(told,)] = warehouse.sql("SELECT value FROM about WHERE name = 'storage_version'").rows
+        assert told + "+" == storage(warehouse.published_path)
+
+
+def test_another_duckdb_answers_the_same(old, new, tmp_path):
+    folder = os.environ.get(OTHER)
+    if folder is None:
+        pytest.skip(f"{OTHER} names no folder with another DuckDB (pip install 'duckdb==1.5.*' --target FOLDER)")
+    version, opened, attached = ask(old.published_path, tmp_path, PYTHONPATH=str(Path(folder).resolve()))
+    assert version != duckdb.__version__
+    assert (opened, attached) == (ANSWERS, ANSWERS)
+    if version.startswith("1."):
+        refused = ask(new.published_path, tmp_path, PYTHONPATH=str(Path(folder).resolve()))
+        assert "we can only read versions between" in refused
+
+
+def test_raised_by_the_setting_kept_without_and_never_lowered(make_lake, tmp_path):
+    data = tmp_path / "data"
+    filled(data, make_lake)
+    raised = Warehouse(data, lock_timeout=5.0, storage_version="v2.0.0")
+    raised.record_statuses([HourStatus(make_lake.hour(1), "enwiki", 0, HourState.NOT_YET)])
+    assert raised.publish().changed
+    assert storage(raised.published_path) == storage(raised.build_path) == "v2.0.0+"
+    kept = Warehouse(data, lock_timeout=5.0)
+    assert not kept.publish().changed
+    assert storage(kept.build_path) == "v2.0.0+"
+    with pytest.raises(WarehouseVersionError, match="can be raised and never lowered"):
+        Warehouse(data, storage_version="v1.5.0").publish()
+    with pytest.raises(WarehouseVersionError, match="version v9"):
+        Warehouse(data, storage_version="v9.9.9").publish()
+    assert kept.sql("SELECT count(*) FROM articles").rows == [(3,)]

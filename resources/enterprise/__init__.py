@@ -12,7 +12,8 @@ from resources.enterprise.filling import Ranges
 from resources.enterprise.landing import Sidecar, is_intact, is_landed
 from resources.enterprise.models import Listing
 from resources.enterprise.service import Service
-from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, check_together, plan_snapshot
+from resources.enterprise.snapshot_choice import plan_snapshot
+from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, check_together
 from resources.enterprise.snapshots import superseded
 from resources.enterprise.transport import Patience
 

@@ -1,12 +1,8 @@
 """What it takes to have a snapshot: as one file or in chunks, in units of quota and in bytes.
 
-Belongs here: the decision, as a pure function over what the service and the disk said, and the sentence that gives its
-reason.
-Does not belong here: asking the service, looking at the disk (`snapshots`), fetching (`downloads`).
-
-A snapshot of many chunks costs a unit of one counter for each of them; as one file it costs a single unit of another
-counter, of which accounts have far fewer. Chunks can be worked on side by side, and one that has to be fetched again
-costs one unit of the larger counter. Which is better depends on what is left of both and on the machine.
+Belongs here: the files of a plan, what they cost, whether quota and disk suffice, and the sentences that say so.
+Does not belong here: which form is better (`snapshot_choice`), asking the service, looking at the disk (`snapshots`),
+fetching (`downloads`).
 
 Source: the service's description of snapshots, chunks and their downloads, and of the account's counters.
 """
@@ -26,14 +22,6 @@ if TYPE_CHECKING:
 
 Form = Literal["whole", "chunks"]
 
-#: Below this a single file is fetched and read as fast as its pieces would be.
-_SMALL_BYTES: Final = 64_000_000
-#: From this on a download is long enough to break, and one core gains from chunks too.
-_LARGE_BYTES: Final = 2_000_000_000
-#: Chunks that take more than this share of the units left are too dear where the whole file is cheaper.
-_DEAR: Final = 0.5
-#: A share of the units left that nobody need save.
-_CHEAP: Final = 0.01
 _COUNTERS: Final[dict[Form, str]] = {"whole": "snapshot", "chunks": "chunk"}
 
 
@@ -195,7 +183,7 @@ class SnapshotPlan:
 
     @property
     def _how(self) -> str:
-        return "as one file" if self.form == "whole" else f"in {_count(len(self.pieces), 'chunk')}"
+        return "as one file" if self.form == "whole" else f"in {count(len(self.pieces), 'chunk')}"
 
     @property
     def cost(self) -> str:
@@ -203,10 +191,10 @@ class SnapshotPlan:
         if not self.missing:
             return f"All of it is there ({spoken(self.size_bytes)}): it costs nothing"
         there = len(self.pieces) - len(self.missing)
-        known = f" ({_count(there, 'file')} of {len(self.pieces)} there already)" if there else ""
+        known = f" ({count(there, 'file')} of {len(self.pieces)} there already)" if there else ""
         left = "no limit is known" if self.units_left is None else f"{self.units_left:,} left"
         return (
-            f"It costs {_count(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
+            f"It costs {count(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
             f"{spoken(self.missing_bytes)}{known}"
         )
 
@@ -219,7 +207,7 @@ class SnapshotPlan:
         """
         if not self.fits_quota and not self.wishes.beyond_quota:
             raise errors.QuotaExceeded(
-                f"Fetching {self.identifier} {self._how} takes {_count(self.unit_count, f'{self.product} unit')}, and the "
+                f"Fetching {self.identifier} {self._how} takes {count(self.unit_count, f'{self.product} unit')}, and the "
                 f"account has {self.units_left:,} left (this way, because {self.reason}). Nothing was fetched. Wait until "
                 "the vendor resets the counters (monthly), ask for more, or allow it to go beyond the quota: what fits is "
                 "then fetched and kept, and the rest later."
@@ -238,63 +226,6 @@ def archive_name(record: Snapshot | Chunk) -> str:
     return f"{record.identifier}.{record.version[:8]}.tar.gz"
 
 
-def plan_snapshot(
-    snapshot: Snapshot,
-    chunks: Sequence[Chunk],
-    folder: Path,
-    *,
-    quotas: Mapping[str, Quota],
-    disk: Disk,
-    cores: int,
-    wishes: Wishes,
-) -> SnapshotPlan:
-    """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
-
-    Args:
-        snapshot: The service's record of it.
-        chunks: The service's records of its chunks, in any order.
-        folder: Where the files shall lie.
-        quotas: The account's counters; one that is absent has no limit.
-        disk: What lies there.
-        cores: Cores that will read the files.
-        wishes: What was asked for.
-
-    Raises:
-        InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.
-    """
-    agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
-    whole = _Way("whole", _pieces((snapshot,), folder, disk), quotas.get("snapshot"))
-    split = _Way("chunks", _pieces(tuple(sorted(chunks, key=_number)), folder, disk), quotas.get("chunk"))
-    if wishes.form == "chunks" and (not chunks or not agree):
-        problem = (
-            "its record and the list of its chunks differ, as while it is exported"
-            if snapshot.chunks
-            else "it has none"
-        )
-        raise errors.InvalidRequest(
-            f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, or "
-            "again later."
-        )
-    if wishes.form is not None:
-        way, reason = (whole if wishes.form == "whole" else split), "that is what was asked for"
-    elif not snapshot.chunks:
-        way, reason = whole, "the service has no chunks of it"
-    elif not agree:
-        way, reason = whole, "its record and the list of its chunks differ, as while it is exported"
-    else:
-        way, reason = _better(whole, split, cores)
-    return SnapshotPlan(
-        snapshot=snapshot,
-        form=way.form,
-        pieces=way.pieces,
-        folder=folder,
-        reason=reason,
-        quota=way.quota,
-        free_bytes=disk.free_bytes,
-        wishes=wishes,
-    )
-
-
 def check_together(plans: Sequence[SnapshotPlan]) -> None:
     """See that several plans can be finished one after another, each of which was made as if it were alone.
 
@@ -308,7 +239,7 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         left = min((plan.units_left for plan in bound if plan.units_left is not None), default=units)
         if units > left:
             raise errors.QuotaExceeded(
-                f"Fetching {_count(len(bound), 'snapshot')} takes {_count(units, f'{product} unit')} together, and the "
+                f"Fetching {count(len(bound), 'snapshot')} takes {count(units, f'{product} unit')} together, and the "
                 f"account has {left:,} left. Nothing was fetched. Choose fewer, wait until the vendor resets the counters "
                 "(monthly), or allow them to go beyond the quota: what fits is then fetched and kept, and the rest later."
             )
@@ -319,119 +250,13 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
     if needed + floor > free:
         leave = f" and leaves {spoken(floor)} free" if floor else ""
         raise errors.DiskFull(
-            f"Having {_count(len(missing), 'snapshot')} takes about {spoken(needed)} of disk{leave}, and there are "
+            f"Having {count(len(missing), 'snapshot')} takes about {spoken(needed)} of disk{leave}, and there are "
             f"{spoken(free)}. Nothing was fetched. Make room, or choose fewer."
         )
 
 
-@dataclass(frozen=True)
-class _Way:
-    """One of the two ways to fetch a snapshot."""
-
-    form: Form
-    pieces: tuple[Piece, ...]
-    quota: Quota | None
-
-    @property
-    def units(self) -> int:
-        return sum(piece.unit_count for piece in self.pieces)
-
-    @property
-    def left(self) -> int | None:
-        return None if self.quota is None else self.quota.left
-
-    @property
-    def fits(self) -> bool:
-        return self.left is None or self.units <= self.left
-
-    @property
-    def share(self) -> float:
-        """Share of the units left that it takes; more than 1 where it does not fit."""
-        if self.left is None or self.units == 0:
-            return 0.0
-        return self.units / self.left if self.left else float("inf")
-
-    @property
-    def there_bytes(self) -> int:
-        return sum(piece.there_bytes for piece in self.pieces)
-
-    @property
-    def missing_bytes(self) -> int:
-        return sum(piece.missing_bytes for piece in self.pieces)
-
-    @property
-    def price(self) -> str:
-        """Units it takes of those that are left."""
-        counter = _COUNTERS[self.form]
-        if self.left is None:
-            return _count(self.units, f"{counter} unit")
-        if self.fits:
-            return f"{self.units:,} of the {_count(self.left, f'{counter} unit')} left"
-        left = "none is" if self.left == 0 else f"{self.left:,} {'is' if self.left == 1 else 'are'}"
-        return f"{_count(self.units, f'{counter} unit')} where {left} left"
-
-
-def _better(whole: _Way, split: _Way, cores: int) -> tuple[_Way, str]:
-    """The way to take, and why."""
-    if split.units == 0 or whole.units == 0:
-        way = split if split.units == 0 else whole
-        return way, f"all of it is there {_in_form(way)}"
-    if whole.fits != split.fits:
-        way, other = (whole, split) if whole.fits else (split, whole)
-        return way, f"{_in_form(other)} it would take {other.price}"
-    if not whole.fits:
-        return split, f"as one file it would take {whole.price}, while chunks can be fetched in part"
-    if whole.there_bytes != split.there_bytes and whole.missing_bytes != split.missing_bytes:
-        way = min(whole, split, key=lambda w: w.missing_bytes)
-        return way, f"{spoken(way.there_bytes)} of it are there {_in_form(way)} already"
-    return _cheaper(whole, split, cores)
-
-
-def _cheaper(whole: _Way, split: _Way, cores: int) -> tuple[_Way, str]:
-    """The way to take where both can be finished and neither was begun."""
-    size = max(whole.missing_bytes, split.missing_bytes)
-    if len(split.pieces) > 1 and cores > 1 and size >= _SMALL_BYTES:
-        gain = f"{cores} cores can work on several at once and each can be fetched again alone"
-    elif len(split.pieces) > 1 and size >= _LARGE_BYTES:
-        gain = f"a download of {spoken(size)} may break, and each chunk can be fetched again alone"
-    else:
-        gain = ""
-    if gain and (split.share <= _DEAR or split.share <= whole.share):
-        return split, f"{gain}, for {split.price}"
-    if gain:
-        return whole, f"chunks would take {split.price}, and one file takes {whole.price}"
-    if split.share < whole.share and whole.share > _CHEAP:
-        return split, f"that takes {split.price}, and one file would take {whole.price}"
-    return whole, f"chunks of {spoken(size)} in all would gain nothing on {_count(cores, 'core')}"
-
-
-def _in_form(way: _Way) -> str:
-    return "as one file" if way.form == "whole" else "in chunks"
-
-
-def _pieces(records: Sequence[Snapshot | Chunk], folder: Path, disk: Disk) -> tuple[Piece, ...]:
-    return tuple(_piece(record, folder, disk) for record in records)
-
-
-def _piece(record: Snapshot | Chunk, folder: Path, disk: Disk) -> Piece:
-    name = archive_name(record)
-    landed = disk.landed.get(name)
-    return Piece(
-        record=record,
-        target=folder / name,
-        size_bytes=record.approximate_bytes if landed is None else landed,
-        there_bytes=disk.left.get(name, 0) if landed is None else landed,
-        is_landed=landed is not None,
-    )
-
-
-def _number(chunk: Snapshot | Chunk) -> tuple[int, str]:
-    """Chunks in the order of their numbers; the service lists them in the order they were made."""
-    tail = chunk.identifier.rpartition("_")[2]
-    return (int(tail) if tail.isdecimal() else -1), chunk.identifier
-
-
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it is not one."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 

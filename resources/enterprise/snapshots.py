@@ -1,7 +1,7 @@
 """Snapshots and their chunks: fetched as one set, although the service replaces them under the same names.
 
 Belongs here: the operations on snapshots and chunks, the pinned versions, and what it means when one of them changes.
-Does not belong here: which form is better (`snapshot_plan`), how a file comes and is verified (`downloads`).
+Does not belong here: which form is better (`snapshot_choice`), how a file comes and is verified (`downloads`).
 
 The identifiers of a snapshot and of its chunks are used again by the next export, which rewrites the chunks one after
 another: files belong together only while no version has changed. A plan pins the versions; they are read again before
@@ -31,7 +31,8 @@ from resources.enterprise.filling import Source
 from resources.enterprise.landing import is_landed, write_atomically
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.parts import Part
-from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, archive_name, plan_snapshot, spoken
+from resources.enterprise.snapshot_choice import plan_snapshot
+from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, archive_name, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

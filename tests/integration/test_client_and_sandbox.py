@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from datetime import timedelta
@@ -10,44 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Patience, Ranges, Service, errors, is_intact
+from resources.enterprise import Ranges, errors, is_intact
+from tests.integration.clients import PASSWORD, new_account
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10)
-PASSWORD = "First-Pass-1!"
-
-_numbers = itertools.count(1)
-
-
-@pytest.fixture
-def account(sandbox):
-    """A user of its own for each test, so that nothing it does to its account reaches another."""
-    name = f"reader{next(_numbers)}"
-    sandbox.accounts.create(name, PASSWORD, groups=("group_3",))
-    return name
-
-
-@pytest.fixture
-def make(sandbox, account, tmp_path):
-    clients = []
-
-    def make(*, ranges=None, **changes):
-        url = sandbox.url
-        fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
-        client = EnterpriseClient(
-            Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, patience=QUICK, ranges=ranges
-        )
-        clients.append(client)
-        return client
-
-    yield make
-    for client in clients:
-        client.close()
-
-
-@pytest.fixture
-def client(make):
-    return make()
 
 
 @pytest.fixture
@@ -105,8 +70,8 @@ def test_a_whole_hour_is_one_request_per_file(client, sandbox, hour, tmp_path):
     assert client.batch(hour, listing.records[0].identifier) == listing.records[0]
 
 
-def test_ranges_are_served_from_one_address(make, sandbox, hour, record, target):
-    client = make(ranges=Ranges(connections=4, parallel_bytes=10_000, smallest_bytes=5_000))
+def test_ranges_are_served_from_one_address(make_client, sandbox, hour, record, target):
+    client = make_client(ranges=Ranges(connections=4, parallel_bytes=10_000, smallest_bytes=5_000))
     assert client.download_batch(hour, record, target).request_count == 1
     assert sum(s.status == 206 for s in sandbox.requests) == 4
     assert is_intact(target)
@@ -206,8 +171,8 @@ def test_a_spent_limit_that_the_account_tells_is_no_rate_limit(client, sandbox, 
     assert count(sandbox, "/v1/get-user") == 1
 
 
-def test_admission_by_address_needs_no_token(make, sandbox, hour):
-    client = make(anonymous=True, username=None, password=None)
+def test_admission_by_address_needs_no_token(make_client, sandbox, hour):
+    client = make_client(anonymous=True, username=None, password=None)
     with pytest.raises(errors.AuthenticationError, match="does not admit"):
         client.batches(hour)
     sandbox.accounts.admit("127.0.0.0/8")
@@ -241,24 +206,24 @@ def test_a_revoked_token_in_mid_run(client, sandbox, account):
     assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
 
 
-def test_without_a_password_a_revoked_token_names_the_command(make, sandbox, account):
-    make().login()
-    client = make(password=None)
+def test_without_a_password_a_revoked_token_names_the_command(make_client, sandbox, account):
+    make_client().login()
+    client = make_client(password=None)
     client.reference("codes")
     sandbox.accounts.revoke_all(account)
     with pytest.raises(errors.TokenSpent, match="wme auth login"):
         client.reference("codes")
 
 
-def test_revoke_ends_the_tokens(client, make):
+def test_revoke_ends_the_tokens(client, make_client):
     client.login()
     assert client.revoke().logged_in is False
     with pytest.raises(errors.TokenSpent):
-        make(password=None).reference("codes")
+        make_client(password=None).reference("codes")
 
 
-def test_a_forgotten_password(make, sandbox, account):
-    client = make(password=None)
+def test_a_forgotten_password(make_client, sandbox, account):
+    client = make_client(password=None)
     client.forgot_password()
     code = secret(sandbox, account)
     with pytest.raises(errors.AuthenticationError, match="InvalidPasswordException"):
@@ -266,18 +231,16 @@ def test_a_forgotten_password(make, sandbox, account):
     client.confirm_password(code, "Second-Pass-2!")
     assert client.login("Second-Pass-2!").logged_in
     with pytest.raises(errors.AuthenticationError, match="Incorrect username or password"):
-        make().login()
+        make_client().login()
 
 
-def test_a_changed_password(client, make):
+def test_a_changed_password(client, make_client):
     client.change_password(PASSWORD, "Second-Pass-2!")
-    assert make(password="Second-Pass-2!").login().logged_in
+    assert make_client(password="Second-Pass-2!").login().logged_in
 
 
-def test_a_temporary_password_must_be_replaced(make, sandbox):
-    name = f"reader{next(_numbers)}"
-    sandbox.accounts.create(name, PASSWORD, groups=("group_3",), temporary=True)
-    client = make(username=name)
+def test_a_temporary_password_must_be_replaced(make_client, sandbox):
+    client = make_client(username=new_account(sandbox, temporary=True))
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
         client.reference("codes")
     assert client.new_password("Second-Pass-2!").logged_in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import signal
@@ -28,16 +27,13 @@ from resources.enterprise import (
     superseded,
 )
 from resources.sandbox import Settings, running
+from tests.integration.clients import PASSWORD, QUICK, new_account
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 1, 15, 8, 30, tzinfo=UTC)
 NAME = "enwiki_namespace_0"
-PASSWORD = "First-Pass-1!"
-QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10)
 CHUNKS = Wishes(form="chunks")
 WHOLE = Wishes(form="whole")
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -62,36 +58,6 @@ def sandbox(_shared):
     yield _shared
     _shared.faults.clear()
     _shared.exports.clear()
-
-
-@pytest.fixture
-def account(sandbox):
-    name = f"snapshots{next(_numbers)}"
-    sandbox.accounts.create(name, PASSWORD, groups=("group_3",))
-    return name
-
-
-@pytest.fixture
-def make(sandbox, account, tmp_path):
-    clients = []
-
-    def make(*, ranges=None, **changes):
-        url = sandbox.url
-        fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
-        client = EnterpriseClient(
-            Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, patience=QUICK, ranges=ranges
-        )
-        clients.append(client)
-        return client
-
-    yield make
-    for client in clients:
-        client.close()
-
-
-@pytest.fixture
-def client(make):
-    return make()
 
 
 @pytest.fixture
@@ -182,8 +148,8 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert superseded(again) == ()
 
 
-def test_as_one_file_it_costs_one_unit(make, sandbox, folder):
-    client = make(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=50_000))
+def test_as_one_file_it_costs_one_unit(make_client, sandbox, folder):
+    client = make_client(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=50_000))
     plan = client.plan_snapshot(NAME, folder, WHOLE)
     (done,) = client.download_snapshot(plan)
     assert used(client) == (1, 0)
@@ -293,10 +259,8 @@ def test_a_disk_that_is_too_small_is_seen_before_the_start(client, sandbox, fold
     assert not folder.exists()
 
 
-def test_a_free_account_has_its_own_older_copy(make, sandbox, folder):
-    name = f"free{next(_numbers)}"
-    sandbox.accounts.create(name, PASSWORD, groups=("group_1",))
-    paid, free = make(), make(username=name)
+def test_a_free_account_has_its_own_older_copy(make_client, sandbox, folder):
+    paid, free = make_client(), make_client(username=new_account(sandbox, group="group_1"))
     assert free.snapshot(NAME).version != paid.snapshot(NAME).version
     assert free.snapshot(NAME).date_modified < paid.snapshot(NAME).date_modified
     plan = free.plan_snapshot(NAME, folder, CHUNKS)
@@ -443,9 +407,9 @@ def in_flight(folder):
     ],
 )
 def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
-    make, sandbox, account, tmp_path, folder, form, workers, after, blow
+    make_client, sandbox, account, tmp_path, folder, form, workers, after, blow
 ):
-    client = make()
+    client = make_client()
     plan = client.plan_snapshot(NAME, folder, Wishes(form=form))
     product = 1 if form == "chunks" else 0
     size = plan.pieces[after].size_bytes
@@ -484,9 +448,9 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     assert again.manifest.exists()
 
 
-def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make, plan, client):
+def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make_client, plan, client):
     with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(c.download_snapshot, plan, workers=2) for c in (make(), make())]
+        futures = [pool.submit(c.download_snapshot, plan, workers=2) for c in (make_client(), make_client())]
         for future in futures:
             future.result()
     assert used(client) == (0, len(plan.pieces))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from contextlib import ExitStack
 
 import pytest
 
@@ -38,24 +39,22 @@ def fake():
 @pytest.fixture
 def make_client(fake, tmp_path, clock):
     """Clients that share one state folder; keywords change the service, the patience or the ranges."""
-    made = []
+    with ExitStack() as opened:
 
-    def make(*, patience=QUICK, ranges=None, state=tmp_path / "state", now=clock, **changes):
-        settings = {
-            "auth_url": fake.url,
-            "base_url": fake.url,
-            "realtime_url": fake.url,
-            "username": USERNAME,
-            "password": PASSWORD,
-            "contact": "tests@example.org",
-        }
-        client = EnterpriseClient(Service(**settings | changes), state, clock=now, patience=patience, ranges=ranges)
-        made.append(client)
-        return client
+        def make(*, patience=QUICK, ranges=None, state=tmp_path / "state", now=clock, **changes):
+            settings = {
+                "auth_url": fake.url,
+                "base_url": fake.url,
+                "realtime_url": fake.url,
+                "username": USERNAME,
+                "password": PASSWORD,
+                "contact": "tests@example.org",
+            }
+            return opened.enter_context(
+                EnterpriseClient(Service(**settings | changes), state, clock=now, patience=patience, ranges=ranges)
+            )
 
-    yield make
-    for client in made:
-        client.close()
+        yield make
 
 
 @pytest.fixture

@@ -1,0 +1,405 @@
+"""A whole mirror in a temporary folder: the sandbox as the service, a data folder, and the assets run in this process.
+
+Belongs here: running the assets and looking at what they left. Does not belong here: what tests expect of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import duckdb
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
+
+from assets.partitions import HOUR, hour_of, key_of
+from pipelines.definitions import build_defs
+from pipelines.settings import Settings as PipelineSettings
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.engine import Engine, LineReporter
+from resources.enterprise import EnterpriseClient, Patience
+from resources.lake import Layout
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import pytest
+
+    from resources.sandbox import Sandbox
+
+PROJECTS = ("enwiki", "frwiki")
+#: Names that unfinished work may have, anywhere in a data folder.
+UNFINISHED = ("*.part", "*.part.json", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Made:
+    """What one run did, as Dagster tells it.
+
+    Attributes:
+        sentences: Descriptions of the failed steps, in order.
+        allow_retries: Of the first failed step; None where none failed.
+        hours: Hours materialized, by asset key as text (`archive/batches`); assets without partition have [].
+        checks: Whether each check passed, by name.
+        metadata: Of each materialization, by (asset key, hour).
+    """
+
+    success: bool
+    sentences: list[str] = field(default_factory=list)
+    allow_retries: bool | None = None
+    hours: dict[str, list[datetime]] = field(default_factory=dict)
+    checks: dict[str, bool] = field(default_factory=dict)
+    metadata: dict[tuple[str, datetime | None], dict[str, Any]] = field(default_factory=dict)
+    run_id: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The failure as one text."""
+        return "\n".join(self.sentences)
+
+
+class Mirror:
+    """A data folder that is filled from a sandbox, with an account of its own there, on the sandbox's clock.
+
+    The account's password stands in the environment, where a real one's would.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        data: Path,
+        environment: pytest.MonkeyPatch,
+        *,
+        projects: Sequence[str] = PROJECTS,
+        namespaces: Sequence[int] = (0,),
+        groups: Sequence[str] = ("group_3",),
+        patience: Patience | None = None,
+        min_free_gb: float = 0.0,
+        bodies: Sequence[str] = ("html", "wikitext"),
+    ) -> None:
+        number = next(_numbers)
+        self.sandbox = sandbox
+        self.data = data
+        self.username = f"operator{number}"
+        self.password = f"Passw0rd-{number}-{random.getrandbits(64):x}"
+        self.patience = patience or Patience(
+            retries=2, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10
+        )
+        self._environment = environment
+        sandbox.accounts.create(self.username, self.password, groups=groups)
+        environment.setenv("WME_PASSWORD", self.password)
+        self.settings = PipelineSettings(
+            username=self.username,
+            password=self.password,
+            auth_url=sandbox.url,
+            base_url=sandbox.url,
+            realtime_url=sandbox.url,
+            projects=tuple(projects),
+            namespaces=tuple(namespaces),
+            bodies=tuple(bodies),
+            data=data,
+            sandbox=False,
+            min_free_gb=min_free_gb,
+        )
+        self.layout = Layout(data)
+        self.instance = dg.DagsterInstance.ephemeral(tempdir=str(data.with_name(f"{data.name}-history")))
+
+    def close(self) -> None:
+        """Forget the history of runs."""
+        self.instance.dispose()
+
+    # --- what a test does --------------------------------------------------------------------------------------------
+
+    def newest(self, count: int) -> list[datetime]:
+        """The newest `count` hours that the service lists at its clock, oldest first."""
+        hour = self.sandbox.clock.now().replace(minute=0, second=0, microsecond=0)
+        while self.sandbox.world.hour_ready_at(hour) > self.sandbox.clock.now():
+            hour -= HOUR
+        return [hour - back * HOUR for back in reversed(range(count))]
+
+    def materialize(
+        self, hours: Iterable[datetime], selection: Collection[str] | None = None, **overrides: Any
+    ) -> Made:
+        """Materialize the hourly layers of consecutive hours in one run.
+
+        Args:
+            hours: Consecutive hours.
+            selection: Asset keys as text; default: archive, lake and warehouse.
+            overrides: Resources in place of this mirror's own.
+        """
+        hours = list(hours)
+        tags = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
+        return self._run("hours", tags, selection, overrides)
+
+    def take_snapshots(self, identifiers: Iterable[str] | None = None, **overrides: Any) -> list[Made]:
+        """Materialize the three layers of snapshots, each in a run of its own; default: those of all mirrored projects."""
+        with self.client() as client:
+            listed = sorted(record.identifier for record in client.snapshots().records)
+        scope = {f"{p}_namespace_{n}" for p in self.settings.projects for n in self.settings.namespaces}
+        wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
+        self.instance.add_dynamic_partitions("snapshots", wanted)
+        return [self._run("snapshots", {PARTITION_NAME_TAG: one}, None, overrides) for one in wanted]
+
+    def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
+        """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
+
+        Labels are `download 2026-01-05 06:00` and `convert 2026-01-05 06:00`.
+        """
+        waiting = [do]
+
+        def hear(line: str) -> None:
+            if waiting and line.startswith(beginning):
+                waiting.pop()()
+
+        class Watched(EngineResource):
+            def engine(self, say: Callable[[str], None]) -> Engine:
+                return Engine(workers=self.workers, reporter=LineReporter(hear))
+
+        return {"engine": Watched()}
+
+    def publish(self) -> Made:
+        """Take the pending hours into `articles`, and publish."""
+        return self._run("publish", {}, None, {})
+
+    def reference(self) -> Made:
+        """Pull the reference lists through all layers."""
+        return self._run("reference", {}, None, {})
+
+    def configure(self, **values: Any) -> None:
+        """Change settings, for example `password=None`; `password` also stands in the environment."""
+        self.settings = self.settings.model_copy(update=values)
+        if "password" in values:
+            if values["password"] is None:
+                self._environment.delenv("WME_PASSWORD", raising=False)
+            else:
+                self._environment.setenv("WME_PASSWORD", values["password"])
+
+    @contextmanager
+    def client(self) -> Iterator[EnterpriseClient]:
+        """A client as the pipeline has it, for the account of this mirror."""
+        with self._enterprise_class()(**self._enterprise_fields(self.settings.password)).client() as client:
+            yield client
+
+    # --- what a test looks at ----------------------------------------------------------------------------------------
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """The warehouse, on the sandbox's clock."""
+        return Warehouse(self.data, clock=self.sandbox.clock.now)
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of the pipeline's own file; none where there is no file yet."""
+        if not self.warehouse.build_path.exists():
+            return []
+        with duckdb.connect(self.warehouse.build_path, read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection.execute(query, parameters).fetchall()
+
+    def states(self) -> dict[tuple[datetime, str], str]:
+        """The coverage: state by (hour, project) in namespace 0."""
+        return {
+            (hour.astimezone(UTC), project): state
+            for hour, project, state in self.rows(
+                "SELECT batch_hour, project_id, state FROM hours WHERE namespace_id = 0"
+            )
+        }
+
+    def loaded(self) -> dict[tuple[datetime, str], int]:
+        """Rows of `article_changes` by (hour, project)."""
+        return {
+            (hour.astimezone(UTC), project): count
+            for hour, project, count in self.rows(
+                "SELECT batch_hour, project_id, count(*) FROM article_changes GROUP BY ALL"
+            )
+        }
+
+    def archives(self, hour: datetime | None = None) -> list[Path]:
+        """The archives that were landed, of an hour or of all."""
+        return sorted(self.layout.archive.rglob("*.tar.gz") if hour is None else self._of(hour, "*.tar.gz"))
+
+    def lake_files(self, table: str = "article_changes") -> list[Path]:
+        """The Parquet files of a table."""
+        return sorted((self.layout.lake / table).rglob("*.parquet"))
+
+    def unfinished(self) -> list[str]:
+        """Temporary files anywhere in the data folder, as relative paths."""
+        return sorted(
+            {
+                path.relative_to(self.data).as_posix()
+                for pattern in UNFINISHED
+                for path in self.data.rglob(pattern)
+                if path.is_file()
+            }
+        )
+
+    def requests(self, ending: str = "/download", status: int | None = None) -> list[tuple[str, str, int]]:
+        """Requests of the sandbox's own port seen so far whose path ends so."""
+        return [
+            tuple(seen)
+            for seen in list(self.sandbox.requests)
+            if seen.path.endswith(ending) and (status is None or seen.status == status)
+        ]
+
+    def download_path(self, hour: datetime, project: str, namespace: int = 0) -> str:
+        """The service's path of a download."""
+        return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_{namespace}/download"
+
+    def truth(self, hours: Sequence[datetime]) -> dict[tuple[datetime, str], int]:
+        """Distinct lines of the service's own archives, by (hour, project): what must stand in the warehouse."""
+        import gzip
+        import tarfile
+
+        counts: dict[tuple[datetime, str], int] = {}
+        for hour in hours:
+            for batch in self.sandbox.world.batches(hour):
+                project = batch.record["is_part_of"]["identifier"]
+                if project not in self.settings.projects or batch.record["namespace"]["identifier"] != 0:
+                    continue
+                lines: set[bytes] = set()
+                with gzip.open(batch.path) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
+                    for member in tar:
+                        file = tar.extractfile(member)
+                        assert file is not None
+                        lines.update(file.read().splitlines())
+                counts[hour, project] = len(lines)
+        return counts
+
+    def status_of(self, hour: datetime, asset: str = "warehouse/article_changes") -> str | None:
+        """How Dagster shows the partition of an hour: MATERIALIZED, FAILED or None."""
+        from assets.partitions import HOURS
+
+        found = self.instance.get_status_by_partition(dg.AssetKey(asset.split("/")), [key_of(hour)], HOURS) or {}
+        status = found.get(key_of(hour))
+        return None if status is None else status.value
+
+    # --- within ------------------------------------------------------------------------------------------------------
+
+    def _of(self, hour: datetime, pattern: str) -> Iterator[Path]:
+        folder = self.layout.archive_hour(hour)
+        return folder.glob(pattern) if folder.exists() else iter(())
+
+    def _enterprise_fields(self, password: Any) -> dict[str, Any]:
+        s = self.settings
+        secret = password.get_secret_value() if hasattr(password, "get_secret_value") else password
+        return {
+            "data": str(s.data),
+            "projects": list(s.projects),
+            "namespaces": list(s.namespaces),
+            "auth_url": s.auth_url,
+            "base_url": s.base_url,
+            "realtime_url": s.realtime_url,
+            "username": s.username,
+            "password": secret,
+        }
+
+    def _enterprise_class(self) -> type[EnterpriseResource]:
+        # a class of its own, because Dagster makes resources anew from their fields, which hold plain values only
+        mirror = self
+
+        class OnSandboxClock(EnterpriseResource):
+            @contextmanager
+            def client(self) -> Iterator[EnterpriseClient]:
+                with EnterpriseClient(
+                    self.service(),
+                    state=mirror.data / "state",
+                    clock=mirror.sandbox.clock.now,
+                    patience=mirror.patience,
+                ) as client:
+                    yield client
+
+        return OnSandboxClock
+
+    def _resources(self) -> dict[str, Any]:
+        mirror = self
+
+        class OnSandboxClock(WarehouseResource):
+            @property
+            def warehouse(self) -> Warehouse:
+                return mirror.warehouse
+
+        password = None if self.settings.password is None else dg.EnvVar("WME_PASSWORD")
+        return {
+            "enterprise": self._enterprise_class()(**self._enterprise_fields(password)),
+            "lake": LakeResource(
+                data=str(self.data), bodies=list(self.settings.bodies), min_free_gb=self.settings.min_free_gb
+            ),
+            "warehouse": OnSandboxClock(data=str(self.data)),
+        }
+
+    def _run(
+        self, job: str, tags: dict[str, str], selection: Collection[str] | None, overrides: dict[str, Any]
+    ) -> Made:
+        defs = build_defs(self.settings, loggers={"quiet": _QUIET}, **self._resources() | overrides)
+        failures: list[BaseException | None] = []
+
+        @dg.failure_hook
+        def remember(context: dg.HookContext) -> None:
+            failures.append(context.op_exception)
+
+        result = (
+            defs.resolve_job_def(job)
+            .with_hooks({remember})
+            .execute_in_process(
+                instance=self.instance,
+                tags=tags,
+                partition_key=tags.get(PARTITION_NAME_TAG),
+                raise_on_error=False,
+                asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
+                run_config={"loggers": {"quiet": {}}},
+            )
+        )
+        return _made(result, failures)
+
+
+def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None]) -> Made:
+    made = Made(result.success, run_id=result.run_id)
+    if failures:
+        # Dagster's events do not tell it, the failure itself does
+        made.allow_retries = getattr(failures[0], "allow_retries", True)
+    hours: dict[str, list[datetime]] = defaultdict(list)
+    for event in result.all_events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            told = data.user_failure_data
+            if told is not None and told.description:
+                made.sentences.append(told.description)
+            elif data.error is not None:
+                made.sentences.append(f"UNTOLD {data.error.to_string()}")
+        elif event.is_step_materialization:
+            key = event.asset_key.to_user_string()
+            of_an_hour = (
+                event.partition is not None and key.split("/")[1] != "snapshot_articles" and key != "archive/snapshots"
+            )
+            hour = hour_of(event.partition) if of_an_hour else None
+            hours[key] += [] if hour is None else [hour]
+            materialization = event.step_materialization_data.materialization
+            made.metadata[key, hour] = {name: value.value for name, value in materialization.metadata.items()}
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            checked = event.asset_check_evaluation_data
+            made.checks[checked.check_name] = checked.passed
+    made.hours = dict(hours)
+    return made
+
+
+def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
+    logger = logging.getLogger("tests.quiet")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger
+
+
+_QUIET = dg.LoggerDefinition(_quiet)

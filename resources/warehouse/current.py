@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
 from resources.warehouse import snapshots
-from resources.warehouse.connect import answer, raise_revision, transaction
+from resources.warehouse.connect import answer, leave_row_groups, raise_revision, transaction
 from resources.warehouse.loads import hide_shadowed
 from resources.warehouse.records import Applied
 from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
@@ -128,9 +128,10 @@ def _take_in(
     connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
     hours, file_count = _pending(connection)
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
+    if not projects and all(hour.hour for hour in hours):
+        leave_row_groups(connection)
     if file_count or projects:
         bases = snapshots.versions(connection, lake_root, bases_only=True)
-        _compete(connection, bases)
         if projects:
             upserted += _renew(connection, bases)
         if not rebuilt:
@@ -166,6 +167,7 @@ def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tup
         connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_pages)"
     )
     if recomputed:
+        _compete(connection, bases)
         connection.execute(statement("apply_history"))
     connection.execute(_with_rule("apply_maxima"))
     removed = _rows(connection, "SELECT count(*) FROM leaving ANTI JOIN deciding USING (project_id, article_id)")
@@ -175,6 +177,7 @@ def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tup
 
 def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
     """Make the projects of `renewed` from all their rows; returns the pages written."""
+    _compete(connection, bases)
     connection.execute(_with_rule("rebuild_maxima"))
     return _insert(connection, bases)
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from resources.tables import ARTICLE_CHANGES, LOADS, REFERENCE_TABLES, REJECTS
 from resources.warehouse import coverage
-from resources.warehouse.connect import is_exhausted, raise_revision, transaction
+from resources.warehouse.connect import is_exhausted, leave_row_groups, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.records import HourLoad, utc_text
 from resources.warehouse.schema import column_list, identifier, statement
@@ -80,6 +80,8 @@ def load_hour(
     """
     started = time.perf_counter()
     _check_arguments(hour, files, statuses)
+    if hour.hour:
+        leave_row_groups(connection)
     with transaction(connection):
         known = {
             (project, namespace): digest

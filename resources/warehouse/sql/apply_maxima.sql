@@ -7,14 +7,18 @@ FROM (SELECT project_id, title FROM fresh UNION SELECT project_id, title FROM re
 CREATE OR REPLACE TEMP TABLE moved_pages AS
 SELECT project_id, article_id FROM fresh WHERE is_update UNION SELECT project_id, article_id FROM redone_pages;
 
--- Most pages that changed are found by their title; those that moved are few, and asked for by their place.
+-- Most pages that changed are found by their title; a page lives once, so only the others are looked for by their number:
+-- those that moved, which are few, and those that are new.
 CREATE OR REPLACE TEMP TABLE near AS
 SELECT {living}
 FROM articles
 SEMI JOIN moved_titles USING (title_key);
 
 CREATE OR REPLACE TEMP TABLE elsewhere AS
-SELECT rowid AS place FROM articles SEMI JOIN moved_pages USING (article_id) ANTI JOIN near ON articles.rowid = near.place;
+SELECT rowid AS place
+FROM articles
+SEMI JOIN (FROM moved_pages ANTI JOIN near USING (project_id, article_id)) AS unseen USING (article_id)
+ANTI JOIN near ON articles.rowid = near.place;
 
 INSERT INTO near
 SELECT {living}

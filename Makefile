@@ -47,8 +47,9 @@ format: $(STAMP) ## format the code
 ui: $(STAMP) ## open Dagster on http://localhost:3000
 	@$(BIN)/wme ui
 
-bench: $(STAMP) ## measured work with its peers beside it
+bench: $(STAMP) ## measured work with its peers beside it: minutes, then half an hour and 20 GB for the warehouse
 	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,huge
+	@$(BIN)/python -m benchmarks warehouse
 
 sandbox: $(STAMP) ## serve the local content service and say how to call it
 	@$(BIN)/wme sandbox

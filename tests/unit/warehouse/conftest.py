@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -170,6 +173,23 @@ def clock():
 @pytest.fixture
 def warehouse(data, clock):
     return Warehouse(data, lock_timeout=5.0, clock=clock)
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """Runs Python lines that know of DuckDB alone in a process and a folder of their own; gives the lines it printed."""
+
+    def run(program, path):
+        command = [
+            sys.executable,
+            "-c",
+            "import duckdb, sys\npath = sys.argv[1]\n" + textwrap.dedent(program),
+            str(path),
+        ]
+        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+        return told.stdout.splitlines()
+
+    return run
 
 
 @pytest.fixture

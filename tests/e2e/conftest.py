@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import os
+import pty
 import select
 import signal
 import socket
@@ -191,22 +192,42 @@ def runner() -> Iterator[Runner]:
     runner.close()
 
 
+def _start(arguments: Sequence[str], environ: dict[str, str], **pipes: Any) -> subprocess.Popen[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env={**kept, **environ}, text=True, **pipes)
+
+
 @pytest.fixture
 def wme() -> Callable[..., subprocess.Popen[str]]:
     """Starts `wme` with arguments and an environment; standard output and error are pipes."""
 
     def start(*arguments: str, environ: dict[str, str]) -> subprocess.Popen[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
-        return subprocess.Popen(
-            [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments],
-            cwd=ROOT,
-            env={**kept, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return _start(arguments, environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     return start
+
+
+@pytest.fixture
+def on_terminal() -> Callable[..., str]:
+    """Runs `wme` on a terminal of so many columns, to a good end, and returns what it showed."""
+
+    def run(*arguments: str, environ: dict[str, str], columns: int) -> str:
+        ours, theirs = pty.openpty()
+        environ = {**environ, "TERM": "xterm", "COLUMNS": str(columns), "PYTHONIOENCODING": "utf-8"}
+        process = _start(arguments, environ, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        # reading from a terminal whose other end was closed is an error
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65536):
+                shown += piece
+        os.close(ours)
+        text = shown.decode()
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0, text
+        return text
+
+    return run
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -560,38 +558,10 @@ def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, wme
     assert out == ""
 
 
-def test_terminal_gets_bars_instead_of_lines(account, service, hours, tmp_path):
+def test_terminal_gets_bars_instead_of_lines(account, service, hours, tmp_path, on_terminal):
     service.faults.add(path="/v2/batches/*", kind="slow", count=None, bytes_per_second=200_000)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("WME_")}
-    environ |= account.environ(tmp_path / "data", TERM="xterm", COLUMNS="80", PYTHONIOENCODING="utf-8")
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from pipelines.cli import main; main()",
-            "run",
-            "--no-reference",
-            *between(hours[0], hours[0]),
-        ],
-        env=environ,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # the other end was closed
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert process.wait(timeout=60) == 0, shown.decode()
-    text = shown.decode()
+    words = ["run", "--no-reference", *between(hours[0], hours[0])]
+    text = on_terminal(*words, environ=account.environ(tmp_path / "data"), columns=80)
     assert "━" in text or "╸" in text
     assert f"download {hours[0]:%Y-%m-%d %H:00}" in text
     assert " MB in " not in text

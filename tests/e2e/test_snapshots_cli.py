@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -327,32 +323,9 @@ def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account,
     assert not list(archive.rglob("*.part"))
 
 
-def test_terminal_gets_a_bar(account, service, tmp_path):
+def test_terminal_gets_a_bar(account, service, tmp_path, on_terminal):
     service.faults.add(path="/v2/snapshots/*", kind="slow", count=None, bytes_per_second=400_000)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("WME_")}
-    environ |= account.environ(tmp_path / "data", TERM="xterm", COLUMNS="100", PYTHONIOENCODING="utf-8")
-    ours, theirs = pty.openpty()
-    code = "from pipelines.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "snapshots", "download", NAME],
-        env=environ,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # the other end was closed
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    text = shown.decode()
-    assert process.wait(timeout=60) == 0, text
+    text = on_terminal("snapshots", "download", NAME, environ=account.environ(tmp_path / "data"), columns=100)
     assert "━" in text or "╸" in text
     assert f"download {NAME}" in text
     assert f"download {NAME}: " not in text

@@ -23,11 +23,11 @@ import time
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
-from resources.warehouse import snapshots
 from resources.warehouse.connect import answer, leave_row_groups, raise_revision, transaction
 from resources.warehouse.loads import hide_shadowed
 from resources.warehouse.records import Applied
 from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
+from resources.warehouse.snapshot_rows import versions
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from resources.warehouse.snapshots import Version
+    from resources.warehouse.snapshot_rows import Version
 
 #: The one total order of states; rows of one title or page that are equal in all of it are the same row.
 NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
@@ -131,7 +131,7 @@ def _take_in(
     if not projects and all(hour.hour for hour in hours):
         leave_row_groups(connection)
     if file_count or projects:
-        bases = snapshots.versions(connection, lake_root, bases_only=True)
+        bases = versions(connection, lake_root, bases_only=True)
         if projects:
             upserted += _renew(connection, bases)
         if not rebuilt:

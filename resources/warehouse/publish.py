@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from resources import tables
-from resources.warehouse import snapshots
 from resources.warehouse.connect import locked
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.questions import questions
@@ -41,13 +40,14 @@ from resources.warehouse.schema import (
     sql_type,
     statement,
 )
+from resources.warehouse.snapshot_rows import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import timedelta
 
     from resources.warehouse.connect import Connector
-    from resources.warehouse.snapshots import Version
+    from resources.warehouse.snapshot_rows import Version
 
 _log = logging.getLogger(__name__)
 
@@ -294,7 +294,7 @@ def _sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> _Sources
         "SELECT lake_path FROM loads WHERE table_name = 'article_changes' AND row_count > 0 ORDER BY batch_hour, lake_path"
     ).fetchall()
     paths = [root / relative for (relative,) in named]
-    kept = snapshots.versions(connection, lake_root)
+    kept = versions(connection, lake_root)
     wanted = [*paths, *(Path(path) for version in kept for path in version.paths)]
     missing = {path for path in wanted if not path.exists()}
     return _Sources(

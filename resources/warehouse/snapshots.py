@@ -1,7 +1,7 @@
 """Snapshots: whole projects as the service held them, underneath the changes.
 
-Belongs here: taking in the files of one version, all or nothing; which versions are kept; reading their rows from the lake.
-Does not belong here: which of their rows are the current articles (`current`).
+Belongs here: taking in the files of one version, all or nothing; which versions are kept. Does not belong here: reading their
+rows (`snapshot_rows`); which of them are the current articles (`current`).
 
 The rows stay in the lake: a version holds every page of its project with all columns, several versions are kept, and
 `articles` holds the rows that count natively anyhow. DuckDB knows of each version what the files are, which of their rows
@@ -16,25 +16,24 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from resources.tables import ARTICLES, LOADS, REJECTS, SNAPSHOT_ARTICLES
+from resources.tables import LOADS, REJECTS, SNAPSHOT_ARTICLES
 from resources.warehouse.connect import answer, is_exhausted, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.loads import check_counts, checked_row_count
 from resources.warehouse.records import SnapshotLoad
-from resources.warehouse.schema import TITLE_KEY, column_list, identifier, moment, quoted, statement
+from resources.warehouse.schema import column_list
+from resources.warehouse.snapshot_rows import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from resources.tables import Table
     from resources.warehouse.records import Snapshot, SnapshotFile
 
 #: How far before its newest row a snapshot may still lack a change.
@@ -46,93 +45,6 @@ _SPREAD = 999_000
 _FOLDER_DIGITS = 8
 #: Columns of its rejects that every line of a snapshot shares.
 _OF_THE_SNAPSHOT = ("batch_hour", "project_id", "namespace_id")
-#: The last word in the order of states, for a row of a snapshot. The same event in an hour's file has the same.
-_EVENT_KEY = "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))"
-
-
-@dataclass(frozen=True)
-class Version:
-    """One kept version of a snapshot, and where its files lie."""
-
-    snapshot_id: str
-    snapshot_version: str
-    project_id: str
-    namespace_id: int
-    batch_hour: datetime
-    paths: tuple[str, ...]
-
-    def states(self) -> str:
-        """A query for its rows as they compete for titles and pages."""
-        return self._written("snapshot_states")
-
-    def rows(self) -> str:
-        """Its rows without the repeated ones, as something to select from; all declared columns, bodies too."""
-        return self._written("snapshot_rows")
-
-    def pages(self) -> str:
-        """A query for its rows with the narrow columns of `snapshot_articles`."""
-        own = {"snapshot_id": quoted(self.snapshot_id), "snapshot_version": quoted(self.snapshot_version)}
-        return self._selected(SNAPSHOT_ARTICLES.narrow, own)
-
-    def articles(self) -> str:
-        """A query for its rows with the columns of `articles`."""
-        return self._selected(ARTICLES, {"batch_hour": moment(self.batch_hour)})
-
-    def bodies(self) -> str:
-        """A query for its bodies with the columns of `article_bodies`."""
-        return self._written("article_bodies_of_snapshot")
-
-    def insert(self) -> str:
-        """The statement that puts those of its rows that decide into `articles`."""
-        kept = ", ".join(f'"{column.name}"' for column in ARTICLES if column.name != "batch_hour")
-        return self._written("insert_articles_of_snapshot").replace("{columns}", kept)
-
-    def _selected(self, table: Table, own: dict[str, str]) -> str:
-        """A query for the columns of a table.
-
-        What is the same for the whole version is a constant (`own` besides the project and namespace), so that a question for
-        something else opens none of its files.
-        """
-        own |= {"project_id": quoted(self.project_id), "namespace_id": f"CAST({self.namespace_id} AS BIGINT)"}
-        columns = ", ".join(
-            f"{own[c.name]} AS {identifier(c.name)}" if c.name in own else identifier(c.name) for c in table
-        )
-        return f"SELECT {columns} FROM {self.rows()}"  # noqa: S608  declared names
-
-    def _written(self, name: str) -> str:
-        text = statement(name).replace("{rows}", statement("snapshot_rows")).replace("{event_key}", _EVENT_KEY)
-        return _filled(text.replace("{title_key}", TITLE_KEY), self)
-
-
-def _filled(text: str, version: Version) -> str:
-    files = ", ".join(quoted(path) for path in version.paths)
-    return (
-        text.replace("{files}", f"[{files}]")
-        .replace("{snapshot_id}", quoted(version.snapshot_id))
-        .replace("{snapshot_version}", quoted(version.snapshot_version))
-        .replace("{project_id}", quoted(version.project_id))
-        .replace("{namespace_id}", f"CAST({version.namespace_id} AS BIGINT)")
-        .replace("{batch_hour}", moment(version.batch_hour))
-    )
-
-
-def versions(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_only: bool = False) -> list[Version]:
-    """The kept versions, or those underneath `articles` alone."""
-    source = "internal.bases" if bases_only else "snapshots"
-    found = answer(
-        connection,
-        "SELECT snapshot_id, snapshot_version, any_value(kept.project_id), any_value(kept.namespace_id), kept.batch_hour, "  # noqa: S608
-        "list(lake_path ORDER BY lake_path) FILTER (WHERE row_count > 0) "
-        f"FROM (SELECT snapshot_id, snapshot_version, project_id, namespace_id, boundary_at, batch_hour FROM {source}) AS kept "
-        "JOIN loads ON table_name = 'snapshot_articles' AND loads.batch_hour = kept.batch_hour "
-        "AND loads.project_id = kept.project_id AND loads.namespace_id = kept.namespace_id "
-        "GROUP BY snapshot_id, snapshot_version, boundary_at, kept.batch_hour ORDER BY boundary_at, snapshot_id, snapshot_version",
-    )
-    root = lake_root.resolve()
-    return [
-        Version(identifier, version, project, namespace, hour, tuple(str(root / path) for path in paths or ()))
-        for identifier, version, project, namespace, hour, paths in found
-    ]
 
 
 def load_snapshot(
@@ -242,8 +154,7 @@ def _take_in(
             batch_hour=hour,
             paths=tuple(full),
         )
-        shadow = _filled(statement("snapshot_shadow").replace("{event_key}", _EVENT_KEY), version)
-        duplicates = int(connection.execute(shadow).fetchall()[0][0])
+        duplicates = int(connection.execute(version.shadow()).fetchall()[0][0])
     except duckdb.Error as error:
         if is_exhausted(error):
             raise

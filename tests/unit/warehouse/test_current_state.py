@@ -17,7 +17,8 @@ from resources.warehouse.loads import load_hour
 from resources.warehouse.publish import _make_views, _sources
 from resources.warehouse.questions import questions
 from resources.warehouse.schema import ensure
-from resources.warehouse.snapshots import load_snapshot, versions
+from resources.warehouse.snapshot_rows import versions
+from resources.warehouse.snapshots import load_snapshot
 
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
 START = datetime(2026, 11, 1, tzinfo=UTC)

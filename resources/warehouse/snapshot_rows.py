@@ -1,0 +1,114 @@
+"""The rows of snapshots, as queries over the lake: what a kept version adds to `articles`, to the views and to the past.
+
+Belongs here: reading. Does not belong here: which versions are kept, and taking one in (`snapshots`); which rows are the current
+articles (`current`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from resources.tables import ARTICLES, SNAPSHOT_ARTICLES
+from resources.warehouse.connect import answer
+from resources.warehouse.schema import TITLE_KEY, identifier, moment, quoted, statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.tables import Table
+
+#: The last word in the order of states, for a row of a snapshot. The same event in an hour's file has the same.
+_EVENT_KEY = "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))"
+
+
+@dataclass(frozen=True)
+class Version:
+    """One kept version of a snapshot, and where its files lie."""
+
+    snapshot_id: str
+    snapshot_version: str
+    project_id: str
+    namespace_id: int
+    batch_hour: datetime
+    paths: tuple[str, ...]
+
+    def states(self) -> str:
+        """A query for its rows as they compete for titles and pages."""
+        return self._written("snapshot_states")
+
+    def rows(self) -> str:
+        """Its rows without the repeated ones, as something to select from; all declared columns, bodies too."""
+        return self._written("snapshot_rows")
+
+    def pages(self) -> str:
+        """A query for its rows with the narrow columns of `snapshot_articles`."""
+        own = {"snapshot_id": quoted(self.snapshot_id), "snapshot_version": quoted(self.snapshot_version)}
+        return self._selected(SNAPSHOT_ARTICLES.narrow, own)
+
+    def articles(self) -> str:
+        """A query for its rows with the columns of `articles`."""
+        return self._selected(ARTICLES, {"batch_hour": moment(self.batch_hour)})
+
+    def bodies(self) -> str:
+        """A query for its bodies with the columns of `article_bodies`."""
+        return self._written("article_bodies_of_snapshot")
+
+    def shadow(self) -> str:
+        """The statement that notes which of its rows are passed over because they are repeated."""
+        return self._written("snapshot_shadow")
+
+    def insert(self) -> str:
+        """The statement that puts those of its rows that decide into `articles`."""
+        kept = ", ".join(f'"{column.name}"' for column in ARTICLES if column.name != "batch_hour")
+        return self._written("insert_articles_of_snapshot").replace("{columns}", kept)
+
+    def _selected(self, table: Table, own: dict[str, str]) -> str:
+        """A query for the columns of a table.
+
+        What is the same for the whole version is a constant (`own` besides the project and namespace), so that a question for
+        something else opens none of its files.
+        """
+        own |= {"project_id": quoted(self.project_id), "namespace_id": f"CAST({self.namespace_id} AS BIGINT)"}
+        columns = ", ".join(
+            f"{own[c.name]} AS {identifier(c.name)}" if c.name in own else identifier(c.name) for c in table
+        )
+        return f"SELECT {columns} FROM {self.rows()}"  # noqa: S608  declared names
+
+    def _written(self, name: str) -> str:
+        """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
+        files = ", ".join(quoted(path) for path in self.paths)
+        return (
+            statement(name)
+            .replace("{rows}", statement("snapshot_rows"))
+            .replace("{event_key}", _EVENT_KEY)
+            .replace("{title_key}", TITLE_KEY)
+            .replace("{files}", f"[{files}]")
+            .replace("{snapshot_id}", quoted(self.snapshot_id))
+            .replace("{snapshot_version}", quoted(self.snapshot_version))
+            .replace("{project_id}", quoted(self.project_id))
+            .replace("{namespace_id}", f"CAST({self.namespace_id} AS BIGINT)")
+            .replace("{batch_hour}", moment(self.batch_hour))
+        )
+
+
+def versions(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_only: bool = False) -> list[Version]:
+    """The kept versions, or those underneath `articles` alone."""
+    source = "internal.bases" if bases_only else "snapshots"
+    found = answer(
+        connection,
+        "SELECT snapshot_id, snapshot_version, any_value(kept.project_id), any_value(kept.namespace_id), kept.batch_hour, "  # noqa: S608
+        "list(lake_path ORDER BY lake_path) FILTER (WHERE row_count > 0) "
+        f"FROM (SELECT snapshot_id, snapshot_version, project_id, namespace_id, boundary_at, batch_hour FROM {source}) AS kept "
+        "JOIN loads ON table_name = 'snapshot_articles' AND loads.batch_hour = kept.batch_hour "
+        "AND loads.project_id = kept.project_id AND loads.namespace_id = kept.namespace_id "
+        "GROUP BY snapshot_id, snapshot_version, boundary_at, kept.batch_hour ORDER BY boundary_at, snapshot_id, snapshot_version",
+    )
+    root = lake_root.resolve()
+    return [
+        Version(identifier, version, project, namespace, hour, tuple(str(root / path) for path in paths or ()))
+        for identifier, version, project, namespace, hour, paths in found
+    ]

@@ -11,10 +11,11 @@ import dagster as dg
 from assets.articles import KEY as ARTICLES
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
 from assets.failures import told
-from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, WarehouseResource
+from assets.housekeeping import clean
+from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
-from resources.warehouse import Publication, QueryResult, Warehouse
+from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
@@ -37,21 +38,23 @@ _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, na
     owners=list(OWNERS),
     pool=WAREHOUSE_POOL,
     description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
-    "renamed over the old one, so that a reader never waits and never sees half a load.",
+    "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
+    "were replaced go after a grace period.",
 )
 def published_warehouse(
-    context: dg.AssetExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
+    context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Say what is missing in the coverage, then publish; where the run publishes only when it is due, and it is not, do neither."""
     store, every = warehouse.warehouse, warehouse.publish_every
     if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
         context.log.info("Not published: %s", next_text(store.publication(), every))
-        return dg.MaterializeResult(metadata=_times(store, every) | {"changed": False})
+        metadata = _times(store, every) | {"changed": False}
+        return dg.MaterializeResult(metadata=metadata | _tidied(context, lake, store))
     with told():
         store.fill_coverage(enterprise.projects, enterprise.namespaces)
         published = store.publish({"service": origin_of(store.data) or "unknown"})
     context.log.info("%s", published)
-    metadata: dict[str, Any] = {
+    metadata = {
         "dagster/uri": str(published.path),
         "bytes": published.size_bytes,
         "seconds": round(published.seconds, 3),
@@ -61,7 +64,7 @@ def published_warehouse(
         "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
         "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
     }
-    return dg.MaterializeResult(metadata=metadata | _times(store, every))
+    return dg.MaterializeResult(metadata=metadata | _times(store, every) | _tidied(context, lake, store))
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
@@ -72,6 +75,21 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
         return "by the next run"
     due = (last.published_at + every).astimezone(UTC)
     return f"by the first run after {due:%Y-%m-%d %H:%M} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
+
+
+def _tidied(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
+    """Remove what was replaced and is past its grace period. That is no reason for a run to fail."""
+    try:
+        cleaning = clean(lake.layout, store, grace=lake.grace)
+    except (OSError, WarehouseError) as error:
+        context.log.warning("Files that were replaced could not all be removed; the next run tries again. %s", error)
+        return {}
+    return {
+        "freed_files": len(cleaning.freed),
+        "freed_bytes": cleaning.freed_bytes,
+        "replaced_files": len(cleaning.waiting),
+        "replaced_bytes": cleaning.waiting_bytes,
+    }
 
 
 def _times(store: Warehouse, every: timedelta | None) -> dict[str, Any]:

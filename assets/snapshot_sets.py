@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.enterprise.models import Snapshot as SnapshotRecord
-    from resources.enterprise.snapshot_plan import Piece
+    from resources.enterprise.snapshot_plan import Form, Piece
     from resources.lake import Conversion, Converter, Layout
     from resources.warehouse import SnapshotLoad, Warehouse
 
@@ -83,14 +83,18 @@ def is_archived(record: SnapshotRecord, layout: Layout) -> bool:
     return True
 
 
+def wishes_of(min_free_gb: float, *, form: Form | None = None, beyond_quota: bool = False) -> Wishes:
+    """What to tell the planner, whoever asks: the form, the quota, and what the disk is to hold in the end and to leave free."""
+    return Wishes(form=form, beyond_quota=beyond_quota, keep_free_bytes=int(min_free_gb * 1e9), disk_factor=DISK_FACTOR)
+
+
 def plan_snapshot(identifier: str, client: EnterpriseClient, layout: Layout, min_free_gb: float) -> SnapshotPlan:
     """How to have the snapshot, and what that costs. Costs no quota.
 
     Raises:
         NotFound: The service has no such snapshot.
     """
-    wishes = Wishes(keep_free_bytes=int(min_free_gb * 1e9), disk_factor=DISK_FACTOR)
-    return client.plan_snapshot(identifier, layout.snapshot_archive(identifier), wishes)
+    return client.plan_snapshot(identifier, layout.snapshot_archive(identifier), wishes_of(min_free_gb))
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
@@ -134,8 +138,7 @@ def archived_snapshot(identifier: str, layout: Layout, version: str | None = Non
         SnapshotNotArchivedError: There is no complete set.
     """
     folder = layout.snapshot_archive(identifier)
-    sets = [_read_set(path) for path in sorted(folder.glob("*.set.json"))]
-    found = [one for one in sets if version in (None, one.version)]
+    found = [one for one in archived_sets(folder).values() if version in (None, one.version)]
     if not found:
         raise SnapshotNotArchivedError(
             f"No complete set of files of {identifier} is archived, so there is nothing to convert. Materialize "
@@ -149,6 +152,11 @@ def archived_snapshot(identifier: str, layout: Layout, version: str | None = Non
                 "snapshot to fetch it again, if the service still offers this version."
             )
     return newest
+
+
+def archived_sets(folder: Path) -> dict[Path, ArchivedSnapshot]:
+    """The complete sets of a snapshot's folder in the archive, by their manifests; files of old ones may be gone."""
+    return {path: _read_set(path) for path in sorted(folder.glob("*.set.json"))}
 
 
 def _read_set(manifest: Path) -> ArchivedSnapshot:

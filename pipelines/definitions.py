@@ -51,7 +51,12 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
             anonymous=settings.anonymous,
             use_sandbox=settings.sandbox,
         ),
-        "lake": LakeResource(data=data, bodies=list(settings.bodies), min_free_gb=settings.min_free_gb),
+        "lake": LakeResource(
+            data=data,
+            bodies=list(settings.bodies),
+            min_free_gb=settings.min_free_gb,
+            grace_hours=settings.grace_hours,
+        ),
         "warehouse": WarehouseResource(
             data=data,
             publish_minutes=None if settings.publish_every is None else settings.publish_every / timedelta(minutes=1),

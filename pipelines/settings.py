@@ -41,6 +41,7 @@ class Settings(BaseModel):
         min_free_gb: Free disk space (GB) that a run leaves untouched.
         publish_every: How often runs publish at the most: each of them (0), so often, or never (None).
         storage_version: Storage version of DuckDB's files, for example v2.0.0; None: as they are.
+        grace_hours: How long files that were replaced stay for those who may still read them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,6 +61,7 @@ class Settings(BaseModel):
     min_free_gb: float = 1.0
     publish_every: timedelta | None = timedelta(0)
     storage_version: str | None = None
+    grace_hours: float = 24.0
 
     @property
     def dagster_home(self) -> Path:
@@ -139,12 +141,13 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             raise SettingsError(f"WME_BODIES is {env['WME_BODIES']!r}; write html, wikitext, html,wikitext or none.")
         values["bodies"] = () if bodies == ("none",) else bodies
 
-    floor = env.get("WME_MIN_FREE_GB", "").strip()
-    if floor:
-        try:
-            values["min_free_gb"] = float(floor)
-        except ValueError:
-            raise SettingsError(f"WME_MIN_FREE_GB is {floor!r}; write a number of gigabytes, for example 5.") from None
+    for field, name, unit in (
+        ("min_free_gb", "WME_MIN_FREE_GB", "gigabytes"),
+        ("grace_hours", "WME_GRACE_HOURS", "hours"),
+    ):
+        text = env.get(name, "").strip()
+        if text:
+            values[field] = _number(name, text, unit)
     storage = env.get("WME_STORAGE_VERSION", "").strip()
     if storage:
         if not re.fullmatch(r"v\d+\.\d+\.\d+", storage):
@@ -154,6 +157,16 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         values["storage_version"] = storage
     values["publish_every"] = _publish_every(env.get("WME_PUBLISH", "").strip().lower())
     return Settings.model_validate(values)
+
+
+def _number(name: str, text: str, unit: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise SettingsError(f"{name} is {text!r}; write a number of {unit}, for example 5.")
+    return number
 
 
 def _publish_every(text: str) -> timedelta | None:

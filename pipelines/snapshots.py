@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resources.enterprise import SnapshotPlan, Wishes, check_together, errors, superseded
+from assets import snapshot_sets
+from resources.enterprise import SnapshotPlan, check_together, errors, superseded
 from resources.lake import Layout
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from pipelines.settings import Settings
     from resources.engine import Reporter
-    from resources.enterprise import Download, EnterpriseClient
+    from resources.enterprise import Download, EnterpriseClient, Wishes
     from resources.enterprise.models import Snapshot
+    from resources.enterprise.snapshot_plan import Form
 
 #: What every further snapshot would meet as well.
 _MEETS_ALL = (
@@ -113,12 +115,12 @@ def plan(client: EnterpriseClient, settings: Settings, identifiers: Iterable[str
 
 
 def wishes_of(settings: Settings, *, whole: bool = False, chunks: bool = False, beyond_quota: bool = False) -> Wishes:
-    """What to tell the planner: the form, the quota, and the disk space that the settings leave free."""
-    return Wishes(
-        form="whole" if whole else "chunks" if chunks else None,
-        beyond_quota=beyond_quota,
-        keep_free_bytes=int(settings.min_free_gb * 1e9),
-    )
+    """What to tell the planner: the form, the quota, and the disk space that the settings leave free.
+
+    Disk is counted for all that comes of the files, as in a run: who fetches them wants their rows.
+    """
+    form: Form | None = "whole" if whole else "chunks" if chunks else None
+    return snapshot_sets.wishes_of(settings.min_free_gb, form=form, beyond_quota=beyond_quota)
 
 
 @dataclass(frozen=True)

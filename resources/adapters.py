@@ -93,6 +93,12 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     data: str
     bodies: list[str] = Field(default=["html", "wikitext"], description="Bodies to keep in the lake.")
     min_free_gb: float = Field(default=1.0, description="Free disk space (GB) that a run leaves untouched.")
+    grace_hours: float = Field(default=24.0, description="Hours that replaced files stay for those who may read them.")
+
+    @property
+    def grace(self) -> timedelta:
+        """How long replaced files stay."""
+        return timedelta(hours=self.grace_hours)
 
     @property
     def layout(self) -> Layout:

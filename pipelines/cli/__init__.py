@@ -74,6 +74,7 @@ for _command in (
     run.run,
     upkeep.publish,
     upkeep.relocate,
+    upkeep.clean,
     status.status,
     tables.sql,
     tables.dictionary,

@@ -117,7 +117,7 @@ def _show_together(together: Any) -> None:
     count = len(together.plans)
     terminal.OUT.print(
         f"{'In all' if count == 1 else f'The {count} snapshots together'}: {' and '.join(units) or 'no unit'} of quota, "
-        f"{amount(together.missing_bytes, 'B')} to fetch, {amount(together.disk_bytes, 'B')} of disk for the archive "
+        f"{amount(together.missing_bytes, 'B')} to fetch, {amount(together.disk_bytes, 'B')} of disk in the end, with the lake and DuckDB "
         f"({amount(together.free_bytes, 'B')} free).",
         soft_wrap=True,
     )

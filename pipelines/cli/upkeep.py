@@ -1,14 +1,17 @@
-"""`wme publish` and `relocate`: keeping what analysts open as it should be.
+"""`wme publish`, `relocate` and `clean`: keeping what analysts open, and the folder, as they should be.
 
-The work is in `pipelines/run.py` and `resources/warehouse`.
+The work is in `pipelines/run.py`, `resources/warehouse` and `assets/housekeeping.py`.
 """
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import click
 
 from pipelines import terminal
 from pipelines.settings import read as read_settings
+from resources.engine.progress import amount
 
 
 @click.command()
@@ -52,3 +55,33 @@ def relocate() -> None:
         if missing:
             told += f" {missing:,} files that it names are not there and are left out; bring them there, then `wme publish`."
     terminal.OUT.print(f"{warehouse.published_path} {told}", markup=False, soft_wrap=True)
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="List the files and stop; nothing is removed.")
+def clean(*, dry_run: bool) -> None:
+    """Remove files of the lake and the archive that were replaced, after their grace period (WME_GRACE_HOURS).
+
+    Runs do so by themselves. What is loaded, what is published and what is needed to make it again always stays.
+    """
+    from assets import housekeeping
+    from resources.lake import Layout
+    from resources.warehouse import Warehouse
+
+    settings = read_settings()
+    grace = timedelta(hours=settings.grace_hours)
+    done = housekeeping.clean(Layout(settings.data), Warehouse(settings.data), grace=grace, dry_run=dry_run)
+    if dry_run:
+        rows = [
+            (file.path, amount(file.size_bytes, "B"), file.due_at, file.why) for file in (*done.freed, *done.waiting)
+        ]
+        if rows:
+            terminal.show(("file", "size", "may go from (UTC)", "because"), rows, spare=("because",))
+    verb = "would be removed now" if dry_run else "removed"
+    terminal.OUT.print(
+        f"{len(done.freed):,} files {verb}, {amount(done.freed_bytes, 'B')}; {len(done.waiting):,} more, "
+        f"{amount(done.waiting_bytes, 'B')}, were replaced less than {settings.grace_hours:g} hours ago, or are seen so for "
+        f"the first time.{' Nothing was removed.' if dry_run else ''}",
+        markup=False,
+        soft_wrap=True,
+    )

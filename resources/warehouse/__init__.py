@@ -16,6 +16,7 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
+from resources.warehouse.ledger import Ledger, LoadedFile
 from resources.warehouse.records import (
     Applied,
     CoverageRow,
@@ -41,6 +42,8 @@ __all__ = [
     "HourStatus",
     "LakeFile",
     "LakeFileError",
+    "Ledger",
+    "LoadedFile",
     "NotPublishedError",
     "ProjectState",
     "Publication",

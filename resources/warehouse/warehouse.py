@@ -5,21 +5,22 @@ Belongs here: which connection, lock and clock each operation gets. Does not bel
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from resources.warehouse import coverage, current, loads, reading, snapshots
+from resources.warehouse import coverage, current, ledger, loads, reading, snapshots
 from resources.warehouse.audit import HourAudit, audit
-from resources.warehouse.connect import Connector, raise_revision, transaction
+from resources.warehouse.connect import Connector, locked, raise_revision, transaction
 from resources.warehouse.publish import Publisher
 
 if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import duckdb
 
+    from resources.warehouse.ledger import Ledger
     from resources.warehouse.records import (
         Applied,
         CoverageRow,
@@ -206,6 +207,20 @@ class Warehouse:
             receipt_path=self.data / "state" / "published.json",
             publish_lock_path=self.data / "state" / "publish.lock",
         )
+
+    @contextlib.contextmanager
+    def ledger(self) -> Iterator[Ledger]:
+        """What is named now; while it is held nobody loads or publishes, so that what it does not name may be removed."""
+        timeout = self._connector.lock_timeout
+        with (
+            locked(self.data / "state" / "publish.lock", timeout, "look at the ledger"),
+            locked(self._connector.lock_path, timeout, "look at the ledger"),
+        ):
+            with contextlib.ExitStack() as opened:
+                build = opened.enter_context(self._connector.build_unlocked("look at the ledger"))
+                there = self.published_path.exists()
+                found = ledger.read(build, opened.enter_context(self._connector.published()) if there else None)
+            yield found
 
     def pending_hours(self) -> list[datetime]:
         """Hours that are loaded and not yet in `articles`, in order."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assets.snapshot_sets import DISK_FACTOR
 from resources.enterprise import is_intact
 from resources.sandbox import Settings, running
 
@@ -126,6 +127,8 @@ def test_plan_as_json_says_what_several_cost_together(environ, call, chunk_count
     assert [s["identifier"] for s in plan["snapshots"]] == [NAME, OTHER]
     assert plan["unit_counts"] == {"chunk": sum(chunk_counts.values())}
     assert plan["missing_bytes"] == sum(s["missing_bytes"] for s in plan["snapshots"]) > 10_000
+    # as the assets count it, with what comes of the files later
+    assert plan["disk_bytes"] == sum(int(s["missing_bytes"] * DISK_FACTOR) for s in plan["snapshots"])
     assert plan["obstacle"] is None
     one = plan["snapshots"][0]
     assert (one["form"], one["product"], one["fits_quota"], one["fits_disk"]) == ("chunks", "chunk", True, True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
 
 BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
 
@@ -85,3 +86,20 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     assert "It is published next by the first run after" in told.out
     assert published() == "3"
     assert "Not published yet" not in call("run", "--from", newest, environ=hourly).out
+
+
+def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], copied: dict[str, str]) -> None:
+    data = Path(copied["WME_DATA"])
+    loaded = next(data.glob("lake/article_changes/**/enwiki_namespace_0.*.parquet"))
+    old = loaded.with_name("enwiki_namespace_0.00000000.parquet")
+    old.write_bytes(b"an earlier conversion")
+    os.utime(old, (0, 0))
+    before = sorted(data.glob("lake/**/*.parquet"))
+    told = call("clean", "--dry-run", environ=copied | {"COLUMNS": "300"})
+    assert told.code == 0, told.err
+    assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
+    assert "0 files would be removed now, 0 B; 1 more, 21 B" in told.out
+    assert "1 more" in call("clean", environ=copied).out
+    assert sorted(data.glob("lake/**/*.parquet")) == before
+    assert "1 files removed, 21 B; 0 more" in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
+    assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]

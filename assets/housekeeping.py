@@ -1,0 +1,235 @@
+"""Files that were replaced: finding them, and removing them once nobody can still be reading them.
+
+Replaced is a lake file that neither the ledger nor the published file names, of a place (an hour's project and namespace, a
+snapshot) into which something else was loaded after the file was made; and an archive of such a place that belongs neither
+to what is loaded nor to what the service lists now. What was never loaded, what is loaded, what is needed to make it again
+and what lies here for another reason stays.
+
+A file goes when it has been seen to be replaced for the whole grace period, since a reader may have opened an older published
+file. When it was first seen so stands in a journal; a lost journal makes the wait longer, never shorter. A kill at any point
+leaves files that the next call removes.
+
+Belongs here: that decision, and the removal. Does not belong here: when it happens (see `published`, `pipelines`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from assets.snapshot_sets import archived_sets
+from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from assets.snapshot_sets import ArchivedSnapshot
+    from resources.lake import Layout
+    from resources.warehouse import Ledger, Warehouse
+
+GRACE = timedelta(hours=24)
+#: Hex digits of a version that stand in a file's name.
+_DIGITS = 8
+_HOUR_ARCHIVE = re.compile(r"(?P<identifier>.+)\.(?P<version>[0-9a-f]{8})\.tar\.gz")
+_SNAPSHOT_FILE = r"(_chunk_\d+)?\.[0-9a-f]{8}\.(tar\.gz(\.part)?(\.json)?|set\.json)"
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A file that nobody needs.
+
+    Attributes:
+        path: Relative to the data folder, with `/`.
+        why: What took its place.
+        due_at: From when on it may be removed.
+    """
+
+    path: str
+    size_bytes: int
+    why: str
+    due_at: datetime
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was removed, or would be, and what waits for the end of its grace period."""
+
+    freed: tuple[Replaced, ...]
+    waiting: tuple[Replaced, ...]
+
+    @property
+    def freed_bytes(self) -> int:
+        """Bytes of disk that are free again."""
+        return sum(file.size_bytes for file in self.freed)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of disk that will be."""
+        return sum(file.size_bytes for file in self.waiting)
+
+
+def clean(
+    layout: Layout,
+    warehouse: Warehouse,
+    *,
+    grace: timedelta = GRACE,
+    now: datetime | None = None,
+    dry_run: bool = False,
+) -> Cleaning:
+    """Remove what has been replaced for as long as the grace period; with `dry_run` only tell of it.
+
+    Nobody loads or publishes meanwhile. A hundred thousand files are looked through in some seconds.
+
+    Raises:
+        OSError: A file cannot be removed; those before it are.
+    """
+    now = now or datetime.now(UTC)
+    journal = layout.root / "state" / "replaced.json"
+    if not warehouse.build_path.exists():
+        return Cleaning((), ())
+    with warehouse.ledger() as ledger:
+        since = _read(journal)
+        found = []
+        for path, why in _replaced(layout, ledger):
+            with contextlib.suppress(FileNotFoundError):  # its note went with it
+                name = layout.relative(path)
+                found.append(Replaced(name, path.stat().st_size, why, since.get(name, now) + grace))
+        cleaning = Cleaning(
+            tuple(file for file in found if file.due_at <= now), tuple(file for file in found if file.due_at > now)
+        )
+        if dry_run:
+            return cleaning
+        seen = {file.path: (file.due_at - grace).isoformat() for file in found}
+        if seen or since:
+            _write(journal, seen)
+        for file in cleaning.freed:
+            path = layout.absolute(file.path)
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # another file lies there
+                path.parent.rmdir()
+    return cleaning
+
+
+def _read(journal: Path) -> dict[str, datetime]:
+    try:
+        return {name: datetime.fromisoformat(since) for name, since in json.loads(journal.read_bytes()).items()}
+    except (FileNotFoundError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _write(journal: Path, seen: dict[str, str]) -> None:
+    beside = journal.with_name(f".{journal.name}.tmp")
+    beside.write_text(json.dumps(seen), encoding="utf-8")
+    beside.replace(journal)
+
+
+def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+    """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
+    yield from _of_hours(layout, ledger)
+    yield from _of_snapshots(layout, ledger)
+    yield from _archives_of_hours(layout, ledger)
+    for identifier in sorted({identifier for identifier, _, _ in ledger.snapshots}):
+        yield from _archives_of_snapshot(layout, ledger, identifier)
+
+
+def _of_hours(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+    loaded = {
+        (file.lake_path.rpartition("/")[0], file.identifier): file.loaded_at
+        for file in ledger.files
+        if file.table_name == ARTICLE_CHANGES.name
+    }
+    named = ledger.named
+    for path in sorted((layout.lake / ARTICLE_CHANGES.name).glob("date=*/hour=*/*.parquet")):
+        relative = path.relative_to(layout.lake).as_posix()
+        identifier = path.name.rsplit(".", 2)[0]
+        since = loaded.get((relative.rpartition("/")[0], identifier))
+        if relative not in named and since is not None and _older(path, since):
+            yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
+
+
+def _of_snapshots(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+    newest: dict[str, datetime] = {}
+    for identifier, _, loaded_at in ledger.snapshots:
+        newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
+    named = ledger.named
+    for identifier, since in newest.items():
+        for path in sorted((layout.lake / SNAPSHOT_ARTICLES.name / identifier).glob("*/*.parquet")):
+            if path.relative_to(layout.lake).as_posix() not in named and _older(path, since):
+                yield from _with_rejects(layout, path, "newer versions of the snapshot are loaded")
+
+
+def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, str]]:
+    table = path.relative_to(layout.lake).parts[0]
+    rejects = layout.lake / REJECTS.name / path.relative_to(layout.lake / table)
+    if rejects.exists():
+        yield rejects, why
+    yield path, why
+
+
+def _archives_of_hours(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+    """Earlier exports of an hour's project; there are some only where the service exported it again."""
+    loaded: dict[tuple[str, str], set[str]] = {}
+    for file in ledger.files:
+        if file.table_name == ARTICLE_CHANGES.name:
+            folder = "/".join(file.lake_path.split("/")[1:3])
+            loaded.setdefault((folder, file.identifier), set()).add(file.version[:_DIGITS])
+    root = layout.archive / "batches"
+    for listing in sorted(root.glob("date=*/hour=*/batches.json")):
+        archives: dict[str, list[Path]] = {}
+        for path in sorted(listing.parent.glob("*.tar.gz")):
+            if (match := _HOUR_ARCHIVE.fullmatch(path.name)) is not None:
+                archives.setdefault(match["identifier"], []).append(path)
+        if all(len(paths) == 1 for paths in archives.values()):
+            continue
+        listed = {(record["identifier"], record["version"][:_DIGITS]) for record in json.loads(listing.read_bytes())}
+        listed_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
+        folder = listing.parent.relative_to(root).as_posix()
+        for identifier, paths in archives.items():
+            kept = loaded.get((folder, identifier), set())
+            for path in paths if kept else ():
+                version = path.name[len(identifier) + 1 :][:_DIGITS]
+                if (identifier, version) not in listed and version not in kept and _older(path, listed_at):
+                    yield from _with_note(path, "the service exported the hour again, and that is loaded")
+
+
+def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> Iterator[tuple[Path, str]]:
+    """Archives that belong to no loaded version and not to the newest set; parts of them too."""
+    folder = layout.snapshot_archive(identifier)
+    sets = archived_sets(folder)
+    if not sets:
+        return
+    versions = {version for name, version, _ in ledger.snapshots if name == identifier}
+    newest = max(sets.values(), key=_exported_at)
+    kept = {manifest: one for manifest, one in sets.items() if one.version in versions or one == newest}
+    wanted = {manifest.name for manifest in kept}
+    wanted |= {archive.path.name for one in kept.values() for archive in one.archives}
+    wanted |= {f"{name}.json" for name in wanted}
+    complete_at = max(datetime.fromtimestamp(manifest.stat().st_mtime, UTC) for manifest in kept)
+    pattern = re.compile(re.escape(identifier) + _SNAPSHOT_FILE)
+    # manifests last: without theirs, files would be taken for those of a download under way for ever
+    for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(".set.json"), path.name)):
+        if pattern.fullmatch(path.name) and path.name not in wanted and _older(path, complete_at):
+            yield path, "newer versions of the snapshot are complete"
+
+
+def _exported_at(archived: ArchivedSnapshot) -> datetime:
+    return archived.exported_at
+
+
+def _with_note(path: Path, why: str) -> Iterator[tuple[Path, str]]:
+    note = path.with_name(f"{path.name}.json")
+    if note.exists():
+        yield note, why
+    yield path, why
+
+
+def _older(path: Path, moment: datetime) -> bool:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC) < moment
+    except FileNotFoundError:  # a download has given it its final name
+        return False

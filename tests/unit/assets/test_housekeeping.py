@@ -1,0 +1,195 @@
+"""Which files go, when, and that none goes that somebody needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from assets.housekeeping import clean
+from resources.lake import Layout
+from resources.warehouse import Warehouse
+from tests.unit.warehouse.conftest import START, Clock, Lake
+
+#: Before everything that is loaded; long after it.
+EARLIER, LATER = START, START + timedelta(days=900)
+GRACE = timedelta(hours=24)
+
+
+class House:
+    """A data folder with what the tests put there; files are as old as they say."""
+
+    def __init__(self, data):
+        self.data, self.layout, self.lake = data, Layout(data), Lake(data)
+        self.warehouse = Warehouse(data, lock_timeout=5.0, clock=Clock())
+
+    def aged(self, *paths, moment=EARLIER):
+        for path in paths:
+            os.utime(path, (moment.timestamp(), moment.timestamp()))
+
+    def files(self):
+        return {
+            path.relative_to(self.data).as_posix()
+            for folder in ("lake", "archive")
+            for path in (self.data / folder).rglob("*")
+            if path.is_file()
+        }
+
+    def clean(self, hours=0, grace=GRACE, **more):
+        return clean(self.layout, self.warehouse, grace=grace, now=LATER + timedelta(hours=hours), **more)
+
+    def name(self, path):
+        return path.relative_to(self.data).as_posix()
+
+    def archive(self, path, moment=EARLIER, content=b"archive"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        note = path.with_name(f"{path.name}.json")
+        path.write_bytes(content)
+        note.write_text("{}")
+        self.aged(path, note, moment=moment)
+        return {self.name(path), self.name(note)}
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path / "data")
+
+
+def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
+    lake, warehouse = house.lake, house.warehouse
+    rows = [lake.change(1, "A", 1, html="h")]
+    first, second = lake.file(0, rows, rejects=[b"bad"]), lake.file(0, rows, tag="again")
+    never_loaded, not_yet_loaded = lake.file(1, rows), lake.file(0, rows, tag="newer")
+    house.aged(first.path, first.rejects_path, second.path, never_loaded.path)
+    house.aged(not_yet_loaded.path, moment=LATER)
+    warehouse.load_hour(lake.hour(0), [first])
+    warehouse.publish()
+    warehouse.load_hour(lake.hour(0), [second])
+    before = house.files()
+
+    assert house.clean(grace=timedelta(0)) == house.clean(dry_run=True)
+    assert house.files() == before, "the published file names it still"
+
+    warehouse.publish()
+    gone = {house.name(first.path), house.name(first.rejects_path)}
+    told = house.clean()
+    assert ({file.path for file in told.waiting}, told.freed) == (gone, ())
+    assert told.waiting_bytes == first.path.stat().st_size + first.rejects_path.stat().st_size
+    assert {file.due_at for file in told.waiting} == {LATER + GRACE}
+    assert house.clean(hours=23).freed == ()
+    planned = house.clean(hours=24, dry_run=True)
+    assert {file.path for file in planned.freed} == gone
+    assert house.files() == before
+    done = house.clean(hours=24)
+    assert done == planned
+    assert house.files() == before - gone
+    assert house.clean(hours=25) == house.clean(hours=26)
+    assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]
+
+
+def test_lost_journal_makes_the_wait_longer(house):
+    lake, warehouse = house.lake, house.warehouse
+    files = [lake.file(0, [lake.change(1, "A", 1)], tag=tag) for tag in "ab"]
+    house.aged(*(file.path for file in files))
+    for file in files:
+        warehouse.load_hour(lake.hour(0), [file])
+    assert len(house.clean().waiting) == 1
+    (house.data / "state" / "replaced.json").write_text("[half")
+    assert house.clean(hours=30).freed == ()
+    assert len(house.clean(hours=54).freed) == 1
+
+
+def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
+    lake, warehouse, layout = house.lake, house.warehouse, house.layout
+    file = lake.file(0, [lake.change(1, "A", 1)])
+    house.aged(file.path)
+    old = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "0" * 32))
+    now = house.archive(layout.batch_archive(lake.hour(0), file.identifier, file.version))
+    other = house.archive(layout.batch_archive(lake.hour(0), "frwiki_namespace_0", "1" * 32))
+    layout.batch_list(lake.hour(0)).write_text(json.dumps([{"identifier": file.identifier, "version": file.version}]))
+    assert house.clean().waiting == (), "nothing of the hour is loaded"
+    warehouse.load_hour(lake.hour(0), [file])
+    assert {one.path for one in house.clean().waiting} == old
+    house.clean(hours=24)
+    assert house.files() == {*now, *other, house.name(layout.batch_list(lake.hour(0))), house.name(file.path)}
+
+    # what is loaded stays, though the service lists another by now
+    layout.batch_list(lake.hour(0)).write_text(json.dumps([{"identifier": file.identifier, "version": "2" * 32}]))
+    newer = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "2" * 32))
+    assert house.clean(hours=48).waiting == ()
+    assert now | newer <= house.files()
+
+
+def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
+    lake, warehouse = house.lake, house.warehouse
+    folder = house.layout.snapshot_archive("enwiki_namespace_0")
+    shared = house.archive(folder / "enwiki_namespace_0_chunk_0.aaaaaaaa.tar.gz")
+    lakes, archives = {}, {}
+    for number in range(4):
+        version = f"{number}" * 32
+        snapshot = lake.snapshot([[lake.change(5, "E", 60 * number + 20)]], version=version)
+        house.aged(*(file.path for file in snapshot.files))
+        lakes[number] = {house.name(file.path) for file in snapshot.files}
+        own = f"enwiki_namespace_0_chunk_1.{version[:8]}.tar.gz"
+        manifest = folder / f"enwiki_namespace_0.{version[:8]}.set.json"
+        archives[number] = {*house.archive(folder / own), house.name(manifest)}
+        record = {
+            "identifier": "enwiki_namespace_0",
+            "version": version,
+            "date_modified": (START + timedelta(days=number)).isoformat(),
+            "is_part_of": {"identifier": "enwiki"},
+            "namespace": {"identifier": 0},
+        }
+        names = ["enwiki_namespace_0_chunk_0.aaaaaaaa.tar.gz", own]
+        files = [{"name": name, "identifier": name.partition(".")[0], "version": version} for name in names]
+        manifest.write_text(json.dumps({"snapshot": record, "files": files}))
+        house.aged(manifest, moment=EARLIER + timedelta(days=number))
+        if number < 3:
+            warehouse.load_snapshot(snapshot, keep_replaced=1)
+    abandoned = house.archive(folder / "enwiki_namespace_0.bbbbbbbb.tar.gz.part")
+    under_way = house.archive(folder / "enwiki_namespace_0.cccccccc.tar.gz.part", moment=LATER)
+    warehouse.apply_changes()
+    warehouse.publish()
+
+    before = house.files()
+    # version 0 was let go; 1 and 2 are kept, and 3 is complete and not loaded yet
+    house.aged(*(house.data / name for name in lakes[3]), moment=LATER)
+    gone = lakes[0] | archives[0] | abandoned
+    assert {file.path for file in house.clean().waiting} == gone
+    assert {file.path for file in house.clean(hours=24).freed} == gone
+    assert house.files() == before - gone
+    assert shared | under_way | archives[1] | archives[3] <= house.files()
+    assert not (house.data / next(iter(lakes[0]))).parent.exists()
+    assert warehouse.sql("SELECT count(*) FROM snapshot_articles").rows == [(2,)]
+
+
+def test_killed_cleaning_is_finished_by_the_next(house):
+    lake, warehouse = house.lake, house.warehouse
+    loaded = lake.file(0, [lake.change(1, "A", 1, html="h")])
+    rubbish = [loaded.path.with_name(f"{loaded.identifier}.{number:08x}.parquet") for number in range(4000)]
+    for path in rubbish:
+        path.write_bytes(b"old")
+    house.aged(loaded.path, *rubbish)
+    warehouse.load_hour(lake.hour(0), [loaded])
+    warehouse.publish()
+    program = (
+        "import sys; from datetime import timedelta; from pathlib import Path\n"
+        "from assets.housekeeping import clean; from resources.lake import Layout; from resources.warehouse import Warehouse\n"
+        "data = Path(sys.argv[1]); clean(Layout(data), Warehouse(data), grace=timedelta(0))\n"
+    )
+    folder = loaded.path.parent
+    child = subprocess.Popen([sys.executable, "-c", program, str(house.data)])
+    while child.poll() is None and len(list(folder.iterdir())) == 4001:
+        pass
+    child.send_signal(signal.SIGKILL)
+    child.wait(timeout=60)
+    left = len(list(folder.iterdir()))
+    assert 1 <= left < 4001
+    assert len(house.clean(grace=timedelta(0)).freed) == left - 1
+    assert list(folder.iterdir()) == [loaded.path]
+    assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assets.converting import convert_archives
+from assets.converting import NotArchivedError, convert_archives, files_of
 from assets.partitions import hour_text
 from resources.engine.progress import amount
 from resources.enterprise import errors
@@ -43,12 +43,6 @@ if TYPE_CHECKING:
 #: Disk that a byte of archive takes in the end, itself included: the Parquet file is about as large as the archive, the
 #: warehouse and its published copy hold the narrow columns, which are a fraction of it.
 DISK_FACTOR = 3.0
-
-
-class NotArchivedError(RuntimeError):
-    """An hour is to be converted, and nothing of it is archived."""
-
-    retryable = False
 
 
 @dataclass(frozen=True)
@@ -251,27 +245,7 @@ def convert_hour(
 
 def load_hour(archived: ArchivedHour, conversions: Sequence[Conversion], warehouse: Warehouse) -> HourLoad:
     """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage."""
-    files = [
-        LakeFile(
-            path=c.path,
-            rejects_path=c.rejects_path,
-            identifier=c.identifier,
-            version=c.version,
-            digest=c.digest,
-            batch_hour=c.batch_hour,
-            project_id=c.project_id,
-            namespace_id=c.namespace_id,
-            row_count=c.row_count,
-            reject_count=c.reject_count,
-            update_count=c.update_count,
-            delete_count=c.delete_count,
-            visibility_change_count=c.visibility_change_count,
-            archive_bytes=c.archive_bytes,
-            ndjson_bytes=c.ndjson_bytes,
-            lake_bytes=c.lake_bytes,
-        )
-        for c in conversions
-    ]
+    files = files_of(LakeFile, conversions)
     reason = "The service's list of the hour does not name it: quiet, or its export failed."
     absent = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
     return warehouse.load_hour(archived.hour, files, absent)

@@ -1,11 +1,13 @@
 """Archives to Parquet, as hours and snapshots alike want it: several beside one another, with their progress.
 
-Belongs here: that one step. Does not belong here: which archives (see `batches`, `snapshot_sets`), and how one is converted.
+Belongs here: that one step, and handing on what it left. Does not belong here: which archives (see `batches`,
+`snapshot_sets`), and how one is converted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, TypeVar
 
 from resources.lake import find_conversion
 
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 
     from resources.engine import Engine
     from resources.lake import Archive, Conversion, Converter, Layout
+    from resources.warehouse import LakeFile, SnapshotFile
+
+_File = TypeVar("_File", "LakeFile", "SnapshotFile")
+
+
+class NotArchivedError(RuntimeError):
+    """Something is to be converted or loaded, and what it is made of is not there."""
+
+    retryable = False
 
 
 def convert_archives(
@@ -64,3 +75,9 @@ def known_conversions(archives: Iterable[Archive], layout: Layout, bodies: Itera
     kept = frozenset(bodies)
     found = (find_conversion(archive, layout, kept) for archive in archives)
     return [conversion for conversion in found if conversion is not None]
+
+
+def files_of(kind: type[_File], conversions: Iterable[Conversion]) -> list[_File]:
+    """What conversions left, as the warehouse takes it."""
+    names = [field.name for field in fields(kind)]
+    return [kind(**{name: getattr(conversion, name) for name in names}) for conversion in conversions]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import dagster as dg
 
 from assets import batches
-from assets.converting import known_conversions
+from assets.converting import NotArchivedError, known_conversions
 from assets.describe import PREVIEW, markdown, preview
 from assets.failures import ends_run, sentence
 from resources.enterprise.errors import EnterpriseError, RetentionPassed
@@ -109,7 +109,7 @@ class HourlyRun:
         for hour in hours:
             try:
                 self.archived[hour] = batches.archived_hour(hour, layout, self.enterprise.scope)
-            except batches.NotArchivedError:
+            except NotArchivedError:
                 continue  # the coverage tells of it
             self.conversions[hour] = known_conversions(self.archived[hour].archives, layout, self.lake.bodies)
             self.loaded.append(hour)

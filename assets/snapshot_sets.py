@@ -14,11 +14,11 @@ Source: the service's snapshot endpoints, /v2/snapshots and below.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from assets.converting import convert_archives, known_conversions
+from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
 from resources.enterprise import Wishes
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
 #: Disk that a byte of archive takes in the end, itself included: the Parquet files are about as large as the archives, and
 #: DuckDB holds the narrow columns of the pages twice, in what is built and in what is published.
 DISK_FACTOR = 2.5
-
-
-class SnapshotNotArchivedError(RuntimeError):
-    """A snapshot is to be converted, and no complete set of its files is archived."""
-
-    retryable = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +72,7 @@ def is_archived(record: SnapshotRecord, layout: Layout) -> bool:
     """Whether this version of a snapshot is archived, complete. Versions have no order: another one is a newer one."""
     try:
         archived_snapshot(record.identifier, layout, record.version)
-    except SnapshotNotArchivedError:
+    except NotArchivedError:
         return False
     return True
 
@@ -135,19 +129,19 @@ def archived_snapshot(identifier: str, layout: Layout, version: str | None = Non
     """A version as it lies in the archive, the newest unless one is named. No network.
 
     Raises:
-        SnapshotNotArchivedError: There is no complete set.
+        NotArchivedError: There is no complete set.
     """
     folder = layout.snapshot_archive(identifier)
     found = [one for one in archived_sets(folder).values() if version in (None, one.version)]
     if not found:
-        raise SnapshotNotArchivedError(
+        raise NotArchivedError(
             f"No complete set of files of {identifier} is archived, so there is nothing to convert. Materialize "
             "archive/snapshots of this snapshot first; what was fetched of it is kept."
         )
     newest = max(found, key=lambda one: one.exported_at)
     for archive in newest.archives:
         if not archive.path.exists():
-            raise SnapshotNotArchivedError(
+            raise NotArchivedError(
                 f"{archive.path.name} of {identifier} was removed from the archive. Materialize archive/snapshots of this "
                 "snapshot to fetch it again, if the service still offers this version."
             )
@@ -199,11 +193,11 @@ def all_conversions(archived: ArchivedSnapshot, layout: Layout, bodies: Iterable
     """The conversions of all of its archives, which were made before.
 
     Raises:
-        SnapshotNotArchivedError: One of them was not converted.
+        NotArchivedError: One of them was not converted.
     """
     found = known_conversions(archived.archives, layout, bodies)
     if missing := len(archived.archives) - len(found):
-        raise SnapshotNotArchivedError(
+        raise NotArchivedError(
             f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "
             "loaded. Materialize lake/snapshot_articles of this snapshot first."
         )
@@ -212,7 +206,6 @@ def all_conversions(archived: ArchivedSnapshot, layout: Layout, bodies: Iterable
 
 def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse) -> SnapshotLoad:
     """The version in DuckDB; it counts from the moment that all of it is there."""
-    names = {field.name for field in fields(SnapshotFile)}
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(
@@ -220,7 +213,7 @@ def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion],
             snapshot_version=archived.version,
             project_id=first.project_id,
             namespace_id=first.namespace_id,
-            files=tuple(SnapshotFile(**{name: getattr(c, name) for name in names}) for c in conversions),
+            files=tuple(files_of(SnapshotFile, conversions)),
             file_count=len(archived.archives),
             exported_at=archived.exported_at,
         )

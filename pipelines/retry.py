@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from assets import batches
+from assets.converting import NotArchivedError
 from assets.partitions import HOUR, hour_text
 from pipelines import run as runs
 from resources.lake import Archive, Layout, digest_of
@@ -202,7 +203,7 @@ def _missing(hour: datetime, layout: Layout, scope: tuple[tuple[str, ...], tuple
     projects, namespaces = scope
     try:
         batches.archived_hour(hour, layout, [(project, number) for project in projects for number in namespaces])
-    except batches.NotArchivedError as error:
+    except NotArchivedError as error:
         return f"{error} Put it back from a backup if the service no longer keeps it."
     return ""
 

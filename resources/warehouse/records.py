@@ -25,21 +25,12 @@ def utc_text(moment: datetime) -> str:
 
 
 @dataclass(frozen=True)
-class LakeFile:
-    """One Parquet file of the lake: the changes of one hour, project and namespace, as a conversion left it.
-
-    `path` and `rejects_path` are absolute; `digest` covers the archive's version and the converter's, so that equal
-    digests mean equal rows.
-    """
-
+class _ConvertedFile:
     path: Path
     rejects_path: Path | None
     identifier: str
     version: str
     digest: str
-    batch_hour: datetime
-    project_id: str
-    namespace_id: int
     row_count: int
     reject_count: int
     update_count: int
@@ -51,26 +42,24 @@ class LakeFile:
 
 
 @dataclass(frozen=True)
-class SnapshotFile:
-    """One Parquet file of a snapshot: one of its chunks, or the whole, as a conversion left it.
+class LakeFile(_ConvertedFile):
+    """One Parquet file of the lake: the changes of one hour, project and namespace, as a conversion left it.
 
-    `path` and `rejects_path` are absolute; `identifier` and `version` are the archive's (chunk or snapshot); `digest` covers
-    the archive's version and the converter's.
+    `path` and `rejects_path` are absolute; `digest` covers the archive's version and the converter's, so that equal
+    digests mean equal rows.
     """
 
-    path: Path
-    rejects_path: Path | None
-    identifier: str
-    version: str
-    digest: str
-    row_count: int
-    reject_count: int
-    update_count: int
-    delete_count: int
-    visibility_change_count: int
-    archive_bytes: int
-    ndjson_bytes: int
-    lake_bytes: int
+    batch_hour: datetime
+    project_id: str
+    namespace_id: int
+
+
+@dataclass(frozen=True)
+class SnapshotFile(_ConvertedFile):
+    """One Parquet file of a snapshot: one of its chunks, or the whole, as a conversion left it.
+
+    As `LakeFile`; `identifier` and `version` are the archive's (chunk or snapshot).
+    """
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from assets.batches import LakeFile
+from assets.converting import files_of
 from resources.lake import Archive, convert
 from resources.sandbox import Settings, running
 from resources.sandbox.world import World
 from resources.tables import ARTICLES, TIMESTAMP
+from resources.warehouse import LakeFile
 
 HOUR = timedelta(hours=1)
 
@@ -151,17 +152,12 @@ def redone(mirror, hours, draw, folder):
         project, namespace = batch.record["is_part_of"]["identifier"], batch.record["namespace"]["identifier"]
         if namespace in mirror.settings.namespaces:
             archive = Archive(batch.path, batch.record["identifier"], batch.version, wrong_hour, project, namespace)
-            strange.append(lake_file(convert(archive, mirror.layout)))
+            strange.append(convert(archive, mirror.layout))
     assert mirror.materialize([hour for hour in hours if hour < wrong_hour] or hours).success
-    assert mirror.warehouse.load_hour(wrong_hour, strange).changed
+    assert mirror.warehouse.load_hour(wrong_hour, files_of(LakeFile, strange)).changed
     assert mirror.publish().success
     assert mirror.materialize(hours).success
     assert mirror.publish().success
-
-
-def lake_file(conversion):
-    names = LakeFile.__dataclass_fields__
-    return LakeFile(**{name: getattr(conversion, name) for name in names})
 
 
 def lake_files(mirror, hour):
@@ -169,7 +165,7 @@ def lake_files(mirror, hour):
 
     scope = [(p, n) for p in mirror.settings.projects for n in mirror.settings.namespaces]
     archived = batches.archived_hour(hour, mirror.layout, scope)
-    return [lake_file(convert(archive, mirror.layout)) for archive in archived.archives]
+    return files_of(LakeFile, [convert(archive, mirror.layout) for archive in archived.archives])
 
 
 def check(tmp_path, monkeypatch, mirror_class, seed, way, *, overlap=True, hours=4, changes=60, namespaces=(0,)):

@@ -17,12 +17,13 @@ from pydantic import TypeAdapter
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.auth import Authenticator, TokenStatus
 from resources.enterprise.downloads import Download, Downloader
-from resources.enterprise.filling import Ranges, Source
+from resources.enterprise.filling import Ranges
 from resources.enterprise.landing import Sidecar, md5_of_bytes, write_atomically
 from resources.enterprise.questions import Questions
 from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot_plan import Wishes
 from resources.enterprise.snapshots import Snapshots
+from resources.enterprise.source import Source
 from resources.enterprise.tokens import TokenStore
 from resources.enterprise.transport import Patience, Transport
 

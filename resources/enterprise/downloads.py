@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from resources.enterprise import errors
-from resources.enterprise.filling import ChangedError, Filling, Ranges, Source
+from resources.enterprise.filling import ChangedError, Filling, Ranges
 from resources.enterprise.landing import Sidecar, is_landed, md5_of
 from resources.enterprise.parts import Part
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.enterprise.source import Source
     from resources.enterprise.transport import Transport
 
 _log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Brings the bytes of one archive from the object store into its part on disk.
 
-Belongs here: the signed address, ranges, what to do when a body breaks off or the object changes.
-Does not belong here: verification and landing (`downloads`).
+Belongs here: ranges, what to do when a body breaks off or the object changes.
+Does not belong here: the signed address (`source`), verification and landing (`downloads`).
 
 A download asks the service once for a signed address, which lives for 60 s and costs a unit of quota where the product
 has one. A small file is one request to it; a large one a few large ranges, all opened at once. What breaks off goes on
@@ -26,6 +26,7 @@ import urllib3
 
 from resources.enterprise import errors
 from resources.enterprise.parts import Part, Segment, divide
+from resources.enterprise.source import Address, Source
 from resources.enterprise.transport import BrokenAnswer, Transport
 
 if TYPE_CHECKING:
@@ -60,29 +61,6 @@ class Ranges:
     wait_seconds: float = 3600.0
 
 
-@dataclass(frozen=True)
-class Source:
-    """What to download.
-
-    Attributes:
-        identifier: The record's identifier.
-        version: The record's version: MD5 of the archive.
-        size_hint: About how many bytes.
-        url_path: Path of the download at the service.
-        resolve: Asks the service for a signed address; gives it with the number of requests it took.
-        read_again: Reads the record again; gives the source it names now with the number of requests it took.
-        pinned: Whether another version, which the service has meanwhile, is not worth a request.
-    """
-
-    identifier: str
-    version: str
-    size_hint: int
-    url_path: str
-    resolve: Callable[[], tuple[str, int]]
-    read_again: Callable[[], tuple[Source, int]]
-    pinned: bool = False
-
-
 class ChangedError(Exception):
     """The object is not the one whose first bytes are there."""
 
@@ -93,51 +71,6 @@ class _RangeIgnoredError(Exception):
 
 class _StoppedError(Exception):
     """Another range failed; this one ends quietly."""
-
-
-class _Address:
-    """The signed address of one download, asked for when needed and again when the store refuses it."""
-
-    def __init__(self, source: Source, ranges: Ranges) -> None:
-        self._source = source
-        self._limit = ranges.addresses
-        self._lock = threading.Lock()
-        self._current: str | None = None
-        self._refusals = 0
-        self.asked = 0
-        self.request_count = 0
-
-    def get(self) -> str:
-        with self._lock:
-            if self._current is None:
-                if self.asked >= self._limit:
-                    raise errors.ServiceUnavailable(
-                        f"{self._source.identifier} needed more than {self._limit} signed addresses, each of which may "
-                        "cost quota. What was fetched is kept. The connection breaks too often: run this again later."
-                    )
-                self.asked += 1
-                self._current, count = self._source.resolve()
-                self.request_count += count
-            return self._current
-
-    def worked(self) -> None:
-        with self._lock:
-            self._refusals = 0
-
-    def refused(self, address: str, status: int) -> None:
-        """The store does not take it (any more)."""
-        with self._lock:
-            if address != self._current:
-                return  # another range noticed first
-            self._current = None
-            self._refusals += 1
-            if self._refusals > 1:
-                raise errors.ServiceUnavailable(
-                    f"The object store refused two fresh addresses of {self._source.identifier} ({status}). What was "
-                    "fetched is kept. The archive may be gone, or a proxy changes requests on the way: run this again "
-                    "later.",
-                    status=status,
-                )
 
 
 class Filling:
@@ -157,7 +90,7 @@ class Filling:
         self._patience = transport.patience
         self._ranges = ranges
         self._progress = progress
-        self._address = _Address(source, ranges)
+        self._address = Address(source, ranges.addresses)
         self._doing = f"fetch {source.identifier}"
         self._stop = threading.Event()
         self._reporting = threading.Lock()

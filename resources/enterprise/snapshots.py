@@ -27,12 +27,12 @@ from pydantic import TypeAdapter
 
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.downloads import Download, Downloader, ReplacedError
-from resources.enterprise.filling import Source
 from resources.enterprise.landing import is_landed, write_atomically
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.parts import Part
 from resources.enterprise.snapshot_choice import plan_snapshot
 from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, archive_name, spoken
+from resources.enterprise.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

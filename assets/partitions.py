@@ -8,17 +8,25 @@ of 100,000 partitions within a year and its range backfills of two dimensions ar
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import dagster as dg
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOUR = timedelta(hours=1)
 #: The service keeps an hour's files for two days.
 RETENTION = timedelta(hours=48)
 _FORMAT = "%Y-%m-%d-%H:%M"
 
-#: UTC, so that no hour is doubled or missing when clocks change. The service keeps two days; what is older than the
-#: first partition can have been archived by nobody.
-HOURS = dg.HourlyPartitionsDefinition(start_date="2026-01-01-00:00", timezone="UTC", fmt=_FORMAT)
+#: What no partition is older than, unless an operator says so: nobody can have archived it.
+EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def hours_since(first: datetime) -> dg.HourlyPartitionsDefinition:
+    """The hours from `first` on. In UTC, so that no hour is doubled or missing when clocks change."""
+    return dg.HourlyPartitionsDefinition(start_date=key_of(first), timezone="UTC", fmt=_FORMAT)
 
 
 def hour_of(partition_key: str) -> datetime:
@@ -31,9 +39,21 @@ def key_of(hour: datetime) -> str:
     return hour.astimezone(UTC).strftime("%Y-%m-%d-%H:00")
 
 
+#: What the assets are made with; the code location begins where it has something to show (see `pipelines.definitions`).
+HOURS = hours_since(EARLIEST)
+
+
 def hour_text(hour: datetime) -> str:
     """The hour as people read it, for example 2026-11-20 05:00."""
     return hour.astimezone(UTC).strftime("%Y-%m-%d %H:00")
+
+
+def oldest_hour(folder: Path) -> datetime | None:
+    """The oldest hour that has a place `date=…/hour=…` in a folder; None: none has."""
+    for day in sorted(folder.glob("date=*")):
+        for hour in sorted(day.glob("hour=*")):
+            return hour_of(f"{day.name.removeprefix('date=')}-{hour.name.removeprefix('hour=')}:00")
+    return None
 
 
 def recent_hours(now: datetime) -> list[datetime]:

@@ -1,23 +1,28 @@
 """The code location: everything Dagster is told.
 
 Belongs here: putting the parts together, and policy that is mapped over all assets. Does not belong here: the parts.
-`defs` is built from the environment once, at import; no network is touched.
+`defs` is built from the environment once, at import; the data folder tells its oldest hour, no network is touched.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dotenv import load_dotenv
 
-from assets import articles, checks, hourly, published, reference, snapshots
+from assets import articles, checks, hourly, partitions, published, reference, snapshots
 from pipelines import settings as settings_module
 from pipelines.jobs import JOBS
 from pipelines.schedules import SCHEDULES
 from pipelines.sensors import SENSORS
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.lake import Layout
+from resources.tables import ARTICLE_CHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ASSETS = (
     reference.archive_reference,
@@ -72,11 +77,30 @@ def build_enterprise(settings: settings_module.Settings) -> EnterpriseResource:
     return resource
 
 
-def build_defs(settings: settings_module.Settings | None = None, **overrides: Any) -> dg.Definitions:
+def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
+    """The first hour that is a partition.
+
+    WME_FIRST_HOUR, by default the beginning of the oldest day of which the service still has hours. Earlier where the archive,
+    the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
+    """
+    kept = (datetime.now(UTC) - partitions.RETENTION).replace(hour=0, minute=0, second=0, microsecond=0)
+    layout = Layout(settings.data)
+    made = [
+        partitions.oldest_hour(layout.archive / "batches"),
+        partitions.oldest_hour(layout.lake / ARTICLE_CHANGES.name),
+    ]
+    first = min([settings.first_hour or kept, *asked, *(hour for hour in made if hour is not None)])
+    return max(first, min(settings.first_hour or partitions.EARLIEST, partitions.EARLIEST))
+
+
+def build_defs(
+    settings: settings_module.Settings | None = None, *, asked: Sequence[datetime] = (), **overrides: Any
+) -> dg.Definitions:
     """Fresh definitions.
 
     Args:
         settings: Settings; default: those of the environment.
+        asked: Hours that are partitions in any case.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, and
             `loggers` for Dagster's own.
 
@@ -85,8 +109,10 @@ def build_defs(settings: settings_module.Settings | None = None, **overrides: An
     """
     chosen = settings if settings is not None else settings_module.read()
     loggers = overrides.pop("loggers", None)
+    hours = partitions.hours_since(first_hour(chosen, *asked))
+    in_hours = hourly.hourly_changes.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=hours))
     return dg.Definitions(
-        assets=ASSETS,
+        assets=[in_hours if one is hourly.hourly_changes else one for one in ASSETS],
         asset_checks=checks.STANDING,
         jobs=JOBS,
         schedules=SCHEDULES,

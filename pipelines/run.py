@@ -179,7 +179,7 @@ def run(
     Raises:
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
-    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+    defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
     report = RunReport()
     with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
@@ -221,7 +221,7 @@ def from_archive(
     report = RunReport()
     with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
         for wanted, hours in groups:
-            defs = build_defs(wanted, loggers={"quiet": QUIET}, **overrides)
+            defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
             _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])
         _execute(build_defs(settings, loggers={"quiet": QUIET}, **overrides), "publish", instance, report, mark)
     return report

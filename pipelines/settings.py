@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ class Settings(BaseModel):
         publish_every: How often runs publish at the most: each of them (0), so often, or never (None).
         storage_version: Storage version of DuckDB's files, for example v2.0.0; None: as they are.
         grace_hours: How long files that were replaced stay for those who may still read them.
+        first_hour: First hour that Dagster shows, unless an earlier one is archived; None: of what the service keeps.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,6 +63,7 @@ class Settings(BaseModel):
     publish_every: timedelta | None = timedelta(0)
     storage_version: str | None = None
     grace_hours: float = 24.0
+    first_hour: datetime | None = None
 
     @property
     def dagster_home(self) -> Path:
@@ -148,6 +150,9 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         text = env.get(name, "").strip()
         if text:
             values[field] = _number(name, text, unit)
+    first = env.get("WME_FIRST_HOUR", "").strip()
+    if first:
+        values["first_hour"] = _hour("WME_FIRST_HOUR", first)
     storage = env.get("WME_STORAGE_VERSION", "").strip()
     if storage:
         if not re.fullmatch(r"v\d+\.\d+\.\d+", storage):
@@ -157,6 +162,13 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         values["storage_version"] = storage
     values["publish_every"] = _publish_every(env.get("WME_PUBLISH", "").strip().lower())
     return Settings.model_validate(values)
+
+
+def _hour(name: str, text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    except ValueError:
+        raise SettingsError(f"{name} is {text!r}; write an hour in UTC, for example 2026-11-20T05.") from None
 
 
 def _number(name: str, text: str, unit: str) -> float:

@@ -22,7 +22,7 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 
-from assets.partitions import HOUR, hour_of, key_of
+from assets.partitions import EARLIEST, HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings as PipelineSettings
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -114,6 +114,7 @@ class Mirror:
             data=data,
             sandbox=False,
             min_free_gb=min_free_gb,
+            first_hour=EARLIEST,
         )
         self.layout = Layout(data)
         self.instance = dg.DagsterInstance.ephemeral(tempdir=str(data.with_name(f"{data.name}-history")))

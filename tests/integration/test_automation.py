@@ -13,7 +13,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
 
-from assets.partitions import HOUR, key_of, last_complete_hour, recent_hours
+from assets.partitions import EARLIEST, HOUR, key_of, last_complete_hour, recent_hours
 from pipelines.definitions import build_defs, build_resources
 from pipelines.sensors import RECHECKS, missing_hours
 from pipelines.settings import Settings
@@ -116,7 +116,7 @@ def offered(sandbox: Sandbox, now: datetime) -> list[datetime]:
     ],
 )
 def test_each_hour_asks_for_the_hour_that_has_just_ended(at, key):
-    defs = build_defs(Settings())
+    defs = build_defs(Settings(first_hour=EARLIEST))
     schedule = defs.resolve_schedule_def("each_hour")
     with dg.DagsterInstance.ephemeral() as instance:
         context = dg.build_schedule_context(

@@ -79,6 +79,7 @@ def test_how_often_to_publish():
         ({"WME_BODIES": "pdf"}, "html,wikitext or none"),
         ({"WME_BODIES": "none,html"}, "html,wikitext or none"),
         ({"WME_MIN_FREE_GB": "lots"}, "number of gigabytes"),
+        ({"WME_FIRST_HOUR": "yesterday"}, "2026-11-20T05"),
         ({"WME_GRACE_HOURS": "-1"}, "number of hours"),
         ({"WME_STORAGE_VERSION": "1.5"}, "v1.5.0 or v2.0.0"),
         ({"WME_PUBLISH": "seldom"}, "number of minutes"),

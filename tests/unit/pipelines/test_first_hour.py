@@ -1,0 +1,69 @@
+"""Where Dagster's hours begin: with what can still be fetched, and never after what was made."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+
+from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
+from pipelines.definitions import build_defs, first_hour
+from pipelines.settings import Settings, read
+from resources.lake import Layout
+
+CHANGES = dg.AssetKey(["warehouse", "article_changes"])
+OLD = datetime(2026, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(data=tmp_path)
+
+
+def keys(settings, *asked):
+    definition = build_defs(settings, asked=asked).resolve_asset_graph().get(CHANGES).partitions_def
+    return list(definition.get_partition_keys())
+
+
+def test_new_mirror_shows_what_the_service_still_keeps_and_less_than_a_day_more(settings):
+    before = recent_hours(datetime.now(UTC))
+    found = keys(settings)
+    assert {key_of(hour) for hour in before} <= set(found)
+    assert len(found) <= 73
+    assert hour_of(found[0]).hour == 0
+
+
+@pytest.mark.parametrize("layer", ["archive", "lake"])
+def test_what_was_made_earlier_stays_in_sight(settings, layer):
+    layout = Layout(settings.data)
+    folders = [
+        layout.archive_hour(hour)
+        if layer == "archive"
+        else layout.lake_file("article_changes", hour, "a", "0" * 8).parent
+        for hour in (OLD + 30 * HOUR, OLD, OLD + HOUR)
+    ]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    assert keys(settings)[0] == key_of(OLD)
+    later = settings.model_copy(update={"first_hour": OLD + 2 * HOUR})
+    assert first_hour(later) == OLD
+    assert first_hour(later, OLD - HOUR) == OLD - HOUR
+
+
+def test_operator_may_begin_anywhere(settings):
+    chosen = settings.model_copy(update={"first_hour": read({"WME_FIRST_HOUR": "2025-12-30T07"}).first_hour})
+    assert keys(chosen)[0] == "2025-12-30-07:00"
+    assert first_hour(settings, EARLIEST - timedelta(days=900)) == EARLIEST
+
+
+def test_materializations_are_seen_whatever_the_hours_began_with_then(settings):
+    """Dagster keeps what it knows of partitions by their definition."""
+    Layout(settings.data).archive_hour(OLD).mkdir(parents=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        for hour in (OLD, OLD + HOUR):
+            instance.report_runless_asset_event(dg.AssetMaterialization(CHANGES, partition=key_of(hour)))
+        for definition in (HOURS, hours_since(first_hour(settings)), hours_since(OLD - HOUR)):
+            found = instance.get_status_by_partition(CHANGES, list(definition.get_partition_keys()), definition)
+            made = {key for key, status in found.items() if status is not None and status.value == "MATERIALIZED"}
+            assert made == {key_of(OLD), key_of(OLD + HOUR)}

@@ -159,11 +159,11 @@ class Converter:
             raise ConversionError(
                 f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(BODIES))}."
             )
-        if (known := find_conversion(archive, layout, bodies)) is not None:
-            return known
         started = time.perf_counter()
         digest = digest_of(archive, bodies)
         target, rejects_target = _targets(archive, layout, digest)
+        if (known := _found(archive, target, rejects_target)) is not None:
+            return known
         archive_bytes = _size_of(archive.path)
         tally = _Tally()
         with ExitStack() as stack:
@@ -225,7 +225,10 @@ def convert(
 
 def find_conversion(archive: Archive, layout: Layout, bodies: frozenset[str] = BODIES) -> Conversion | None:
     """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
-    target, rejects_target = _targets(archive, layout, digest_of(archive, bodies))
+    return _found(archive, *_targets(archive, layout, digest_of(archive, bodies)))
+
+
+def _found(archive: Archive, target: Path, rejects_target: Path) -> Conversion | None:
     if not target.exists():
         return None
     metadata = pq.read_metadata(target).metadata

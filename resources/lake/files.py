@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from resources.lake import footer
 from resources.lake.errors import landing_failed
+from resources.lake.nulls import Leaf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,63 +101,83 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
 
 
 def encode(batch: pa.RecordBatch, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
-    """One row group of `table`, encoded and compressed. The same rows give the same bytes.
+    """One row group of `table`, of one row at least, encoded and compressed. The same rows give the same bytes.
 
     Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
-    have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles.
+    have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles. Columns without a
+    value do not go through pyarrow's writer, which takes as long for them as for others (see `nulls`).
     """
-    form = _form(table)
-    packed = [
-        leaf
-        for column, leaves in zip(batch.columns, form.leaves, strict=True)
-        if column.nbytes >= _UNPACKED_BYTES
-        for leaf in leaves
-    ]
+    if not batch.schema.equals(table.schema):
+        raise ValueError(f"These rows are not of {table.name}.")
+    given: list[str] = []
+    packed: list[str] = []
+    leaves: list[tuple[Leaf, bool]] = []
+    for column, rows in zip(_form(table).columns, batch.columns, strict=True):
+        is_written = not column.optional or rows.null_count < len(batch)
+        leaves += [(leaf, is_written) for leaf in column.leaves]
+        if is_written:
+            given.append(column.name)
+            # the buffers are told at once, and are never smaller than what they hold
+            if rows.get_total_buffer_size() >= _UNPACKED_BYTES and rows.nbytes >= _UNPACKED_BYTES:
+                packed += [leaf.path for leaf in column.leaves]
     codecs = {"compression": dict.fromkeys(packed, "zstd"), "compression_level": dict.fromkeys(packed, level)}
-    pages, words = footer.split(_encoded(batch, table, codecs))
-    return footer.Group(pages, len(batch), form.frame.group(words))
+    return footer.Group.of(_encoded(batch.select(given), table, codecs), len(batch), leaves)
 
 
-def _encoded(batch: pa.RecordBatch | None, table: Table, codecs: dict[str, Any]) -> memoryview:
-    """A Parquet file in memory, of one row group or of none."""
-    narrow = [column.name for column in table if not column.body]
-    row_count = 0 if batch is None else len(batch)
+def _encoded(batch: pa.RecordBatch, table: Table, codecs: dict[str, Any]) -> memoryview:
+    """A Parquet file in memory of some columns of the table, of one row group or, without a row, of none."""
+    columns = [table[name] for name in batch.schema.names]
+    narrow = [column.name for column in columns if not column.body]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        table.schema,
+        batch.schema,
         use_dictionary=narrow,
         write_statistics=narrow,
         write_page_checksum=True,
         # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
         store_schema=False,
         bloom_filter_options={
-            column.name: {"ndv": max(1, row_count), "fpp": _BLOOM_MISSES} for column in table if column.lookup
+            column.name: {"ndv": max(1, len(batch)), "fpp": _BLOOM_MISSES} for column in columns if column.lookup
         },
         **codecs,
     ) as writer:
-        if batch is not None:
-            writer.write_batch(batch, row_group_size=row_count)
+        if len(batch):
+            writer.write_batch(batch, row_group_size=len(batch))
     return memoryview(sink.getvalue())
 
 
 @dataclass(frozen=True)
+class _Column:
+    """A column as files have it. One that is `optional` need not be written where it holds no value."""
+
+    name: str
+    optional: bool
+    leaves: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True)
 class _Form:
-    """What all files of a table share: the frame of their footers, and the Parquet columns of each of its columns."""
+    """What all files of a table share: the frame of their footers, and their columns."""
 
     frame: footer.Frame
-    leaves: tuple[tuple[str, ...], ...]
+    columns: tuple[_Column, ...]
 
 
 @cache
 def _form(table: Table) -> _Form:
-    file = _encoded(None, table, {"compression": "none"})
+    file = _encoded(pa.RecordBatch.from_pylist([], schema=table.schema), table, {"compression": "none"})
     schema = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file))).schema
-    leaves: dict[str, list[str]] = {column.name: [] for column in table}
+    leaves: dict[str, list[Leaf]] = {column.name: [] for column in table}
     for number in range(len(schema)):
-        path = schema.column(number).path
-        leaves[path.partition(".")[0]].append(path)
-    return _Form(footer.Frame.of(footer.split(file)[1]), tuple(map(tuple, leaves.values())))
+        leaf = Leaf.of(schema.column(number))
+        leaves[leaf.path.partition(".")[0]].append(leaf)
+    # the first column is always written, since a file needs one
+    columns = [
+        _Column(column.name, bool(place) and not column.required, tuple(leaves[column.name]))
+        for place, column in enumerate(table)
+    ]
+    return _Form(footer.Frame.of(footer.split(file)[1]), tuple(columns))
 
 
 class ParquetFile:
@@ -184,7 +205,8 @@ class ParquetFile:
         distance = self._size - len(footer.MAGIC)
         self._groups.append(footer.moved(group.words, distance) if distance else group.words)
         self.row_count += group.row_count
-        self._write(group.pages)
+        for pages in group.pages:
+            self._write(pages)
 
     def land(self, metadata: Mapping[str, str]) -> None:
         """Write the footer with the file's own metadata, and give the file its final name."""

@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from resources.lake import thrift
+from resources.lake.nulls import CHUNK_HEAD, Nulls
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from resources.lake.nulls import Leaf
 
 MAGIC = b"PAR1"
 #: A file ends with its footer, the length of it, and the magic number.
 _TRAILER_BYTES = 8
 
-# Types of the compact protocol.
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
-
-# Field numbers of parquet.thrift's FileMetaData.
+# Field numbers of parquet.thrift's FileMetaData and RowGroup.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
+_COLUMNS, _UNPACKED_SIZE, _PACKED_SIZE = 1, 2, 6
 _Wanted: TypeAlias = "dict[int, _Wanted]"
 #: Where a RowGroup says how far from the start of the file something lies. Left out are page indexes, which hold places
 #: themselves, and the ordinal: nothing here writes them.
@@ -42,9 +46,41 @@ _PLACES: _Wanted = {
 class Group:
     """One encoded row group: its pages, its rows, and the footer's words about it, as if it stood first in a file."""
 
-    pages: memoryview
+    pages: tuple[memoryview | bytes, ...]
     row_count: int
     words: bytes
+
+    @classmethod
+    def of(cls, file: memoryview, row_count: int, leaves: Sequence[tuple[Leaf, bool]]) -> Group:
+        """The only row group of a Parquet file in memory, with columns beside those in the file that hold no value.
+
+        Args:
+            file: The file.
+            row_count: Its rows.
+            leaves: The Parquet columns in their order, and whether they are in the file. The first one must be.
+        """
+        pages, words = split(file)
+        places = _chunks(words, [leaf for leaf, is_written in leaves if is_written])
+        end = places[-1]
+        nulls, null_pages, size = Nulls(row_count), [], len(MAGIC) + len(pages)
+        columns, following = [], pairwise(places)
+        for leaf, is_written in leaves:
+            if is_written:
+                columns.append(words[slice(*next(following))])
+            else:
+                columns.append(nulls.chunk(leaf, size))
+                null_pages.append(nulls.page(leaf))
+                size += len(null_pages[-1])
+        added = b"".join(null_pages)
+        pieces = [b"\x19", thrift.list_of_structs(columns)]
+        for number, _, start, stop in thrift.fields(words, end):
+            # the columns were field 1, which those behind it count from
+            value = words[start:stop]
+            if number + _COLUMNS in (_UNPACKED_SIZE, _PACKED_SIZE):
+                value = thrift.zigzag(thrift.unzigzag(value, 0) + len(added))
+            pieces += [words[end:start], value]
+            end = stop
+        return cls((pages, added), row_count, b"".join((*pieces, b"\x00")))
 
 
 @dataclass(frozen=True)
@@ -57,7 +93,7 @@ class Frame:
     @classmethod
     def of(cls, footer: bytes) -> Frame:
         """The frame of a file without row groups."""
-        spans = {field: (start, end) for field, _, start, end in _fields(footer, 0)}
+        spans = {field: (start, end) for field, _, start, end in thrift.fields(footer, 0)}
         before, after = spans[_FILE_ROWS][0], spans[_FILE_GROUPS][1]
         # the header of a field is one byte while fields follow one another closely, as they do in a footer
         return cls(footer[: before - 1], footer[after:])
@@ -66,22 +102,17 @@ class Frame:
         """The footer of a file of these row groups (see `moved`), with `metadata` as its key-value pairs."""
         groups = list(groups)
         pairs = [
-            b"\x18" + _binary(key.encode()) + b"\x18" + _binary(value.encode()) + b"\x00"
+            b"\x18" + thrift.binary(key.encode()) + b"\x18" + thrift.binary(value.encode()) + b"\x00"
             for key, value in metadata.items()
         ]
         return b"".join((
             self.head,
-            bytes([0x16]), _zigzag(row_count),
-            bytes([0x19]), _list_of_structs(groups),
-            bytes([0x19]), _list_of_structs(pairs),
+            bytes([0x16]), thrift.zigzag(row_count),
+            bytes([0x19]), thrift.list_of_structs(groups),
+            bytes([0x19]), thrift.list_of_structs(pairs),
             # created_by follows field 5 now, where pyarrow wrote no pairs it followed field 4
             bytes([self.tail[0] - 0x10]), self.tail[1:],
         ))  # fmt: skip
-
-    def group(self, footer: bytes) -> bytes:
-        """The one row group in the footer of a file that holds no other and no key-value pairs."""
-        rows_end = _varint_end(footer, len(self.head) + 1)
-        return footer[rows_end + 2 : len(footer) - len(self.tail)]
 
 
 def split(file: memoryview) -> tuple[memoryview, bytes]:
@@ -91,15 +122,43 @@ def split(file: memoryview) -> tuple[memoryview, bytes]:
     return file[len(MAGIC) : end], bytes(file[end:-_TRAILER_BYTES])
 
 
+def _chunks(words: bytes, leaves: Sequence[Leaf]) -> list[int]:
+    """Where the words about each of the columns of the only row group begin in a footer, and where the last end.
+
+    Reading them takes longer than writing the columns, so each is looked for by its path. Were a path to stand in a value
+    of the statistics as well, it would be there twice: then they are read.
+    """
+    places, place = [], 0
+    for leaf in leaves:
+        place = words.find(leaf.marker, place)
+        start = words.rfind(CHUNK_HEAD, place - 16, place)
+        if place < 0 or start < 0 or words.find(leaf.marker, place + 1) >= 0:
+            return _read_chunks(words)
+        places.append(start)
+    return [*places, thrift.end(words, places[-1], thrift.STRUCT)]
+
+
+def _read_chunks(words: bytes) -> list[int]:
+    """The same, by reading the footer from its beginning."""
+    spans = {field: start for field, _, start, _ in thrift.fields(words, 0)}
+    _, _, group = thrift.list_header(words, spans[_FILE_GROUPS])
+    spans = {field: start for field, _, start, _ in thrift.fields(words, group)}
+    count, _, place = thrift.list_header(words, spans[_COLUMNS])
+    places = [place]
+    for _ in range(count):
+        places.append(thrift.end(words, places[-1], thrift.STRUCT))
+    return places
+
+
 def moved(group: bytes, distance: int) -> bytes:
     """The words about a row group whose pages were moved by `distance` bytes."""
     offsets: list[tuple[int, int]] = []
     _find(group, 0, _PLACES, offsets)
     pieces, done = [], 0
     for start, end in offsets:
-        offset = _unzigzag(group, start)
+        offset = thrift.unzigzag(group, start)
         # 0 stands for "not told", which moves nowhere
-        pieces += [group[done:start], _zigzag(offset + distance if offset else 0)]
+        pieces += [group[done:start], thrift.zigzag(offset + distance if offset else 0)]
         done = end
     return b"".join((*pieces, group[done:]))
 
@@ -112,111 +171,19 @@ def _find(data: bytes, position: int, wanted: _Wanted, found: list[tuple[int, in
         if header >> 4:
             field += header >> 4
         else:
-            field = _unzigzag(data, position)
-            position = _varint_end(data, position)
+            field = thrift.unzigzag(data, position)
+            position = thrift.varint_end(data, position)
         kind, inner = header & 0x0F, wanted.get(field)
         if inner is None:
-            position = _end(data, position, kind)
-        elif kind == _LIST:
-            count, _, position = _list_header(data, position)
+            position = thrift.end(data, position, kind)
+        elif kind == thrift.LIST:
+            count, _, position = thrift.list_header(data, position)
             for _ in range(count):
                 position = _find(data, position, inner, found)
-        elif kind == _STRUCT:
+        elif kind == thrift.STRUCT:
             position = _find(data, position, inner, found)
         else:
-            end = _varint_end(data, position)
+            end = thrift.varint_end(data, position)
             found.append((position, end))
             position = end
     return position + 1
-
-
-def _fields(data: bytes, position: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the struct at `position`: number, type, and where the value starts and ends."""
-    field = 0
-    while header := data[position]:
-        kind = header & 0x0F
-        position += 1
-        if header >> 4:
-            field += header >> 4
-        else:
-            field = _unzigzag(data, position)
-            position = _varint_end(data, position)
-        end = _end(data, position, kind)
-        yield field, kind, position, end
-        position = end
-
-
-def _list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    """Number and type of a list's elements, and where they start."""
-    header = data[position]
-    if header >> 4 < 15:
-        return header >> 4, header & 0x0F, position + 1
-    return _unsigned(data, position + 1), header & 0x0F, _varint_end(data, position + 1)
-
-
-def _end(data: bytes, position: int, kind: int) -> int:
-    """Where the value of this type that starts at `position` ends."""
-    if _I16 <= kind <= _I64:
-        while data[position] & 0x80:
-            position += 1
-        return position + 1
-    if kind == _BINARY:
-        return _varint_end(data, position) + _unsigned(data, position)
-    if kind == _STRUCT:
-        while header := data[position]:
-            position = position + 1 if header >> 4 else _varint_end(data, position + 1)
-            position = _end(data, position, header & 0x0F)
-        return position + 1
-    if kind in (_LIST, _SET):
-        count, element, position = _list_header(data, position)
-        for _ in range(count):
-            # in a list, truth values take a byte each
-            position = position + 1 if element in (_TRUE, _FALSE) else _end(data, position, element)
-        return position
-    if kind in (_TRUE, _FALSE):
-        return position
-    if kind in (_BYTE, _DOUBLE):
-        return position + (1 if kind == _BYTE else 8)
-    raise ValueError(f"a footer holds no value of type {kind}")
-
-
-def _varint_end(data: bytes, position: int) -> int:
-    while data[position] & 0x80:
-        position += 1
-    return position + 1
-
-
-def _unsigned(data: bytes, position: int) -> int:
-    value = shift = 0
-    while (byte := data[position]) & 0x80:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        position += 1
-    return value | byte << shift
-
-
-def _unzigzag(data: bytes, position: int) -> int:
-    value = _unsigned(data, position)
-    return value >> 1 ^ -(value & 1)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
-def _zigzag(value: int) -> bytes:
-    return _varint(value << 1 if value >= 0 else ~value << 1 | 1)
-
-
-def _binary(value: bytes) -> bytes:
-    return _varint(len(value)) + value
-
-
-def _list_of_structs(items: list[bytes]) -> bytes:
-    header = bytes([len(items) << 4 | _STRUCT]) if len(items) < 15 else bytes([0xF0 | _STRUCT]) + _varint(len(items))
-    return header + b"".join(items)

@@ -27,9 +27,10 @@ $(STAMP): requirements.lock pyproject.toml setup.py resources/lake/decode.c
 run: $(STAMP) ## the main job, end to end (sandbox unless an account is configured)
 	@$(BIN)/wme run
 
+# Files in their order: those of processes, which take longest, come first, so that none of them is alone at the end.
 test: $(STAMP) ## the whole suite
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --cov --cov-report=
-	@$(BIN)/coverage report --include='resources/*,assets/*' --skip-covered --fail-under=90
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	@$(BIN)/coverage report --skip-covered --fail-under=97
 
 soak: $(STAMP) ## the long campaigns
 	@$(BIN)/python -m pytest -m soak --timeout=7200

@@ -170,7 +170,8 @@ class Runner:
     def start(self, environ: dict[str, str], hours: Sequence[datetime], **more: Any) -> Run:
         """Start a run over `hours`.
 
-        `more`: `reference=True` pulls the reference lists first; `history=False` keeps Dagster's history in memory.
+        `more`: `reference=True` pulls the reference lists first; `snapshots` names those to have in their newest version;
+        `history=False` keeps Dagster's history in memory; `now` (ISO 8601) is the moment of a clock that stands still.
         """
         reading, writing = os.pipe()
         request = json.dumps({"environ": environ, "hours": [hour.isoformat() for hour in hours], **more})

@@ -10,6 +10,7 @@ Belongs here: telling phases apart from outside of the product. Does not belong 
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import signal
@@ -23,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import batches
+from assets import batches, snapshot_sets
 from pipelines import run as runs
 from pipelines import settings as settings_module
+from resources import adapters
 from resources.enterprise import EnterpriseClient
 from resources.warehouse import Warehouse
 
@@ -38,6 +40,9 @@ PHASES: tuple[tuple[Any, str, str], ...] = (
     (batches, "fetch_hour", "download"),
     (batches, "convert_hour", "convert"),
     (batches, "load_hour", "load"),
+    (snapshot_sets, "fetch_snapshot", "download snapshot"),
+    (snapshot_sets, "convert_snapshot", "convert snapshot"),
+    (snapshot_sets, "load_snapshot", "load snapshot"),
     (Warehouse, "apply_changes", "apply"),
     (Warehouse, "publish", "publish"),
 )
@@ -58,6 +63,12 @@ def watch(tell: Callable[[str], None]) -> None:
         setattr(owner, name, functools.wraps(original)(told))
 
 
+def stand_still(now: datetime) -> None:
+    """Have the client and the warehouse live at a moment of a sandbox whose clock stands still."""
+    for name in ("EnterpriseClient", "Warehouse"):
+        setattr(adapters, name, functools.partial(getattr(adapters, name), clock=lambda: now))
+
+
 @contextmanager
 def _without_history(home: Path) -> Iterator[dg.DagsterInstance]:
     """Dagster's history in memory: it costs three quarters of a run over small files, and is not what most kills are about."""
@@ -76,8 +87,15 @@ def run(request: dict[str, Any], pipe: int) -> None:
     watch(tell)
     if not request.get("history", True):
         runs.instances.opened = _without_history
+    if request.get("now"):
+        stand_still(datetime.fromisoformat(request["now"]))
     hours = [datetime.fromisoformat(text) for text in request["hours"]]
-    report = runs.run(settings_module.read(), hours, refresh_reference=request.get("reference", False))
+    report = runs.run(
+        settings_module.read(),
+        hours,
+        snapshots=request.get("snapshots", ()),
+        refresh_reference=request.get("reference", False),
+    )
     tell(f"= {json.dumps(report.failures)}")
 
 
@@ -102,12 +120,16 @@ def warm_up() -> None:
 def main() -> None:
     """Serve requests until the other end is closed."""
     warm_up()
+    # what was imported is no garbage: without this every fork looks through it, and so copies it, again and again
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the runs: the pipe tells their end
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         requests.sendall(b"ready\n")
         while True:
             message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 1)
             if not message:
+                gc.unfreeze()
                 return
             pid = os.fork()
             if pid == 0:

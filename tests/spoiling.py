@@ -1,0 +1,35 @@
+"""An hour as another world tells of it, loaded in the place of the true one: it has to be redone.
+
+Belongs here: this one deed. Does not belong here: mending it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assets.converting import files_of
+from resources.lake import Archive, Layout, convert
+from resources.sandbox import Settings
+from resources.sandbox.world import World
+from resources.warehouse import LakeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.warehouse import Warehouse
+
+
+def spoil(
+    warehouse: Warehouse, hour: datetime, projects: Sequence[str], namespaces: Sequence[int], folder: Path
+) -> None:
+    """Load `hour` with the changes of another world, which is kept in `folder`."""
+    world = World(Settings(state=folder, seed=99, projects=tuple(projects), changes_per_hour=60, body_bytes=500))
+    strange = []
+    for batch in world.batches(hour):
+        project, namespace = batch.record["is_part_of"]["identifier"], batch.record["namespace"]["identifier"]
+        if namespace in namespaces:
+            archive = Archive(batch.path, batch.record["identifier"], batch.version, hour, project, namespace)
+            strange.append(convert(archive, Layout(warehouse.data)))
+    assert warehouse.load_hour(hour, files_of(LakeFile, strange)).changed

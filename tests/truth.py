@@ -1,0 +1,210 @@
+"""The truth of the sandbox beside what a mirror holds: rows of `articles` as the world's own page table has them.
+
+The truth is read from the world's pages, never folded from records. Expected rows are made here from the wire form by plain
+Python, so that nothing of the converter is trusted. Compared: every column of `articles` and a digest of both bodies, in
+both directions.
+
+Belongs here: both sides of that comparison. Does not belong here: how a mirror comes to hold its rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from datetime import datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pytest
+
+from resources.tables import ARTICLES, TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from resources.sandbox.pages import Event
+    from resources.sandbox.world import World
+    from resources.warehouse import Warehouse
+
+    Row = dict[str, Any]
+    Rows = dict[tuple[str, int], Row]
+
+HOUR = timedelta(hours=1)
+
+
+def moment(text: str) -> datetime:
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}.{fraction:0<6.6}+00:00")
+
+
+@cache
+def plain(kind: pa.DataType) -> Callable[[Any], Any]:
+    """What makes a value of JSON, or of the warehouse, plain as the column's type; absent, null and empty are the same."""
+    read: Callable[[Any], Any]
+    if kind == TIMESTAMP:
+        read = lambda value: value if isinstance(value, datetime) else moment(value)  # noqa: E731
+    elif pa.types.is_list(kind):
+        item = plain(kind.value_type)
+        read = lambda value: [item(one) for one in value]  # noqa: E731
+    elif pa.types.is_struct(kind):
+        fields = [(field.name, plain(field.type)) for field in kind]
+        read = lambda value: {name: of(value.get(name)) for name, of in fields}  # noqa: E731
+    elif pa.types.is_floating(kind):
+        read = float
+    else:
+        return lambda value: None if value == "" else value
+    return lambda value: None if value in (None, "", [], {}) else read(value)
+
+
+#: Name, way through the record and reader of each column that the record tells.
+COLUMNS = [(c.name, None if c.path is None else c.path.split("."), plain(c.type)) for c in ARTICLES]
+
+
+def dig(record: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        if not isinstance(record, dict) or part not in record:
+            return None
+        record = record[part]
+    return record
+
+
+def digest(html: str | None, wikitext: str | None) -> str:
+    return hashlib.sha256(f"{html}\0{wikitext}".encode()).hexdigest()
+
+
+def expected_row(record: Any) -> Row:
+    """The row of `articles` that a record of the wire must become; `batch_hour` is not the record's to tell."""
+    row = {name: of(dig(record, path)) for name, path, of in COLUMNS if path is not None}
+    row["namespace_id"] = record["namespace"]["identifier"]
+    row["change_type"] = record["event"]["type"]
+    row["event_at"] = moment(record["event"].get("date_published") or record["event"]["date_created"])
+    row["extra"] = None
+    row["batch_hour"] = None
+    body = record["article_body"]
+    row["bodies"] = digest(body.get("html"), body.get("wikitext"))
+    return row
+
+
+def found_row(row: Row) -> Row:
+    """A row of the warehouse in the same plain form; flags and counts that are absent in the record may be null."""
+    values = {name: of(row[name]) for name, _, of in COLUMNS}
+    values["namespace_id"] = row["namespace_id"]
+    values["bodies"] = digest(row["html"], row["wikitext"])
+    return values
+
+
+class Truth:
+    """The pages of a world's projects and namespaces as rows. A page that stands as it did is written once."""
+
+    def __init__(self, world: World, projects: Sequence[str], namespaces: Sequence[int]) -> None:
+        self._world = world
+        self._projects = projects
+        self._namespaces = namespaces
+        self._written: dict[Event, Row] = {}
+
+    def _row(self, event: Event) -> Row:
+        if event not in self._written:
+            self._written[event] = expected_row(self._world.record(event))
+        return self._written[event]
+
+    def at(self, moment_of: Callable[[str], datetime], since: datetime | None = None) -> Rows:
+        """Rows by (project, page) of the pages that live after the events before a moment of each project.
+
+        `since`: of those only the pages with an event from then on.
+        """
+        rows: Rows = {}
+        for project in self._projects:
+            for namespace in self._namespaces:
+                for event in self._world.pages_at(project, namespace, moment_of(project), since):
+                    row = self._row(event)
+                    rows[project, row["article_id"]] = row
+        return rows
+
+    def of_hours(self, hours: Sequence[datetime]) -> Rows:
+        """Rows of the pages with an event in the hours that are live when the last hour's export begins.
+
+        Files overlap: the first of the hours whose export began after the event holds it, and is the row's `batch_hour`.
+        """
+        started = {(p, hour): self._world.export_started_at(p, hour) for p in self._projects for hour in hours}
+        found = self.at(lambda project: started[project, hours[-1]], since=hours[0])
+        return {
+            (project, page): row
+            | {"batch_hour": next(hour for hour in hours if row["event_at"] < started[project, hour])}
+            for (project, page), row in found.items()
+        }
+
+    def assert_hard(self, hours: Sequence[datetime]) -> None:
+        """See that the hours hold at least five of each special kind; without them the comparison would show little."""
+        for project in self._projects:
+            kinds = Counter(event.kind for event in self._world.events(project, hours[0], hours[-1] + HOUR))
+            rare = {kind: count for kind, count in kinds.items() if count < 5}
+            told = f"{project}: {json.dumps(kinds)}"
+            assert not rare, told
+            assert len(kinds) >= 10, told
+            assert {"delete", "move"} & kinds.keys(), told
+
+
+class Published:
+    """What analysts find in the published file. Rows that are the same at several moments are read once."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._connection = warehouse.connect_published()
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("CREATE TEMP TABLE known (mark VARCHAR PRIMARY KEY)")
+        self._read: dict[str, Row] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._connection.close()
+
+    def rows(self, source: str, *parameters: Any, batch_hour: bool = False) -> Rows:
+        """Rows by (project, page) of a table or macro, with a digest of their bodies; `batch_hour` is left out unless asked for."""
+        run = self._connection.execute
+        run(
+            f"CREATE OR REPLACE TEMP TABLE asked AS SELECT *, md5(one::VARCHAR) AS mark FROM {source} AS one",
+            list(parameters) or None,
+        )
+        unread = self._connection.sql(
+            "SELECT a.*, b.html, b.wikitext FROM (FROM asked ANTI JOIN known USING (mark)) a "
+            "LEFT JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)"
+        ).to_arrow_table()
+        marks = unread["mark"].to_pylist()
+        assert len(set(marks)) == len(marks), "a page stands twice, or its bodies do"
+        self._read |= {row["mark"]: found_row(row) for row in unread.to_pylist()}
+        run("INSERT INTO known FROM (SELECT mark FROM asked) EXCEPT FROM known")
+        asked = run("SELECT project_id, article_id, mark FROM asked").fetchall()
+        dropped: Row = {} if batch_hour else {"batch_hour": None}
+        found = {(project, page): self._read[mark] | dropped for project, page, mark in asked}
+        assert len(found) == len(asked), "a page stands twice"
+        return found
+
+
+def assert_same(found: Rows, truth: Rows, what: str = "at the end") -> None:
+    """See that both hold the same pages with the same values; the first that differs is told column by column."""
+    assert len(truth) > 50
+    wrong = [key for key in truth.keys() | found.keys() if found.get(key) != truth.get(key)]
+    if wrong:
+        key = min(wrong)
+        have, want = found.get(key) or {}, truth.get(key) or {}
+        columns = {
+            name: (have.get(name), want.get(name))
+            for name in have.keys() | want.keys()
+            if have.get(name) != want.get(name)
+        }
+        pytest.fail(f"{what}, {len(wrong)} of {len(truth)} pages differ, first {key}: (found, truth) {columns}")
+
+
+def assert_rebuilt_alike(warehouse: Warehouse) -> None:
+    """See that a full rebuild gives the identical table."""
+
+    def rows() -> list[tuple[Any, ...]]:
+        with warehouse._connector.build("compare") as connection:
+            return connection.execute("SELECT md5(articles::VARCHAR) AS one FROM articles ORDER BY one").fetchall()
+
+    before = rows()
+    warehouse.rebuild_articles()
+    assert rows() == before, "a rebuild gives another table"

@@ -63,9 +63,14 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
     )
 
 
-def count(warehouse: Warehouse, hours: Iterable[datetime]) -> int:
-    """How many lines of some hours are rejected, whatever the reason."""
-    [(found,)] = warehouse.sql("SELECT count(*) FROM rejects WHERE list_contains(?, batch_hour)", [list(hours)]).rows
+def count(warehouse: Warehouse, hours: Iterable[datetime], snapshots: Iterable[str] = ()) -> int:
+    """How many lines of some hours and snapshots are rejected, whatever the reason."""
+    # by the archive's folder, because a snapshot that gains rows may get another batch_hour
+    [(found,)] = warehouse.sql(
+        "SELECT count(*) FROM rejects WHERE list_contains(?, batch_hour) "
+        "OR (starts_with(archive, 'snapshots/') AND list_contains(?, split_part(archive, '/', 2)))",
+        [list(hours), list(snapshots)],
+    ).rows
     return int(found)
 
 

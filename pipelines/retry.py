@@ -1,10 +1,11 @@
-"""Trying rejected lines again with the reader of today, and doing again the hours that gain rows by it.
+"""Trying rejected lines again with the reader of today, and doing again the hours and snapshots that gain rows by it.
 
-Belongs here: which archives gain rows, why others cannot be done again, what is told of it.
+Belongs here: which archives of hours and snapshots gain rows, why others cannot be done again, what is told of it.
 Does not belong here: reading lines (see `resources.lake`), running jobs (see `run`).
 
 Lake files are never replaced: their name holds a digest over archive, tables and converter. A line becomes a row only when
-its archive is converted again by another converter than the one that rejected it, and the hour is loaded from the new file.
+its archive is converted again by another converter than the one that rejected it, and the hour or the snapshot is loaded from
+the new file.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assets import batches
+from assets import batches, snapshot_sets
 from assets.converting import NotArchivedError
 from assets.partitions import HOUR, hour_text
 from pipelines import run as runs
-from resources.lake import Archive, Layout, digest_of
+from resources.lake import Archive, Layout, SnapshotArchive, digest_of
 from resources.lake.examine import Bad, read_record
 from resources.lake.records import RecordReader
-from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -30,6 +30,19 @@ if TYPE_CHECKING:
 
     from pipelines.rejects import Selection
     from pipelines.settings import Settings
+
+#: The archives with rejected lines, as the ledger knows them. An archive of a snapshot is told by its own name.
+_REJECTED = "(SELECT DISTINCT batch_hour, project_id, namespace_id, archive FROM rejects WHERE {where}) AS rejected"
+_OF_HOURS = f"""\
+SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest FROM {_REJECTED}
+JOIN (FROM loads WHERE table_name = 'article_changes') AS loads USING (batch_hour, project_id, namespace_id)"""  # noqa: S608
+_OF_SNAPSHOTS = f"""\
+SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
+FROM {_REJECTED}
+JOIN (FROM loads WHERE table_name = 'snapshot_articles') AS loads USING (batch_hour, project_id, namespace_id)
+JOIN (SELECT batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
+  USING (batch_hour, project_id, namespace_id)
+WHERE ends_with(archive, concat('/', identifier, '.', version[1:8], '.tar.gz'))"""  # noqa: S608
 
 #: Bytes of lines that are read at once.
 _BLOCK_BYTES = 8 << 20
@@ -44,7 +57,7 @@ class Outcome(enum.StrEnum):
     GAINS = "gains"  # some would be rows, by another converter than the one that rejected them
     NONE = "none"  # none would be a row today
     SAME = "same"  # some would be rows, but its file bears the digest of today's converter
-    GONE = "gone"  # some would be rows, but an archive of the hour is not on disk
+    GONE = "gone"  # some would be rows, but its hour or snapshot cannot be made from the archive
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class Tried:
         row_count: How many of them would be rows today.
         converted: Today's converter has made its file already; it only has to be loaded.
         why: For `GONE`: what is missing.
+        snapshot: Identifier of its snapshot; None: it is of an hour.
     """
 
     batch_hour: datetime
@@ -68,6 +82,18 @@ class Tried:
     outcome: Outcome
     converted: bool = False
     why: str = ""
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An archive with rejected lines, as the ledger knows it. `why`: why it cannot be converted and loaded again."""
+
+    archive: Archive
+    name: str
+    batch_hour: datetime
+    digest: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -90,7 +116,12 @@ class Trial:
     @property
     def hours(self) -> tuple[datetime, ...]:
         """The hours that gain rows when they are done again, oldest first."""
-        return tuple(sorted({one.batch_hour for one in self.of(Outcome.GAINS)}))
+        return tuple(sorted({one.batch_hour for one in self.of(Outcome.GAINS) if one.snapshot is None}))
+
+    @property
+    def snapshots(self) -> tuple[str, ...]:
+        """The snapshots that gain rows when they are done again."""
+        return tuple(sorted({one.snapshot for one in self.of(Outcome.GAINS) if one.snapshot is not None}))
 
     def of(self, outcome: Outcome) -> tuple[Tried, ...]:
         """The archives with one outcome."""
@@ -105,11 +136,18 @@ class Trial:
             return [f"{lines}: none of them would be a row today. Nothing is to be done again."]
         told = [f"{lines}: {self.row_count:,} of them would be rows today."]
         if gains := self.of(Outcome.GAINS):
-            rows = sum(one.row_count for one in gains)
+            rows = sum(one.row_count for one in gains if one.snapshot is None)
             hours = ", ".join(hour_text(hour) for hour in self.hours[:_SHOWN])
             more = f" and {len(self.hours) - _SHOWN:,} more" if len(self.hours) > _SHOWN else ""
+        if gains and self.hours:
             told.append(
                 f"{rows:,} of them become rows when their hours are done again from the archive: {hours}{more} (UTC)."
+            )
+        if gains and self.snapshots:
+            rows = sum(one.row_count for one in gains if one.snapshot is not None)
+            told.append(
+                f"{rows:,} of them become rows when their snapshots are done again from the archive, whole: "
+                f"{', '.join(self.snapshots)}."
             )
         if done := [one for one in gains if one.converted]:
             told.append(
@@ -127,13 +165,13 @@ class Trial:
                 "A file of a known digest is never made again, so nothing was changed. Raise CONVERTER_VERSION in "
                 "resources/lake/conversion.py (a release does) and try again."
             )
-        by_why: dict[str, list[Tried]] = defaultdict(list)
+        by_why: dict[tuple[str, str], list[Tried]] = defaultdict(list)
         for one in self.of(Outcome.GONE):
-            by_why[one.why].append(one)
+            by_why["hour" if one.snapshot is None else "snapshot", one.why].append(one)
         told += [
-            f"{sum(one.row_count for one in gone):,} lines of {_named(gone)} would be rows, but their hour cannot be converted "
-            f"again. {why} Until then the lines stay in `rejects`, whole, and the hour stays as it is loaded."
-            for why, gone in by_why.items()
+            f"{sum(one.row_count for one in gone):,} lines of {_named(gone)} would be rows, but their {kind} cannot be converted "
+            f"again. {why} Until then the lines stay in `rejects`, whole, and the {kind} stays as it is loaded."
+            for (kind, why), gone in by_why.items()
         ]
         return told
 
@@ -153,49 +191,90 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
     layout = Layout(settings.data)
     bodies = frozenset(settings.bodies)
     where, parameters = selection.where()
-    scopes: dict[datetime, tuple[tuple[str, ...], tuple[int, ...]]] = {}
-    missing: dict[datetime, str] = {}
     tried = []
     with Warehouse(settings.data).connect_published() as connection:
-        found = connection.execute(
-            "SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest "  # noqa: S608
-            f"FROM (SELECT DISTINCT batch_hour, project_id, namespace_id, archive FROM rejects WHERE {where}) "
-            "JOIN (FROM loads WHERE table_name = 'article_changes') AS loads USING (batch_hour, project_id, namespace_id) "
-            "ORDER BY batch_hour, archive",
-            parameters,
-        ).fetchall()
-        for hour, project, namespace, name, identifier, version, digest in found:
-            archive = Archive(layout.archive / name, identifier, version, hour, project, namespace)
-            if hour not in scopes:
-                loaded = connection.execute(
-                    "SELECT DISTINCT project_id, namespace_id FROM loads WHERE table_name = 'article_changes' AND batch_hour = ? ORDER BY ALL",
-                    [hour],
-                ).fetchall()
-                scopes[hour] = (
-                    tuple(dict.fromkeys(place[0] for place in loaded)),
-                    tuple(sorted({place[1] for place in loaded})),
-                )
-                missing[hour] = _missing(hour, layout, scopes[hour])
+        of_hours, of_snapshots = (
+            connection.execute(f"{query.format(where=where)} ORDER BY batch_hour, archive", parameters).fetchall()
+            for query in (_OF_HOURS, _OF_SNAPSHOTS)
+        )
+        scopes: dict[datetime, tuple[tuple[str, ...], tuple[int, ...]]] = {}
+        for hour in dict.fromkeys(row[0] for row in of_hours):
+            loaded = connection.execute(
+                "SELECT DISTINCT project_id, namespace_id FROM loads WHERE table_name = 'article_changes' AND batch_hour = ? ORDER BY ALL",
+                [hour],
+            ).fetchall()
+            scopes[hour] = (
+                tuple(dict.fromkeys(place[0] for place in loaded)),
+                tuple(sorted({place[1] for place in loaded})),
+            )
+        for source in (*_hourly(of_hours, scopes, layout), *_of_snapshots(of_snapshots, layout)):
+            archive = source.archive
             lines = connection.sql(
                 "SELECT raw FROM rejects WHERE (batch_hour, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
                 f"AND {where} ORDER BY member, line_number",
-                params=[hour, project, namespace, name, *parameters],
+                params=[source.batch_hour, archive.project_id, archive.namespace_id, source.name, *parameters],
             ).to_arrow_reader(_BATCH_ROWS)
-            line_count, row_count = _count(
-                RecordReader(ARTICLE_CHANGES, archive, bodies),
-                _texts(lines),
-            )
-            one = Tried(hour, project, namespace, name, line_count, row_count, Outcome.NONE)
-            wanted = digest_of(archive, bodies)
-            if row_count and wanted == digest:
-                one = replace(one, outcome=Outcome.SAME)
-            elif row_count and missing[hour]:
-                one = replace(one, outcome=Outcome.GONE, why=missing[hour])
-            elif row_count:
-                there = layout.lake_file(ARTICLE_CHANGES.name, hour, identifier, wanted).exists()
-                one = replace(one, outcome=Outcome.GAINS, converted=there)
-            tried.append(one)
+            line_count, row_count = _count(RecordReader(archive.table, archive, bodies), _texts(lines))
+            tried.append(_judged(source, line_count, row_count, layout, digest_of(archive, bodies)))
     return Trial(tuple(tried), scopes)
+
+
+def _hourly(
+    rows: Iterable[tuple[Any, ...]],
+    scopes: Mapping[datetime, tuple[tuple[str, ...], tuple[int, ...]]],
+    layout: Layout,
+) -> Iterator[_Source]:
+    missing = {hour: _missing(hour, layout, scope) for hour, scope in scopes.items()}
+    for hour, project, namespace, name, identifier, version, digest in rows:
+        archive = Archive(layout.archive / name, identifier, version, hour, project, namespace)
+        yield _Source(archive, name, hour, digest, missing[hour])
+
+
+def _of_snapshots(rows: Iterable[tuple[Any, ...]], layout: Layout) -> Iterator[_Source]:
+    known: dict[tuple[str, str], str] = {}
+    for hour, project, namespace, name, identifier, version, digest, snapshot, of in rows:
+        if (snapshot, of) not in known:
+            known[snapshot, of] = _stale(snapshot, of, layout)
+        path = layout.archive / name
+        archive = SnapshotArchive(path, identifier, version, hour, project, namespace, snapshot, of)
+        yield _Source(archive, name, hour, digest, known[snapshot, of])
+
+
+def _judged(source: _Source, line_count: int, row_count: int, layout: Layout, wanted: str) -> Tried:
+    """What becomes of the lines of a source, of which `row_count` would be rows in a file of the digest `wanted`."""
+    archive = source.archive
+    one = Tried(
+        batch_hour=source.batch_hour,
+        project_id=archive.project_id,
+        namespace_id=archive.namespace_id,
+        archive=source.name,
+        line_count=line_count,
+        row_count=row_count,
+        outcome=Outcome.NONE,
+        snapshot=archive.snapshot_id if isinstance(archive, SnapshotArchive) else None,
+    )
+    if not row_count:
+        return one
+    if wanted == source.digest:
+        return replace(one, outcome=Outcome.SAME)
+    if source.why:
+        return replace(one, outcome=Outcome.GONE, why=source.why)
+    there = archive.lake_file(layout, archive.table.name, wanted).exists()
+    return replace(one, outcome=Outcome.GAINS, converted=there)
+
+
+def _stale(identifier: str, version: str, layout: Layout) -> str:
+    """Why a snapshot's version cannot be made again from the archive, in a sentence; empty where it can."""
+    try:
+        newest = snapshot_sets.archived_snapshot(identifier, layout)
+    except NotArchivedError as error:
+        return f"{error} Put it back from a backup if the service no longer offers it."
+    if newest.version != version:
+        return (
+            f"Version {version[:8]} of {identifier} is not the newest in the archive, and only the newest is done again. "
+            "Materialize warehouse/snapshot_articles of it to have the newer one."
+        )
+    return ""
 
 
 def _missing(hour: datetime, layout: Layout, scope: tuple[tuple[str, ...], tuple[int, ...]]) -> str:
@@ -249,7 +328,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def redo(settings: Settings, trial: Trial, **overrides: Any) -> runs.RunReport:
-    """Do the hours that gain rows again from the archive, whole, and publish. The service is not asked for anything.
+    """Do the hours and snapshots that gain rows again from the archive, whole, and publish. The service is not asked for anything.
 
     Each hour is converted and loaded as by any other run: a load is one transaction, and what a run that was killed had
     finished is found again. Hours are taken with the projects they are loaded with, whatever is mirrored now.
@@ -262,4 +341,4 @@ def redo(settings: Settings, trial: Trial, **overrides: Any) -> runs.RunReport:
             groups[-1][1].append(hour)
         else:
             groups.append((wanted, [hour]))
-    return runs.from_archive(settings, groups, **overrides)
+    return runs.from_archive(settings, groups, trial.snapshots, **overrides)

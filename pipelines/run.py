@@ -19,6 +19,7 @@ from dagster._core.storage.tags import (
 )
 
 from assets import batches, snapshot_sets
+from assets import snapshots as snapshots_
 from assets.ingest import LAKE, WAREHOUSE
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from assets.published import WHEN_DUE
@@ -206,13 +207,17 @@ def publish(settings: Settings, **overrides: Any) -> RunReport:
 
 
 def from_archive(
-    settings: Settings, groups: Iterable[tuple[Settings, Sequence[datetime]]], **overrides: Any
+    settings: Settings,
+    groups: Iterable[tuple[Settings, Sequence[datetime]]],
+    identifiers: Sequence[str] = (),
+    **overrides: Any,
 ) -> RunReport:
-    """Convert and load hours once more, from the archive alone, then publish. The service is not asked for anything.
+    """Convert and load hours and snapshots once more, from the archive alone, then publish. The service is not asked for anything.
 
     Args:
         settings: Settings to publish with.
         groups: Consecutive hours, each group with the settings that name what of them is to be loaded.
+        identifiers: Snapshots, each in the newest version that is archived.
         overrides: Resources in place of the settings' own.
 
     Raises:
@@ -223,7 +228,12 @@ def from_archive(
         for wanted, hours in groups:
             defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
             _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])
-        _execute(build_defs(settings, loggers={"quiet": QUIET}, **overrides), "publish", instance, report, mark)
+        defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+        instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(identifiers))
+        for identifier in identifiers:
+            layers = [snapshots_.LAKE, snapshots_.WAREHOUSE]
+            _execute(defs, "snapshots", instance, report, mark, layers, partition_key=identifier)
+        _execute(defs, "publish", instance, report, mark)
     return report
 
 

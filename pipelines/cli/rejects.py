@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(1), help="Lines shown.  [default: 20; with --json: all]")
 @click.option("--raw", is_flag=True, help="The lines themselves; with --json in base64.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
-@click.option("--retry", is_flag=True, help="Read the lines again, and do again the hours that gain rows.")
+@click.option(
+    "--retry", is_flag=True, help="Read the lines again, and do again the hours and snapshots that gain rows."
+)
 @click.option("--dry-run", is_flag=True, help="With --retry: say what would be done and stop.")
 def rejects(
     *,
@@ -98,15 +100,16 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         for sentence in (*obstacles, "Nothing was changed."):
             terminal.OUT.print(sentence, markup=False, soft_wrap=True)
         return
-    if trial.hours:
+    if trial.hours or trial.snapshots:
         # by hours, because a newer converter may reject what is left for another reason
-        before = count(Warehouse(settings.data), trial.hours)
+        before = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         with terminal.progress():
             report = retry.redo(settings, trial, engine=TerminalEngine())
         obstacles += report.failures
-        after = count(Warehouse(settings.data), trial.hours)
+        after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
+        kinds = " and ".join(name for name, some in (("hours", trial.hours), ("snapshots", trial.snapshots)) if some)
         terminal.OUT.print(
-            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these hours that are still rejected: {after:,}.",
+            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these {kinds} that are still rejected: {after:,}.",
             markup=False,
             soft_wrap=True,
         )

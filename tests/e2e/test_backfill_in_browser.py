@@ -4,6 +4,7 @@ their own. Two days are launched by clicking, one after the other; the second ha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -104,13 +105,13 @@ def post(url: str, content: Any) -> Any:
         return json.load(answer)
 
 
-def until(look: Callable[[], Any], seconds: float, what: str, log: Path | None = None) -> Any:
-    """What `look` finds; it is asked again as long as it finds None."""
+def until(look: Callable[[], Any], seconds: float, what: str, log: Path | None = None, *, pause: float = 0.2) -> Any:
+    """What `look` finds; it is asked again as long as it finds None, after a pause in seconds."""
     end = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > end:
             pytest.fail(f"{what}: not within {seconds:g} s. {log.read_text()[-4000:] if log else ''}")
-        time.sleep(0.2)
+        time.sleep(pause)
     return found
 
 
@@ -259,7 +260,8 @@ def backfills(mirror: Mirror, page: Page) -> dict[str, Backfill]:
     warehouse."""
     mirror.fault(DAMAGED, "frwiki", kind="flip", count=None)
     launched = {"whole": launch_backfill(page, mirror, WHOLE), "broken": launch_backfill(page, mirror, BROKEN)}
-    return {name: until(lambda b=b: ended(mirror, b), 240, name, mirror.log) for name, b in launched.items()}
+    page.goto("about:blank")  # an open page asks the server all the time, and so would we without a pause
+    return {name: until(lambda b=b: ended(mirror, b), 240, name, mirror.log, pause=1) for name, b in launched.items()}
 
 
 def ended(mirror: Mirror, identifier: str) -> Backfill | None:
@@ -345,7 +347,9 @@ def test_the_password_stands_on_no_page_and_in_no_file_of_the_instance(backfills
     kept = [path for path in (mirror.data / "dagster").rglob("*") if path.is_file()]
     assert kept
     for path in (*kept, mirror.log):
-        assert mirror.password.encode() not in path.read_bytes(), path
+        # SQLite removes the files beside a database when the last process closes it
+        with contextlib.suppress(FileNotFoundError):
+            assert mirror.password.encode() not in path.read_bytes(), path
 
 
 def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
@@ -372,7 +376,7 @@ def test_the_daemon_closes_the_backfill_with_one_run_for_all(backfills, mirror, 
         found = ended(mirror, backfills[name].identifier)
         return found if found is not None and found.status not in {"REQUESTED", "COMPLETING"} else None
 
-    found = until(closed, 120, "The daemon closes the backfill", mirror.log)
+    found = until(closed, 120, "The daemon closes the backfill", mirror.log, pause=1)
     assert (found.status, found.run["runId"]) == (status, backfills[name].run["runId"])
     page.goto(f"{mirror.url}/runs/b/{found.identifier}")
     expect(page.get_by_text("100% completed")).to_have_count(len(LAYERS))

@@ -142,6 +142,18 @@ def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
     return [gap for place in places for gap in _gaps(place, now)]
 
 
+def remedy(found: Iterable[Gap]) -> str | None:
+    """The command that brings in all that the service still keeps of these gaps; None: it keeps nothing of them.
+
+    Hours in between that are there already cost nothing.
+    """
+    open_ = [gap for gap in found if gap.state != HourState.PAST_RETENTION]
+    if not open_:
+        return None
+    first, last = (f"{hour:%Y-%m-%dT%H}" for hour in (min(g.first for g in open_), max(g.last for g in open_)))
+    return f"`wme run --from {first} --to {last}` brings in those of these hours that the service still keeps."
+
+
 def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
     known = [n for n, cell in enumerate(place.cells) if cell.state not in {UNKNOWN, OUTSIDE}]
     under_way: Gap | None = None

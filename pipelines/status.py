@@ -45,7 +45,7 @@ class Status:
         coverage: A row per project and namespace.
         places: The same hour by hour.
         gaps: Hours that are not there; each is a sentence of `troubles` too.
-        troubles: What needs attention, in sentences.
+        troubles: What needs attention, in sentences; behind the gaps, the command that closes them.
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
@@ -154,6 +154,8 @@ def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hou
     report.places = coverage_.survey(warehouse, scope, since, newest_complete)
     report.gaps = coverage_.gaps(report.places, now)
     report.troubles += [gap.sentence for gap in report.gaps]
+    if remedy := coverage_.remedy(report.gaps):
+        report.troubles.append(remedy)
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -291,7 +292,8 @@ def test_status_of_a_gap_and_of_many_troubles(environ, call, hours):
         (project, hours[1].isoformat(), "missing") for project in ("enwiki", "frwiki")
     ]
     assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
-    told = call("run", *between(hours[1], hours[1]), "--no-reference", environ=environ)
+    (command,) = re.findall(r"^! `wme (run .*)` brings in", call("status", environ=environ).out, re.MULTILINE)
+    told = call(*command.split(), "--no-reference", environ=environ)
     assert told.code == 0
     assert "missing" not in call("status", environ=environ).out.split("newest hour")[1]
 

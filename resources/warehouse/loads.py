@@ -18,7 +18,7 @@ from resources.warehouse import coverage
 from resources.warehouse.connect import is_exhausted, leave_row_groups, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.records import HourLoad, utc_text
-from resources.warehouse.schema import column_list, identifier, statement
+from resources.warehouse.schema import column_list, create_table, identifier, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,11 +178,11 @@ def _replace_rows(
         )
     try:
         inserted = _insert_changes(connection, files)
+        _insert_rejects(connection, files)
     except duckdb.Error as error:
         if is_exhausted(error):
             raise
-        raise _unreadable(files, error) from error
-    _insert_rejects(connection, files)
+        raise _unreadable(lake_root, files, known, now, error) from error
     columns = column_list(LOADS)
     connection.execute(f"INSERT INTO loads ({columns}) SELECT {columns} FROM incoming")  # noqa: S608  declared names
     coverage.record_loads(connection)
@@ -251,19 +251,28 @@ def _with_columns(name: str) -> str:
     return statement(name).replace("{columns}", column_list(narrow)).replace("{content}", content)
 
 
-def _unreadable(files: Sequence[LakeFile], error: duckdb.Error) -> LakeFileError:
-    """The failure to read one of the files, as a sentence that names it: each is read alone to find it."""
-    with duckdb.connect() as connection:
-        for file in files:
-            try:
-                connection.execute(
-                    "SELECT bit_xor(hash(file)) FROM read_parquet($1) AS file", [str(file.path)]
-                ).fetchall()
-            except duckdb.Error as found:
-                return LakeFileError(
-                    f"The lake file {file.path.name} could not be read into the warehouse ({found}); nothing was loaded. "
-                    "Remove it and convert its archive again."
-                )
+def _unreadable(
+    lake_root: Path,
+    files: Sequence[LakeFile],
+    known: Mapping[tuple[str, int], str],
+    now: datetime,
+    error: duckdb.Error,
+) -> LakeFileError:
+    """The failure to load files together, as a sentence that names the one at fault: each is tried alone, in memory."""
+    for file in files:
+        with duckdb.connect() as alone:
+            for table in (ARTICLE_CHANGES.narrow, REJECTS):
+                alone.execute(create_table(table))
+            _announce(alone, lake_root, [file], known, now)
+            for path, insert in ((file.path, _insert_changes), (file.rejects_path or file.path, _insert_rejects)):
+                try:
+                    insert(alone, [file])
+                except duckdb.Error as found:
+                    kind = "lake file" if path == file.path else "file of rejects"
+                    return LakeFileError(
+                        f"The {kind} {path.name} could not be read into the warehouse ({found}); nothing was loaded. Remove "
+                        "it and convert its archive again."
+                    )
     return LakeFileError(
         f"The lake files of {utc_text(files[0].batch_hour)} could not be read into the warehouse ({error}); nothing was "
         "loaded. Run it again; if it fails again, convert the hour's archives again."

@@ -147,14 +147,26 @@ def test_damage_inside_the_file_changes_nothing(lake, warehouse):
     assert count(warehouse) == count(warehouse, "loads") == count(warehouse, "hours") == 0
 
 
-def test_required_value_that_is_absent_is_said(lake, warehouse):
-    file = lake.file(0, [lake.change(1, "A", 1)])
-    table = pq.read_table(file.path)
-    position = table.column_names.index("name")
-    table = table.set_column(position, pa.field("name", pa.string()), pa.array([None], pa.string()))
-    pq.write_table(table, file.path)
-    with pytest.raises(LakeFileError, match="NOT NULL"):
-        warehouse.load_hour(lake.hour(0), [file])
+def without(path, column):
+    """Takes the values of a column out of a file, whose columns stay as declared."""
+    table = pq.read_table(path, partitioning=None)
+    position = table.column_names.index(column)
+    field = table.schema.field(column)
+    table = table.set_column(position, field.with_nullable(True), pa.nulls(len(table), field.type))
+    pq.write_table(table, path)
+
+
+@pytest.mark.parametrize("of_rejects", [False, True], ids=["rows", "rejects"])
+def test_required_value_that_is_absent_is_said_of_the_file_at_fault(lake, warehouse, of_rejects):
+    files = [
+        lake.file(0, [lake.change(1, "A", 1)], project, rejects=[b"x"]) for project in ("dewiki", "enwiki", "frwiki")
+    ]
+    path, column = (files[1].rejects_path, "reason") if of_rejects else (files[1].path, "name")
+    without(path, column)
+    with pytest.raises(LakeFileError, match=rf"(?s){path.name} could not .* NOT NULL .*{column}") as caught:
+        warehouse.load_hour(lake.hour(0), files)
+    assert ("file of rejects" in str(caught.value)) == of_rejects
+    assert count(warehouse) == count(warehouse, "rejects") == count(warehouse, "loads") == 0
 
 
 @pytest.mark.parametrize(("column", "value"), [("project_id", "frwiki"), ("namespace_id", 14), ("batch_hour", 1)])

@@ -231,8 +231,10 @@ def find_conversion(archive: Archive, layout: Layout, bodies: frozenset[str] = B
 def _found(archive: Archive, target: Path, rejects_target: Path) -> Conversion | None:
     if not target.exists():
         return None
-    metadata = pq.read_metadata(target).metadata
-    return _conversion(json.loads(metadata[_METADATA_KEY.encode()]), archive, target, rejects_target, seconds=None)
+    facts = json.loads(pq.read_metadata(target).metadata[_METADATA_KEY.encode()])
+    if facts["reject_count"] and not rejects_target.exists():
+        return None  # somebody removed them: the rows alone cannot be loaded
+    return _conversion(facts, archive, target, rejects_target, seconds=None)
 
 
 def _targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:

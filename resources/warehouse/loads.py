@@ -151,7 +151,7 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
     if wrong:
         raise LakeFileError(
             f"The lake file {path.name} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
-            "was loaded from it. Convert its archive again."
+            "was loaded from it. Remove it and convert its archive again."
         )
     return int(metadata.num_rows)
 
@@ -230,7 +230,8 @@ def _insert_changes(connection: duckdb.DuckDBPyConnection, files: Sequence[LakeF
         file = next(file for file in files if str(file.path) == path)
         raise LakeFileError(
             f"The lake file {file.path.name} holds {count} rows of another hour, project or namespace than "
-            f"{utc_text(file.batch_hour)} {file.project_id} {file.namespace_id}; nothing was loaded. Convert its archive again."
+            f"{utc_text(file.batch_hour)} {file.project_id} {file.namespace_id}; nothing was loaded. Remove it "
+            "and convert its archive again."
         )
     connection.execute(statement("load_suspects"), paths)
     if connection.execute("SELECT count(*) FROM suspects").fetchall()[0][0]:
@@ -275,7 +276,7 @@ def _unreadable(
                     )
     return LakeFileError(
         f"The lake files of {utc_text(files[0].batch_hour)} could not be read into the warehouse ({error}); nothing was "
-        "loaded. Run it again; if it fails again, convert the hour's archives again."
+        "loaded. Run it again; if it fails again, remove them and convert the hour's archives again."
     )
 
 
@@ -289,7 +290,7 @@ def check_counts(file: LakeFile | SnapshotFile, row_count: int) -> None:
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
             f"The lake file {file.path.name} holds {row_count} rows; {file.row_count} were announced, {by_change} of them by "
-            "change. Nothing was loaded. Convert its archive again."
+            "change. Nothing was loaded. Remove it and convert its archive again."
         )
 
 
@@ -303,7 +304,7 @@ def _insert_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[LakeF
         if found != file.reject_count:
             raise LakeFileError(
                 f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "
-                "Convert its archive again."
+                "Remove them and convert its archive again."
             )
     if paths:
         columns = column_list(REJECTS)

@@ -205,7 +205,7 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
     if strangers:
         raise LakeFileError(
             f"The files of snapshot {snapshot.snapshot_id} hold {strangers} rows of another snapshot, version, project or "
-            "namespace; nothing was loaded. Convert the archives again."
+            "namespace; nothing was loaded. Remove them and convert the archives again."
         )
     found: datetime = newest
     return found
@@ -318,7 +318,7 @@ def _insert_rejects(
     if found != file.reject_count:
         raise LakeFileError(
             f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "
-            "Convert its archive again."
+            "Remove them and convert its archive again."
         )
 
 

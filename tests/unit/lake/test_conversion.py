@@ -47,6 +47,16 @@ def test_converted_once(lake):
     assert pickle.loads(pickle.dumps(again)) == again
 
 
+def test_rejects_that_were_removed_are_made_again(lake):
+    archive = lake.archive(lake.lines(*changes(lake, 10), b"bad"))
+    first = convert(archive, lake.layout)
+    content = first.path.read_bytes(), first.rejects_path.read_bytes()
+    first.rejects_path.unlink()
+    again = convert(archive, lake.layout)
+    assert again.converted
+    assert (again.path.read_bytes(), again.rejects_path.read_bytes()) == content
+
+
 @pytest.mark.usefixtures("small_blocks")
 def test_same_bytes_in_same_bytes_out(lake):
     records = [*changes(lake, 300), b"bad", lake.record(1, mood="calm")]

@@ -131,7 +131,9 @@ def test_spoilt_file_changes_nothing(lake, warehouse, spoil, words):
     with pytest.raises(LakeFileError, match=words) as caught:
         warehouse.load_hour(lake.hour(0), [redone, bad])
     assert not caught.value.retryable
-    assert "onvert its archive again" in str(caught.value)
+    # a file that is there is never made again
+    todo = "Remove it and convert its archive again." if bad.path.exists() else "Convert its archive again."
+    assert str(caught.value).endswith(todo)
     assert ask(warehouse, "SELECT name FROM article_changes") == [{"name": "A"}]
     assert warehouse.loaded_digests(lake.hour(0)) == {("enwiki", 0): good.digest}
 

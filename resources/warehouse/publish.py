@@ -87,13 +87,14 @@ class _Edition:
 
     schema_version: str
     revision: int
+    ledger: str
     storage_version: str
     lake_root: str
     about: dict[str, str]
     sources: _Sources
 
     def receipt(self) -> dict[str, Any]:
-        """The words by which it is recognised later. The revision stands for everything in the build file."""
+        """The words by which it is recognised later. Revision and ledger stand for everything in the build file."""
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "sources"}
         known["lake_files"] = self.sources.count
         known["missing_lake_files"] = list(self.sources.missing)
@@ -144,7 +145,8 @@ class Publisher:
         """Read the build file's state, and leave everything in that one file, nothing in its write-ahead log."""
         root = self.lake_root.resolve()
         with self.connector.build_unlocked("publish") as connection:
-            version, revision = connection.execute("SELECT schema_version, revision FROM internal.meta").fetchall()[0]
+            [(version,)] = connection.execute("SELECT schema_version FROM internal.meta").fetchall()
+            revision, ledger = _state(connection)
             sources = _sources(connection, self.lake_root)
             connection.execute("CHECKPOINT")
             [(storage,)] = connection.execute(
@@ -153,6 +155,7 @@ class Publisher:
         return _Edition(
             schema_version=version,
             revision=revision,
+            ledger=ledger,
             storage_version=storage.rstrip("+"),
             lake_root=str(root),
             about=dict(about),
@@ -168,20 +171,22 @@ class Publisher:
 
     def last(self) -> Publication | None:
         """The publication that analysts open now; None: there is none, or its receipt is lost."""
+        receipt = self._receipt()
         try:
-            receipt = json.loads(self.receipt_path.read_bytes())
             last = Publication(datetime.fromisoformat(receipt["published_at"]), int(receipt["revision"]))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return None
         return last if self.connector.published_path.exists() else None
 
     def unpublished(self) -> int | None:
         """Revision of the build file that is not published yet; None: there is none."""
         with self.connector.build("read the ledger") as connection:
-            revision = int(connection.execute("SELECT revision FROM internal.meta").fetchall()[0][0])
-        last = self.last()
+            revision, ledger = _state(connection)
+        is_last = (
+            self.last() is not None and self._receipt().items() >= {"revision": revision, "ledger": ledger}.items()
+        )
         # 0: nothing was loaded so far; a build file that is made anew is no news
-        return revision if revision and (last is None or last.revision != revision) else None
+        return revision if revision and not is_last else None
 
     def relocate(self) -> int | None:
         """Make the views of the published file find the lake where it lies now; None where they do already.
@@ -224,12 +229,20 @@ class Publisher:
         return sources.count
 
     def _is_published(self, edition: _Edition) -> bool:
+        receipt = self._receipt()
+        receipt.pop("published_at", None)
         try:
-            last = json.loads(self.receipt_path.read_bytes())
-            del last["published_at"]
-            return bool(last == edition.receipt() | {"file": self._file_mark()})
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return receipt == edition.receipt() | {"file": self._file_mark()}
+        except FileNotFoundError:
             return False
+
+    def _receipt(self) -> dict[str, Any]:
+        """What was written down of the last publication; nothing where that is lost."""
+        try:
+            receipt = json.loads(self.receipt_path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return receipt if isinstance(receipt, dict) else {}
 
     def _remember(self, edition: _Edition, now: datetime) -> None:
         temporary = self.receipt_path.with_suffix(".tmp")
@@ -280,6 +293,14 @@ class Publisher:
                 len(edition.sources.missing),
                 edition.sources.missing[0],
             )
+
+
+def _state(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
+    """The revision of the build file, and a digest of its ledger: one that was made anew counts from the beginning."""
+    [(revision, ledger)] = connection.execute(
+        "SELECT revision, (SELECT CAST(bit_xor(hash(loads)) AS VARCHAR) FROM loads) FROM internal.meta"
+    ).fetchall()
+    return int(revision), str(ledger)
 
 
 def _leftovers(target: Path) -> Iterator[Path]:

@@ -194,6 +194,21 @@ def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):
     assert not publish().changed
 
 
+def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, warehouse):
+    def load(number, name):
+        warehouse.load_hour(lake.hour(number), [lake.file(number, [lake.change(number, name, 60 * number + 1)])])
+        warehouse.apply_changes()
+
+    load(0, "A")
+    first = warehouse.publish()
+    warehouse.build_path.unlink()
+    load(1, "B")
+    assert warehouse.unpublished_revision() == first.revision
+    assert warehouse.publish().changed
+    assert warehouse.unpublished_revision() is None
+    assert warehouse.sql("SELECT name FROM articles").rows == [("B",)]
+
+
 def test_open_reader_keeps_its_file_and_a_new_one_sees_the_next(published, lake):
     with published.connect_published() as reader:
         published.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Z", 121)])])

@@ -19,7 +19,7 @@ import os
 import shutil
 import time
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,6 @@ from resources.warehouse.snapshot_rows import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import timedelta
 
     from resources.warehouse.connect import Connector
     from resources.warehouse.snapshot_rows import Version
@@ -167,7 +166,8 @@ class Publisher:
         if every is None:
             return False
         last = self.last()
-        return last is None or now - last.published_at >= every
+        # one of the future was made before the clock was put back
+        return last is None or not timedelta(0) <= now - last.published_at < every
 
     def last(self) -> Publication | None:
         """The publication that analysts open now; None: there is none, or its receipt is lost."""

@@ -298,6 +298,10 @@ def test_how_often_to_publish(lake, warehouse, clock):
     clock.now -= timedelta(minutes=30)
     warehouse.published_path.unlink()
     assert warehouse.publish_is_due(hourly)
+    # a clock that was put back holds up nothing
+    warehouse.publish()
+    clock.now -= timedelta(seconds=1)
+    assert [warehouse.publish_is_due(every) for every in (often, hourly, never)] == [True, True, False]
 
 
 def test_relative_data_folder(lake, data, monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ Belongs here: the environment of the whole suite. Does not belong here: fixtures
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,10 @@ for _name in [name for name in os.environ if name.startswith("WME_")]:
 os.environ.pop("DAGSTER_HOME", None)
 # a hundred processes are started, and each would compile the project anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# a shell starts what is to run in the background without interrupts, which the commands under test would inherit
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _MEMORY = Path("/dev/shm")
 #: The suite's folders have about 200 MB when they are largest; tests that watch memory need room beside them.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: What the sandbox serves when nobody says otherwise.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
+#: Characters that make a pattern of a path.
+_PATTERNS = "*?["
 
 
 class SettingsError(ValueError):
@@ -105,6 +107,12 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     ):
         if env.get(name, "").strip():
             values[field] = env[name].strip().rstrip("/") if field.endswith("_url") else env[name].strip()
+    folder = Path(str(values.get("data", Settings.model_fields["data"].default))).absolute()
+    if set(_PATTERNS) & set(str(folder)):
+        raise SettingsError(
+            f"WME_DATA is the folder {folder}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read files of "
+            "other folders. Choose one without them."
+        )
     if "username" in values:
         # the service's user pool knows names in lower case only
         values["username"] = str(values["username"]).lower()

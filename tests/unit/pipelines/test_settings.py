@@ -82,6 +82,8 @@ def test_how_often_to_publish():
         ({"WME_FIRST_HOUR": "yesterday"}, "2026-11-20T05"),
         ({"WME_GRACE_HOURS": "-1"}, "number of hours"),
         ({"WME_STORAGE_VERSION": "1.5"}, "v1.5.0 or v2.0.0"),
+        ({"WME_DATA": "/srv/[old]/data"}, "would read files of other folders"),
+        ({"WME_DATA": "what?"}, "would read files of other folders"),
         ({"WME_PUBLISH": "seldom"}, "number of minutes"),
         ({"WME_PUBLISH": "0"}, "number of minutes"),
         ({"WME_PUBLISH": "nan"}, "number of minutes"),

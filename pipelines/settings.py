@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: What the sandbox serves when nobody says otherwise.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
+#: Larger numbers are slips, and far larger ones lead beyond the last date there is.
+_LARGEST = 1_000_000
 #: Characters that make a pattern of a path.
 _PATTERNS = "*?["
 
@@ -184,8 +186,8 @@ def _number(name: str, text: str, unit: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number < math.inf:
-        raise SettingsError(f"{name} is {text!r}; write a number of {unit}, for example 5.")
+    if not 0 <= number <= _LARGEST:
+        raise SettingsError(f"{name} is {text!r}; write a number of {unit} up to {_LARGEST:,}, for example 5.")
     return number
 
 
@@ -198,8 +200,9 @@ def _publish_every(text: str) -> timedelta | None:
         minutes = float(text)
     except ValueError:
         minutes = math.nan
-    if not 0 < minutes < math.inf:
+    if not 0 < minutes <= _LARGEST:
         raise SettingsError(
-            f"WME_PUBLISH is {text!r}; write run (each run publishes), a number of minutes (at most so often), or off."
+            f"WME_PUBLISH is {text!r}; write run (each run publishes), a number of minutes up to {_LARGEST:,} (at most so often), "
+            "or off."
         )
     return timedelta(minutes=minutes)

@@ -87,6 +87,8 @@ def test_how_often_to_publish():
         ({"WME_PUBLISH": "seldom"}, "number of minutes"),
         ({"WME_PUBLISH": "0"}, "number of minutes"),
         ({"WME_PUBLISH": "nan"}, "number of minutes"),
+        ({"WME_PUBLISH": "1e12"}, "up to 1,000,000"),
+        ({"WME_GRACE_HOURS": "1e9"}, "up to 1,000,000"),
     ],
 )
 def test_what_cannot_be_used_is_said(environ, words):

@@ -168,7 +168,8 @@ class Connector:
         """
         if not self.published_path.exists():
             raise NotPublishedError(
-                f"There is no {self.published_path.name} yet: nothing was published so far. Run the pipeline once (`wme run`)."
+                f"There is no {self.published_path.name} yet: nothing was published so far. Run the pipeline once (`wme run`). With "
+                "WME_PUBLISH=off runs do not publish; `wme publish` does."
             )
         connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
         try:
@@ -178,7 +179,7 @@ class Connector:
             connection.close()
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({error}). The pipeline's own file is not touched by this. "
-                "Remove the published file and run `wme run`: it is made anew."
+                "Remove the published file and run `wme publish`: it is made anew."
             ) from error
         except BaseException:
             connection.close()

@@ -53,7 +53,7 @@ def library(tmp_path_factory, make_lake):
 
 
 def test_nothing_published_yet_is_said(warehouse):
-    with pytest.raises(NotPublishedError, match=r"Run the pipeline once \(`wme run`\)"):
+    with pytest.raises(NotPublishedError, match=r"Run the pipeline once \(`wme run`\)\. .* `wme publish` does\."):
         warehouse.sql("SELECT 1")
 
 
@@ -336,7 +336,7 @@ def test_query_without_answer_and_query_that_fails(library):
 def test_published_file_that_is_none(library):
     library.published_path.unlink()
     library.published_path.write_bytes(b"not a database" * 1000)
-    with pytest.raises(QueryError, match="Remove the published file") as told:
+    with pytest.raises(QueryError, match="Remove the published file and run `wme publish`") as told:
         library.sql("SELECT 1")
     assert "Traceback" not in str(told.value)
     library.published_path.unlink()

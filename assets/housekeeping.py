@@ -191,9 +191,10 @@ def _archives_of_hours(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, s
         folder = listing.parent.relative_to(root).as_posix()
         for identifier, paths in archives.items():
             kept = loaded.get((folder, identifier), set())
-            for path in paths if kept else ():
+            # until the export that the service lists is loaded, an earlier one may be all there is
+            for path in paths if any((identifier, version) in listed for version in kept) else ():
                 version = path.name[len(identifier) + 1 :][:_DIGITS]
-                if (identifier, version) not in listed and version not in kept and _older(path, listed_at):
+                if version not in kept and _older(path, listed_at):
                     yield from _with_note(path, "the service exported the hour again, and that is loaded")
 
 

@@ -10,13 +10,6 @@ import os
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import coverage
-import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # a developer's own .env is none of the tests' business
@@ -54,34 +47,3 @@ def _prefer_memory() -> None:
 
 
 _prefer_memory()
-
-
-# --- what is measured ------------------------------------------------------------------------------------------------
-
-#: Files and folders below `tests` that branch coverage leaves out: what is made for many seeds or from processes walks the
-#: same lines again and again, at two to three times the cost, and proves what no line tells. The tests beside them reach
-#: nearly every branch without.
-UNMEASURED = (
-    "e2e",
-    "integration/test_benchmark_warehouse.py",
-    "integration/test_benchmarks.py",
-    "integration/test_truth.py",
-    "unit/lake/test_nothing_is_lost.py",
-    "unit/lake/test_random_damage.py",
-    "unit/sandbox/test_world_truth.py",
-    "unit/warehouse/test_kills.py",
-)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Pause the measurement for a test that is left out, with its fixtures."""
-    measurement = coverage.Coverage.current()
-    name = item.path.relative_to(Path(__file__).parent).as_posix()
-    if measurement is None or not name.startswith(UNMEASURED):
-        return (yield)
-    measurement.stop()
-    try:
-        return (yield)
-    finally:
-        measurement.start()

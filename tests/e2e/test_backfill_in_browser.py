@@ -119,15 +119,10 @@ def until(look: Callable[[], Any], seconds: float, what: str, log: Path | None =
 def process(words: list[str], environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a session of its own, ended as Ctrl-C does. It and all its children must then be gone."""
     marked = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_"))} | environ
-    # a shell that runs the suite in the background ignores SIGINT, and children inherit that
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with log.open("wb") as out:
-            started = subprocess.Popen(
-                words, cwd=ROOT, env=marked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-            )
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    with log.open("wb") as out:
+        started = subprocess.Popen(
+            words, cwd=ROOT, env=marked, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
     try:
         yield started
     finally:

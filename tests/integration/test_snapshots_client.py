@@ -372,8 +372,7 @@ def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, s
 # --- processes that are killed ----------------------------------------------------------------------------------------
 
 VICTIM = """
-import datetime, pathlib, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
+import datetime, pathlib, sys
 from resources.enterprise import EnterpriseClient, Service, Wishes
 
 url, username, password, state, folder, now, form, workers = sys.argv[1:]

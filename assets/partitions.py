@@ -7,6 +7,7 @@ of 100,000 partitions within a year and its range backfills of two dimensions ar
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,8 @@ def oldest_hour(folder: Path) -> datetime | None:
     """The oldest hour that has a place `date=…/hour=…` in a folder; None: none has."""
     for day in sorted(folder.glob("date=*")):
         for hour in sorted(day.glob("hour=*")):
-            return hour_of(f"{day.name.removeprefix('date=')}-{hour.name.removeprefix('hour=')}:00")
+            with suppress(ValueError):  # a folder that somebody put aside under another name
+                return hour_of(f"{day.name.removeprefix('date=')}-{hour.name.removeprefix('hour=')}:00")
     return None
 
 

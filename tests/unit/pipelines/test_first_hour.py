@@ -43,7 +43,8 @@ def test_what_was_made_earlier_stays_in_sight(settings, layer):
         else layout.lake_file("article_changes", hour, "a", "0" * 8).parent
         for hour in (OLD + 30 * HOUR, OLD, OLD + HOUR)
     ]
-    for folder in folders:
+    put_aside = folders[1].parent.with_name("date=2026-03-03.moved") / "hour=00"
+    for folder in (*folders, put_aside):
         folder.mkdir(parents=True)
     assert keys(settings)[0] == key_of(OLD)
     later = settings.model_copy(update={"first_hour": OLD + 2 * HOUR})

@@ -3,7 +3,7 @@
 The build file is checkpointed and copied under the lock, which is the only time in which no load can run. All the
 rest happens on the copy: what is internal is dropped, the views over the lake are made, the file is synced and takes
 the place of the old one. A reader that has the old file open keeps it; a kill at any point leaves the old file
-whole, and what was left over is swept by the next publication.
+whole, and what it left over is swept by the next publication; after a failure nothing is left over.
 
 The views name each lake file by its absolute path, so that they work from any working directory. When the data folder
 was moved, publishing again mends them, and so does `relocate`, which needs neither the build file nor a run.
@@ -13,6 +13,7 @@ Does not belong here: what is published when.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -114,10 +115,10 @@ class Publisher:
         """Publish the build file's content, unless it is what was published last."""
         started = time.perf_counter()
         target = self.connector.published_path
-        with locked(self.publish_lock_path, self.connector.lock_timeout, "publish"):
-            for leftover in _leftovers(target):
-                leftover.unlink(missing_ok=True)
-            temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+        with (
+            locked(self.publish_lock_path, self.connector.lock_timeout, "publish"),
+            _beside(target) as temporary,
+        ):
             with locked(self.connector.lock_path, self.connector.lock_timeout, "copy the warehouse for publishing"):
                 lock_started = time.perf_counter()
                 edition = self._edition(about)
@@ -198,7 +199,10 @@ class Publisher:
             LakeFileError: no file of the lake is there; nothing was changed.
         """
         target, root = self.connector.published_path, self.lake_root.resolve()
-        with locked(self.publish_lock_path, self.connector.lock_timeout, "mend the published file"):
+        with (
+            locked(self.publish_lock_path, self.connector.lock_timeout, "mend the published file"),
+            _beside(target) as temporary,
+        ):
             with self.connector.published() as connection:
                 told = connection.execute("SELECT value FROM about WHERE name = 'lake_root'").fetchall()
                 sources = _sources(connection, self.lake_root)
@@ -209,7 +213,6 @@ class Publisher:
                     f"None of the {len(sources.missing)} lake files that {target.name} names lies under {root}. Nothing was "
                     "changed. Bring the folder lake there as well, then try again."
                 )
-            temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
             shutil.copyfile(target, temporary)
             temporary.chmod(0o644)
             connection = self.connector.open_file(temporary)
@@ -303,9 +306,23 @@ def _state(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
     return int(revision), str(ledger)
 
 
-def _leftovers(target: Path) -> Iterator[Path]:
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """The name of the file that is to take the target's place, for whoever holds the lock of publishing.
+
+    What lies there goes: what a kill left before, and what a failure leaves after, which would keep a full disk full.
+    """
+    _sweep(target)
+    try:
+        yield target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    finally:
+        _sweep(target)
+
+
+def _sweep(target: Path) -> None:
     for pattern in ("*.tmp", "*.tmp.wal"):
-        yield from target.parent.glob(f"{target.name}.{pattern}")
+        for leftover in target.parent.glob(f"{target.name}.{pattern}"):
+            leftover.unlink(missing_ok=True)
 
 
 def _sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> _Sources:

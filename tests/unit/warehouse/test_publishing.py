@@ -356,5 +356,8 @@ def test_failure_while_publishing_keeps_the_old_file(published, lake, monkeypatc
         published.publish()
     monkeypatch.undo()
     assert published.published_path.stat().st_ino == before
+    assert not list(published.data.glob("*.tmp*")), (
+        "half a copy would keep a full disk full, and no hour could be fetched"
+    )
     assert published.publish().changed
     assert published.sql("SELECT count(*) FROM article_changes").rows == [(5,)]

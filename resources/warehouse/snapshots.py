@@ -43,6 +43,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _SPREAD = 999_000
 #: Digits of the version that stand in the name of its folder.
 _FOLDER_DIGITS = 8
+#: Damaged files that are named.
+_SHOWN = 5
 #: Columns of its rejects that every line of a snapshot shares.
 _OF_THE_SNAPSHOT = ("batch_hour", "project_id", "namespace_id")
 
@@ -158,10 +160,7 @@ def _take_in(
     except duckdb.Error as error:
         if is_exhausted(error):
             raise
-        raise LakeFileError(
-            f"The files of snapshot {snapshot.snapshot_id} could not be read ({error}); nothing was loaded. Remove them and "
-            "convert the archives again."
-        ) from error
+        raise _unreadable(snapshot, error) from error
     for file, relative in zip(snapshot.files, relatives, strict=True):
         _insert_rejects(connection, snapshot, file, hour)
         values = {
@@ -185,6 +184,24 @@ def _take_in(
         ],
     )
     return boundary, row_count, duplicates
+
+
+def _unreadable(snapshot: Snapshot, error: duckdb.Error) -> LakeFileError:
+    """The failure to read the files of a version together, as a sentence that names those at fault: each is read alone."""
+    source = f"SELECT {column_list(SNAPSHOT_ARTICLES.narrow)} FROM read_parquet($1, hive_partitioning := false)"  # noqa: S608
+    query = f"SELECT bit_xor(hash(page)) FROM ({source}) AS page"  # noqa: S608
+    damaged = []
+    with duckdb.connect() as alone:
+        for file in snapshot.files:
+            try:
+                alone.execute(query, [str(file.path)]).fetchall()
+            except duckdb.Error:
+                damaged.append(file.path.name)
+    which = f"{len(damaged)} of them are damaged: {', '.join(damaged[:_SHOWN])}. " if damaged else ""
+    return LakeFileError(
+        f"The {len(snapshot.files)} files of snapshot {snapshot.snapshot_id} could not be read ({error}); nothing was loaded. "
+        f"{which}Remove {'these' if damaged else 'them'} and convert the archives again; what is converted is kept."
+    )
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime:
@@ -305,16 +322,20 @@ def _insert_rejects(
     if file.rejects_path is not None:
         found = checked_row_count(file.rejects_path, REJECTS, besides=_OF_THE_SNAPSHOT)
         columns = ", ".join(c.name for c in REJECTS if c.name not in _OF_THE_SNAPSHOT)
-        connection.execute(
-            f"INSERT INTO rejects BY NAME SELECT {columns}, $hour AS batch_hour, $project AS project_id, "  # noqa: S608
-            "$namespace AS namespace_id FROM read_parquet($path, hive_partitioning := false)",
-            {
-                "path": str(file.rejects_path),
-                "hour": hour,
-                "project": snapshot.project_id,
-                "namespace": snapshot.namespace_id,
-            },
-        )
+        own = {"hour": hour, "project": snapshot.project_id, "namespace": snapshot.namespace_id}
+        try:
+            connection.execute(
+                f"INSERT INTO rejects BY NAME SELECT {columns}, $hour AS batch_hour, $project AS project_id, "  # noqa: S608
+                "$namespace AS namespace_id FROM read_parquet($path, hive_partitioning := false)",
+                {"path": str(file.rejects_path), **own},
+            )
+        except duckdb.Error as error:
+            if is_exhausted(error):
+                raise
+            raise LakeFileError(
+                f"The file of rejects {file.rejects_path.name} of snapshot {snapshot.snapshot_id} could not be read ({error}); "
+                "nothing was loaded. Remove it and convert its archive again."
+            ) from error
     if found != file.reject_count:
         raise LakeFileError(
             f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "

@@ -249,7 +249,9 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     content = bytearray(two.path.read_bytes())
     content[4:2000] = b"\x00" * 1996
     two.path.write_bytes(content)
-    with pytest.raises(LakeFileError, match=r"could not be read|not readable"):
+    with pytest.raises(
+        LakeFileError, match=rf"could not be read .* 1 of them are damaged: {two.path.name}\. Remove these"
+    ):
         warehouse.load_snapshot(bad)
     with pytest.raises(ValueError, match="two files of one identifier"):
         warehouse.load_snapshot(replace(bad, files=(one, one)))
@@ -264,6 +266,13 @@ def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path
     schema = pa.schema([field for field in REJECTS.schema if field.name in line])
     pq.write_table(pa.Table.from_pylist([line], schema=schema), path)
     file = replace(snapshot.files[0], rejects_path=path, reject_count=1)
+    spoilt = path.with_name("spoilt.parquet")
+    optional = pa.schema([field.with_nullable(True) for field in schema])
+    pq.write_table(pa.Table.from_pylist([line | {"reason": None}], schema=optional), spoilt)
+    with pytest.raises(
+        LakeFileError, match=r"file of rejects spoilt\.parquet of snapshot enwiki_namespace_0 could not"
+    ):
+        warehouse.load_snapshot(replace(snapshot, files=(replace(file, rejects_path=spoilt),)))
     load = warehouse.load_snapshot(replace(snapshot, files=(file,)))
     assert load.reject_count == 1
     source = "SELECT project_id, raw FROM rejects JOIN snapshots USING (batch_hour, project_id)"

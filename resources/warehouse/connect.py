@@ -80,11 +80,6 @@ class Connector:
     lock_timeout: float
     memory_limit: str
 
-    @property
-    def spill_path(self) -> Path:
-        """Folder for what does not fit into the memory; there only while it is needed, or after a kill."""
-        return self.build_path.with_name("spill")
-
     @contextlib.contextmanager
     def build(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """The build file, for writing, under the lock; closed in every case. Its tables are made when it is new."""
@@ -95,7 +90,7 @@ class Connector:
     def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """The same for a caller that holds the lock already."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(self.spill_path, ignore_errors=True)
+        shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
         connection = self._open_build(purpose)
         try:
             ensure(connection, self.build_path)
@@ -135,7 +130,7 @@ class Connector:
         connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
         try:
             connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
-            connection.execute(f"SET temp_directory = {quoted(str(self.spill_path))}")
+            connection.execute(f"SET temp_directory = {quoted(str(_spill_path(path)))}")
             # keeping the order of rows would hold back what was read ahead
             connection.execute("SET preserve_insertion_order = false")
             version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
@@ -185,6 +180,14 @@ class Connector:
             connection.close()
             raise
         return connection
+
+
+def _spill_path(path: Path) -> Path:
+    """Folder for what does not fit into the memory; there only while it is needed, or after a kill.
+
+    Each file has its own: hours are loaded into one while a copy of it is made ready for publishing.
+    """
+    return path.with_name(f"{path.name}.spill")
 
 
 def is_exhausted(error: duckdb.Error) -> bool:

@@ -320,8 +320,10 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 def _sweep(target: Path) -> None:
-    for pattern in ("*.tmp", "*.tmp.wal"):
-        for leftover in target.parent.glob(f"{target.name}.{pattern}"):
+    for leftover in target.parent.glob(f"{target.name}.*.tmp*"):
+        if leftover.is_dir():  # what did not fit into the memory
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
             leftover.unlink(missing_ok=True)
 
 

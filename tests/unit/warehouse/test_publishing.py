@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from datetime import timedelta
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -231,8 +232,21 @@ def test_leftovers_of_a_killed_publication_are_swept(published):
     names = ["warehouse.duckdb.4711.tmp", "warehouse.duckdb.4711.tmp.wal"]
     for name in names:
         (published.data / name).write_bytes(b"half")
+    (published.data / "warehouse.duckdb.4711.tmp.spill").mkdir()
     published.publish({"service": "sandbox"})
-    assert not any((published.data / name).exists() for name in names)
+    assert not list(published.data.glob("*.tmp*"))
+
+
+def test_load_leaves_alone_what_a_publication_has_put_on_disk_for_want_of_memory(published, lake):
+    """Neither holds the other's lock: an hour is loaded while the copy is made ready."""
+    copy = published.data / "warehouse.duckdb.4711.tmp"
+    with published._connector.open_file(copy) as connection:
+        ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+        spilt = Path(folder, "spilt")
+        spilt.parent.mkdir(parents=True)
+        spilt.touch()
+        published.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Z", 121)])])
+        assert spilt.exists()
 
 
 def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):

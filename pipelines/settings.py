@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from resources.enterprise import Service
+from resources.enterprise.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,6 +110,12 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     ):
         if env.get(name, "").strip():
             values[field] = env[name].strip().rstrip("/") if field.endswith("_url") else env[name].strip()
+    try:
+        Service(
+            *(str(values.get(field, getattr(Service, field))) for field in ("auth_url", "base_url", "realtime_url"))
+        )
+    except InvalidRequest as error:
+        raise SettingsError(str(error)) from None
     folder = Path(str(values.get("data", Settings.model_fields["data"].default))).absolute()
     if set(_PATTERNS) & set(str(folder)):
         raise SettingsError(
@@ -121,6 +128,10 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     anonymous = _flag(env, "WME_ANONYMOUS") or False
     forced = _flag(env, "WME_SANDBOX")
     sandbox = forced if forced is not None else ("username" not in values and not anonymous)
+    if sandbox and forced is None and "password" in values:
+        raise SettingsError(
+            "WME_PASSWORD is set and WME_USERNAME is not. Set both for an account, none for the sandbox, or WME_SANDBOX=1."
+        )
     if not sandbox and not anonymous and "username" not in values:
         raise SettingsError(
             "WME_SANDBOX=0 switches the sandbox off and no account is configured; "

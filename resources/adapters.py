@@ -53,8 +53,8 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
         data = Path(self.data)
         if not self.use_sandbox:
-            origin.claim(data, self.base_url)
-            return Service(
+            # made first: an address that cannot be one binds nothing, and is kept nowhere
+            service = Service(
                 auth_url=self.auth_url,
                 base_url=self.base_url,
                 realtime_url=self.realtime_url,
@@ -63,6 +63,8 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 contact=self.contact,
                 anonymous=self.anonymous,
             )
+            origin.claim(data, service.base_url)
+            return service
         settings = sandbox_settings(data)
         origin.claim(data, f"sandbox {settings.identity}")
         endpoint = sandbox.attach(settings)

@@ -50,7 +50,11 @@ def claim(data: Path, service: str) -> None:
         part.write_text(json.dumps({"service": service}) + "\n")
         part.replace(path)
     elif known != service:
-        raise OriginError(
+        told = (
             f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "
             "Set WME_DATA to another folder for this service, or go back to the service the folder belongs to."
         )
+        # without tokens nobody was ever let in there: as a rule a slip in an address
+        if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
+            told += f" Nothing was fetched so far: if {known} was a slip, remove {note_path(data)}."
+        raise OriginError(told)

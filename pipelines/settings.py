@@ -112,7 +112,9 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values[field] = env[name].strip().rstrip("/") if field.endswith("_url") else env[name].strip()
     try:
         Service(
-            *(str(values.get(field, getattr(Service, field))) for field in ("auth_url", "base_url", "realtime_url"))
+            auth_url=str(values.get("auth_url", Service.auth_url)),
+            base_url=str(values.get("base_url", Service.base_url)),
+            realtime_url=str(values.get("realtime_url", Service.realtime_url)),
         )
     except InvalidRequest as error:
         raise SettingsError(str(error)) from None

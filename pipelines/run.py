@@ -21,11 +21,12 @@ from dagster._core.storage.tags import (
 from assets import batches, snapshot_sets
 from assets import snapshots as snapshots_
 from assets.ingest import LAKE, WAREHOUSE
-from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
+from assets.partitions import HOUR, hour_of, hour_text, key_of, last_complete_hour
 from assets.published import WHEN_DUE
 from assets.snapshots import SNAPSHOTS
 from pipelines import instance as instances
-from pipelines.definitions import build_defs
+from pipelines.definitions import build_defs, first_hour
+from pipelines.settings import SettingsError
 from resources.enterprise.errors import AuthenticationError, NewPasswordRequired, NotPublishedYet, TokenSpent
 from resources.lake import Layout
 from resources.tables import REFERENCE_TABLES
@@ -178,8 +179,14 @@ def run(
         overrides: Resources in place of the settings' own.
 
     Raises:
+        SettingsError: The hours lie before any that the mirror could have.
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
+    if hours and hours[0] < (first := first_hour(settings, *hours)):
+        raise SettingsError(
+            f"{hour_text(hours[0])} UTC lies before {hour_text(first)}, and no hour is looked for there. Nothing was done. Ask for "
+            "later hours, or set WME_FIRST_HOUR where older ones are archived."
+        )
     defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
     report = RunReport()

@@ -9,7 +9,8 @@ import pytest
 
 from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
-from pipelines.settings import Settings, read
+from pipelines.run import run
+from pipelines.settings import Settings, SettingsError, read
 from resources.lake import Layout
 
 CHANGES = dg.AssetKey(["warehouse", "article_changes"])
@@ -56,6 +57,12 @@ def test_operator_may_begin_anywhere(settings):
     chosen = settings.model_copy(update={"first_hour": read({"WME_FIRST_HOUR": "2025-12-30T07"}).first_hour})
     assert keys(chosen)[0] == "2025-12-30-07:00"
     assert first_hour(settings, EARLIEST - timedelta(days=900)) == EARLIEST
+
+
+def test_hours_before_all_hours_are_refused_in_a_sentence(settings):
+    with pytest.raises(SettingsError, match=r"2025-12-31 23:00 UTC lies before 2026-01-01 00:00.* set WME_FIRST_HOUR"):
+        run(settings, [EARLIEST - HOUR, EARLIEST])
+    assert not list(settings.data.iterdir())
 
 
 def test_materializations_are_seen_whatever_the_hours_began_with_then(settings):

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 #: The questions of the closing table, each with its SQL: what an analyst could ask first.
 EXAMPLES = {
     "Which pages were edited most?": """\
-SELECT project_id, name, count(*) AS edits
-FROM article_changes WHERE change_type = 'update'
-GROUP BY ALL ORDER BY edits DESC, project_id, name LIMIT 3""",
+SELECT project_id, name, edit_count, editor_count
+FROM most_edited LIMIT 3""",
     # null means no, so the flags are counted where they are true
     "Who edits: bots, anonymous, registered?": """\
 SELECT project_id, count(*) FILTER (editor_is_bot) AS bots, count(*) FILTER (editor_is_anonymous) AS anonymous,
        count(*) - bots - anonymous AS registered
-FROM article_changes WHERE change_type = 'update'
+FROM distinct_changes WHERE change_type = 'update'
 GROUP BY project_id ORDER BY project_id""",
     "How long are the current articles?": """\
 SELECT a.project_id, count(*) AS articles, median(length(b.wikitext))::INT AS median_characters
@@ -149,6 +148,13 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         terminal.OUT.print(f"\nNot published yet: that is done {when}.", markup=False, soft_wrap=True)
     if warehouse.publication() is None:
         return
+    [(missing,)] = warehouse.sql("SELECT count(DISTINCT batch_hour) FROM hours WHERE state = 'missing'").rows
+    if missing:
+        terminal.OUT.print(
+            f"\n{missing:,} {'hour is' if missing == 1 else 'hours are'} missing: `wme status` says which, and what brings them in.",
+            markup=False,
+            soft_wrap=True,
+        )
     terminal.OUT.print(
         f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n",
         markup=False,

@@ -22,16 +22,22 @@ def publish() -> None:
     from resources.warehouse import Warehouse
 
     settings = read_settings()
+    warehouse = Warehouse(settings.data)
+    before = warehouse.publication()
     with terminal.progress():
         report = runs.publish(settings)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
-    warehouse = Warehouse(settings.data)
     last = warehouse.publication()
     if last is not None:
+        at = f"{terminal.moment(last.published_at)} UTC"
+        told = (
+            f"was published at {at}."
+            if last != before
+            else f"holds all that is loaded since {at}: nothing was to be done."
+        )
         terminal.OUT.print(
-            f"{warehouse.published_path} is of {terminal.moment(last.published_at)} UTC. It is published next "
-            f"{next_text(last, settings.publish_every)}.",
+            f"{warehouse.published_path} {told} It is published next {next_text(last, settings.publish_every)}.",
             markup=False,
             soft_wrap=True,
         )

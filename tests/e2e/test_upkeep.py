@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,8 +84,11 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     assert published() == "2"
     told = call("publish", environ=hourly)
     assert told.code == 0, told.err
-    assert "It is published next by the first run after" in told.out
+    assert re.search(
+        r"warehouse\.duckdb was published at .* UTC\. It is published next by the first run after", told.out
+    )
     assert published() == "3"
+    assert "nothing was to be done" in call("publish", environ=hourly).out
     assert "Not published yet" not in call("run", "--from", newest, environ=hourly).out
 
 

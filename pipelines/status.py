@@ -113,6 +113,17 @@ def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) ->
     report.facts.append(("articles", f"{counts[0]:,}"))
     report.facts.append(("changes", f"{counts[1]:,}"))
     report.facts.append(("rejects", f"{counts[2]:,}"))
+    for name, table, column, asked in (
+        ("WME_PROJECTS", "projects", "project_id", settings.projects),
+        ("WME_NAMESPACES", "namespaces", "namespace_id", settings.namespaces),
+    ):
+        listed = {row[0] for row in warehouse.sql(f"SELECT {column} FROM {table}").rows}  # noqa: S608  our own names
+        unknown = ", ".join(str(one) for one in asked if one not in listed)
+        if listed and unknown:
+            report.troubles.append(
+                f"The service's list of {table} has no {unknown}, so no file will come. Correct {name}; "
+                f"the names are in the table `{table}`."
+            )
     if counts[3]:
         report.troubles.append(f"{counts[3]} loaded files are not in `articles` yet; `wme run` takes them in.")
     if about.get("missing_lake_file_count", "0") != "0":

@@ -270,8 +270,10 @@ def test_status_says_how_far_behind_the_mirror_is(filled, hours, monkeypatch):
 
 
 def test_status_of_a_project_that_was_never_brought_in(filled, call):
-    told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki"})
+    told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki,enwikki", "WME_NAMESPACES": "0,5"})
     assert "! dewiki namespace 0: no hour of it was brought in so far." in told.out
+    assert "! The service's list of projects has no enwikki, so no file will come. Correct WME_PROJECTS" in told.out
+    assert "! The service's list of namespaces has no 5, so no file will come. Correct WME_NAMESPACES" in told.out
 
 
 def test_status_with_another_service_than_the_folders(filled, call):

@@ -28,7 +28,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
         if any(word.startswith("--state") for word in arguments)
         else ["--state", str(read_settings().data / "sandbox")]
     )
-    sys.exit(serve(["serve", *own_state, *arguments]))
+    sys.exit(serve(["serve", *own_state, *arguments], called="wme sandbox"))
 
 
 @click.command()

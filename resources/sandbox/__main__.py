@@ -40,10 +40,12 @@ Account: {username}, password in {account}. Mail arrives in {outbox}.
 """
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+def main(words: Sequence[str] | None = None, *, called: str | None = None) -> int:
+    """Run the command line; returns the exit status. `called` is the command that its help names, if it is another."""
     parser = argparse.ArgumentParser(prog="python -m resources.sandbox", description="A local content service.")
-    serve = parser.add_subparsers(dest="command", required=True).add_parser("serve", help="serve until told to end")
+    serve = parser.add_subparsers(dest="command", required=True).add_parser(
+        "serve", help="serve until told to end", prog=called
+    )
     add_arguments(serve)
     serve.add_argument("--port", type=int, default=0, help="port of the service (default: a free one)")
     serve.add_argument("--object-port", type=int, default=0, help="port of signed downloads (default: a free one)")

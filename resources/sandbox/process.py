@@ -144,7 +144,12 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None) -> li
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that `settings_from` reads."""
     add = parser.add_argument
-    add("--state", type=Path, required=True, help="folder for keys, accounts, archives and the outbox")
+    add(
+        "--state",
+        type=Path,
+        required=True,
+        help="folder for keys, accounts, archives and the outbox (`wme sandbox`: below the data folder)",
+    )
     add("--seed", type=int, default=Settings.seed, help="seed of the world (default: %(default)s)")
     add("--projects", default=",".join(Settings.projects), help="projects with articles (default: %(default)s)")
     add("--namespaces", default=",".join(map(str, Settings.namespaces)), help="their namespaces (default: %(default)s)")

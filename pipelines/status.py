@@ -165,7 +165,8 @@ def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hou
     report.places = coverage_.survey(warehouse, scope, since, newest_complete)
     report.gaps = coverage_.gaps(report.places, now)
     report.troubles += [gap.sentence for gap in report.gaps]
-    if remedy := coverage_.remedy(report.gaps):
+    # a run brings in what is configured now
+    if remedy := coverage_.remedy(gap for gap in report.gaps if (gap.project_id, gap.namespace_id) in scope):
         report.troubles.append(remedy)
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:

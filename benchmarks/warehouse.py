@@ -26,7 +26,7 @@ from resources.warehouse import Warehouse
 from resources.warehouse.schema import column_list, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from resources.warehouse import LakeFile
 
@@ -98,9 +98,10 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
     if days:
         say(f"{pages:,} pages: days")
         day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
-        with _cost(size, "24 hours, 24 runs"):
-            for files in day:
-                _load(warehouse, [files])
+        costs = {files[0].batch_hour: _timed(partial(_load, warehouse, [files])) for files in day}
+        size.costs["24 hours, 24 runs"] = _sum(costs.values())
+        # the one in which DuckDB merges the row groups of the others
+        size.costs["of them, the first of a day"] = next(cost for hour, cost in costs.items() if hour.hour == 0)
         with _cost(size, "24 hours, one run"):
             _load(warehouse, other)
     say(f"{pages:,} pages: rebuild")
@@ -201,6 +202,11 @@ def _cost(size: Size, title: str) -> Iterator[None]:
     started, busy = time.perf_counter(), time.process_time()
     yield
     size.costs[title] = Cost(time.perf_counter() - started, time.process_time() - busy, _peak_mib())
+
+
+def _sum(costs: Collection[Cost]) -> Cost:
+    peaks = [cost.peak_mib for cost in costs if cost.peak_mib is not None]
+    return Cost(sum(cost.seconds for cost in costs), sum(cost.cpu_seconds for cost in costs), max(peaks, default=None))
 
 
 def _median(size: Size, title: str, costs: list[Cost]) -> None:

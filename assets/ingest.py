@@ -56,7 +56,7 @@ class HourlyRun:
     loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
 
-    def plan(self, hours: Iterable[datetime], client: EnterpriseClient) -> None:
+    def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """List every hour before anything is fetched, and see that the disk holds it all.
 
         An hour past the service's retention that is archived needs no plan: the archive serves it.
@@ -65,16 +65,22 @@ class HourlyRun:
             EnterpriseError: No hour of the run can succeed; nothing was fetched.
         """
         layout = self.lake.layout
-        for hour in hours:
-            try:
-                self.plans[hour] = batches.plan_hour(hour, client, layout, self.enterprise.scope)
-            except RetentionPassed as error:
-                if not layout.batch_list(hour).exists():
+        # told, because a service may take seconds for each list: the sandbox makes its archives then
+        task = self.engine.reporter.start("list", len(hours), "hours" if len(hours) != 1 else "hour")
+        try:
+            for hour in hours:
+                try:
+                    self.plans[hour] = batches.plan_hour(hour, client, layout, self.enterprise.scope)
+                except RetentionPassed as error:
+                    if not layout.batch_list(hour).exists():
+                        self.fail(hour, error)
+                except EnterpriseError as error:
+                    if ends_run(error):
+                        raise
                     self.fail(hour, error)
-            except EnterpriseError as error:
-                if ends_run(error):
-                    raise
-                self.fail(hour, error)
+                task.advance(1)
+        finally:
+            task.finish()
         batches.check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
 
     def ingest(

@@ -71,6 +71,7 @@ def test_run_ends_with_a_table_the_file_and_three_answers(filled, hours):
         assert len(rows) >= 2, answer
     for kind in ("download", "convert"):
         assert f"{kind} {hours[0]:%Y-%m-%d %H:00}: " in told.err
+    assert re.search(r"^list: 2 hours in \d+\.\d s$", told.err, re.MULTILINE)
 
 
 def test_second_run_fetches_nothing(filled, call, service, hours):

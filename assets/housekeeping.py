@@ -18,7 +18,7 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from assets.snapshot_sets import archived_sets
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
     from assets.snapshot_sets import ArchivedSnapshot
     from resources.lake import Layout
-    from resources.warehouse import Ledger, Warehouse
+    from resources.warehouse import Ledger, Named, Warehouse
 
 GRACE = timedelta(hours=24)
+#: Nobody waits for the space within a day, and each look walks through every file of the lake.
+_BETWEEN_LOOKS = timedelta(days=1)
 #: Hex digits of a version that stand in a file's name.
 _DIGITS = 8
 _HOUR_ARCHIVE = re.compile(r"(?P<identifier>.+)\.(?P<version>[0-9a-f]{8})\.tar\.gz")
@@ -73,6 +75,16 @@ class Cleaning:
         return sum(file.size_bytes for file in self.waiting)
 
 
+def is_due(layout: Layout, *, grace: timedelta = GRACE, now: datetime | None = None) -> bool:
+    """Whether a run should look for files that were replaced: once a day, or in a grace period that is shorter."""
+    try:
+        looked_at = datetime.fromtimestamp(_journal(layout).stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return True
+    # a clock that was put back makes no look wait
+    return not timedelta(0) <= (now or datetime.now(UTC)) - looked_at < min(grace, _BETWEEN_LOOKS)
+
+
 def clean(
     layout: Layout,
     warehouse: Warehouse,
@@ -83,13 +95,13 @@ def clean(
 ) -> Cleaning:
     """Remove what has been replaced for as long as the grace period; with `dry_run` only tell of it.
 
-    Nobody loads or publishes meanwhile. A hundred thousand files are looked through in some seconds.
+    Nobody loads or publishes meanwhile. A hundred thousand files are looked through in some seconds, a day at a time.
 
     Raises:
         OSError: A file cannot be removed; those before it are.
     """
     now = now or datetime.now(UTC)
-    journal = layout.root / "state" / "replaced.json"
+    journal = _journal(layout)
     if not warehouse.build_path.exists():
         return Cleaning((), ())
     with warehouse.ledger() as ledger:
@@ -105,14 +117,17 @@ def clean(
         if dry_run:
             return cleaning
         seen = {file.path: (file.due_at - grace).isoformat() for file in found}
-        if seen or since:
-            _write(journal, seen)
+        _write(journal, seen)
         for file in cleaning.freed:
             path = layout.absolute(file.path)
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # another file lies there
                 path.parent.rmdir()
     return cleaning
+
+
+def _journal(layout: Layout) -> Path:
+    return layout.root / "state" / "replaced.json"
 
 
 def _read(journal: Path) -> dict[str, datetime]:
@@ -130,33 +145,40 @@ def _write(journal: Path, seen: dict[str, str]) -> None:
 
 def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
-    yield from _of_hours(layout, ledger)
+    for day in _days(layout):
+        named = ledger.of_day(day)
+        yield from _of_hours(layout, day, named)
+        yield from _archives_of_hours(layout, day, named)
     yield from _of_snapshots(layout, ledger)
-    yield from _archives_of_hours(layout, ledger)
-    for identifier in sorted({identifier for identifier, _, _ in ledger.snapshots}):
+    for identifier in sorted({identifier for identifier, _, _ in ledger.versions}):
         yield from _archives_of_snapshot(layout, ledger, identifier)
 
 
-def _of_hours(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    loaded = {
-        (file.lake_path.rpartition("/")[0], file.identifier): file.loaded_at
-        for file in ledger.files
-        if file.table_name == ARTICLE_CHANGES.name
-    }
-    named = ledger.named
-    for path in sorted((layout.lake / ARTICLE_CHANGES.name).glob("date=*/hour=*/*.parquet")):
+def _days(layout: Layout) -> list[date]:
+    """Days of which there are hours; a folder that was put aside under another name is none."""
+    days = set()
+    for root in (layout.lake / ARTICLE_CHANGES.name, layout.archive / "batches"):
+        for folder in root.glob("date=*"):
+            with contextlib.suppress(ValueError):
+                days.add(date.fromisoformat(folder.name.removeprefix("date=")))
+    return sorted(days)
+
+
+def _of_hours(layout: Layout, day: date, named: Named) -> Iterator[tuple[Path, str]]:
+    loaded = {(file.lake_path.rpartition("/")[0], file.identifier): file.loaded_at for file in named.files}
+    for path in sorted((layout.lake / ARTICLE_CHANGES.name).glob(f"date={day}/hour=*/*.parquet")):
         relative = path.relative_to(layout.lake).as_posix()
         identifier = path.name.rsplit(".", 2)[0]
         since = loaded.get((relative.rpartition("/")[0], identifier))
-        if relative not in named and since is not None and _older(path, since):
+        if relative not in named.paths and since is not None and _older(path, since):
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
 
 
 def _of_snapshots(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     newest: dict[str, datetime] = {}
-    for identifier, _, loaded_at in ledger.snapshots:
+    for identifier, _, loaded_at in ledger.versions:
         newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
-    named = ledger.named
+    named = ledger.of_snapshots().paths
     for identifier, since in newest.items():
         for path in sorted((layout.lake / SNAPSHOT_ARTICLES.name / identifier).glob("*/*.parquet")):
             if path.relative_to(layout.lake).as_posix() not in named and _older(path, since):
@@ -171,15 +193,14 @@ def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, 
     yield path, why
 
 
-def _archives_of_hours(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+def _archives_of_hours(layout: Layout, day: date, named: Named) -> Iterator[tuple[Path, str]]:
     """Earlier exports of an hour's project; there are some only where the service exported it again."""
     loaded: dict[tuple[str, str], set[str]] = {}
-    for file in ledger.files:
-        if file.table_name == ARTICLE_CHANGES.name:
-            folder = "/".join(file.lake_path.split("/")[1:3])
-            loaded.setdefault((folder, file.identifier), set()).add(file.version[:_DIGITS])
+    for file in named.files:
+        folder = "/".join(file.lake_path.split("/")[1:3])
+        loaded.setdefault((folder, file.identifier), set()).add(file.version[:_DIGITS])
     root = layout.archive / "batches"
-    for listing in sorted(root.glob("date=*/hour=*/batches.json")):
+    for listing in sorted(root.glob(f"date={day}/hour=*/batches.json")):
         archives: dict[str, list[Path]] = {}
         for path in sorted(listing.parent.glob("*.tar.gz")):
             if (match := _HOUR_ARCHIVE.fullmatch(path.name)) is not None:
@@ -204,7 +225,7 @@ def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> It
     sets = archived_sets(folder)
     if not sets:
         return
-    versions = {version for name, version, _ in ledger.snapshots if name == identifier}
+    versions = {version for name, version, _ in ledger.versions if name == identifier}
     newest = max(sets.values(), key=_exported_at)
     kept = {manifest: one for manifest, one in sets.items() if one.version in versions or one == newest}
     wanted = {manifest.name for manifest in kept}

@@ -11,7 +11,7 @@ import dagster as dg
 from assets.articles import KEY as ARTICLES
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
 from assets.failures import told
-from assets.housekeeping import clean
+from assets.housekeeping import clean, is_due
 from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
@@ -80,7 +80,9 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
 
 
 def _tidied(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Remove what was replaced and is past its grace period. That is no reason for a run to fail."""
+    """Remove what was replaced and is past its grace period, once a day. That is no reason for a run to fail."""
+    if not is_due(lake.layout, grace=lake.grace):
+        return {}
     try:
         cleaning = clean(lake.layout, store, grace=lake.grace)
     except (OSError, WarehouseError) as error:

@@ -16,7 +16,7 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
-from resources.warehouse.ledger import Ledger, LoadedFile
+from resources.warehouse.ledger import Ledger, LoadedFile, Named
 from resources.warehouse.records import (
     Applied,
     CoverageRow,
@@ -44,6 +44,7 @@ __all__ = [
     "LakeFileError",
     "Ledger",
     "LoadedFile",
+    "Named",
     "NotPublishedError",
     "ProjectState",
     "Publication",

@@ -1,17 +1,22 @@
 """The ledger as those look at it who tidy up: which lake files are named, and since when.
 
-Belongs here: reading names. Does not belong here: deciding what may go (see `assets.housekeeping`).
+Belongs here: reading names, a day at a time, since the ledger of years has millions. Does not belong here: deciding what may
+go (see `assets.housekeeping`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, time, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.warehouse.connect import answer
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Sequence
+    from datetime import date
 
     import duckdb
 
@@ -20,7 +25,6 @@ if TYPE_CHECKING:
 class LoadedFile:
     """One row of `loads`. `lake_path` is relative to the lake."""
 
-    table_name: str
     lake_path: str
     identifier: str
     version: str
@@ -28,28 +32,49 @@ class LoadedFile:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """What the build file and the published file name at one moment.
+class Named:
+    """What the build file and the published file name of a day's hours, or of all snapshots.
 
     Attributes:
         files: The loaded files of the build file.
-        snapshots: Kept versions of snapshots as (identifier, version, loaded_at).
-        published_paths: Lake files that the published file names, relative to the lake.
+        paths: Lake files that somebody may read, because either names them; relative to the lake.
     """
 
     files: tuple[LoadedFile, ...]
-    snapshots: tuple[tuple[str, str, datetime], ...]
-    published_paths: frozenset[str]
-
-    @property
-    def named(self) -> frozenset[str]:
-        """Lake files that somebody may read because they are named, relative to the lake."""
-        return self.published_paths | {file.lake_path for file in self.files}
+    paths: frozenset[str]
 
 
-def read(build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> Ledger:
-    """The ledger of the build file, and what the published file names."""
-    rows = answer(build, "SELECT table_name, lake_path, identifier, version, loaded_at FROM loads ORDER BY ALL")
-    kept = answer(build, "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots ORDER BY ALL")
-    names = [] if published is None else answer(published, "SELECT lake_path FROM loads")
-    return Ledger(tuple(LoadedFile(*row) for row in rows), tuple(kept), frozenset(path for (path,) in names))
+class Ledger:
+    """What the build file and the published file (None: there is none) name while both are held open."""
+
+    def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
+        self._build, self._published = build, published
+
+    @cached_property
+    def versions(self) -> tuple[tuple[str, str, datetime], ...]:
+        """Kept versions of snapshots as (identifier, version, loaded_at)."""
+        return tuple(answer(self._build, "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots ORDER BY ALL"))
+
+    def of_day(self, day: date) -> Named:
+        """What is named of the hours of a day (UTC)."""
+        start = datetime.combine(day, time(), UTC)
+        return self._named(
+            "table_name = ? AND batch_hour >= ? AND batch_hour < ?",
+            [ARTICLE_CHANGES.name, start, start + timedelta(days=1)],
+        )
+
+    def of_snapshots(self) -> Named:
+        """What is named of snapshots."""
+        return self._named("table_name = ?", [SNAPSHOT_ARTICLES.name])
+
+    def _named(self, condition: str, parameters: Sequence[Any]) -> Named:
+        rows = answer(
+            self._build,
+            f"SELECT lake_path, identifier, version, loaded_at FROM loads WHERE {condition} ORDER BY ALL",  # noqa: S608  constant
+            parameters,
+        )
+        paths = {path for path, *_ in rows}
+        if self._published is not None:
+            query = f"SELECT lake_path FROM loads WHERE {condition}"  # noqa: S608  constant
+            paths |= {path for (path,) in answer(self._published, query, parameters)}
+        return Named(tuple(LoadedFile(*row) for row in rows), frozenset(paths))

@@ -211,16 +211,13 @@ class Warehouse:
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:
         """What is named now; while it is held nobody loads or publishes, so that what it does not name may be removed."""
-        timeout = self._connector.lock_timeout
+        timeout, purpose = self._connector.lock_timeout, "look at the ledger"
         with (
-            locked(self.data / "state" / "publish.lock", timeout, "look at the ledger"),
-            locked(self._connector.lock_path, timeout, "look at the ledger"),
+            locked(self.data / "state" / "publish.lock", timeout, purpose),
+            self._connector.build(purpose) as build,
+            self._connector.published() if self.published_path.exists() else contextlib.nullcontext() as published,
         ):
-            with contextlib.ExitStack() as opened:
-                build = opened.enter_context(self._connector.build_unlocked("look at the ledger"))
-                there = self.published_path.exists()
-                found = ledger.read(build, opened.enter_context(self._connector.published()) if there else None)
-            yield found
+            yield ledger.Ledger(build, published)
 
     def pending_hours(self) -> list[datetime]:
         """Hours that are loaded and not yet in `articles`, in order."""

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.housekeeping import clean
+from assets.housekeeping import clean, is_due
 from resources.lake import Layout
 from resources.warehouse import Warehouse
 from tests.unit.warehouse.conftest import START, Clock, Lake
@@ -102,6 +102,38 @@ def test_lost_journal_makes_the_wait_longer(house):
     (house.data / "state" / "replaced.json").write_text("[half")
     assert house.clean(hours=30).freed == ()
     assert len(house.clean(hours=54).freed) == 1
+
+
+def test_runs_look_once_a_day_or_in_a_shorter_grace_period(house):
+    lake, warehouse = house.lake, house.warehouse
+    assert is_due(house.layout)
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    house.clean(dry_run=True)
+    assert is_due(house.layout), "nobody looked on behalf of a run"
+    house.clean()
+    looked_at = datetime.fromtimestamp((house.data / "state" / "replaced.json").stat().st_mtime, UTC)
+
+    def due(after, **more):
+        return is_due(house.layout, now=looked_at + after, **more)
+
+    assert [due(timedelta(hours=hours)) for hours in (-1, 0, 23, 24)] == [True, False, False, True]
+    assert [due(timedelta(hours=hours), grace=timedelta(hours=2)) for hours in (1, 2)] == [False, True]
+    assert due(timedelta(0), grace=timedelta(0))
+
+
+def test_days_are_looked_at_one_by_one_and_what_was_put_aside_is_left(house):
+    lake, warehouse = house.lake, house.warehouse
+    numbers = (0, 30, 55)
+    for number in numbers:
+        old, new = (lake.file(number, [lake.change(number + 1, "A", 60 * number + 1)], tag=tag) for tag in "ab")
+        house.aged(old.path, new.path)
+        warehouse.load_hour(lake.hour(number), [new])
+    aside = old.path.parents[1].with_name(f"{old.path.parents[1].name}.moved") / "hour=00" / old.path.name
+    aside.parent.mkdir(parents=True)
+    aside.write_bytes(b"aside")
+    told = house.clean(grace=timedelta(0))
+    assert len({file.path.split("/")[2] for file in told.freed}) == len(told.freed) == len(numbers)
+    assert aside.exists()
 
 
 def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):

@@ -5,7 +5,7 @@ The work is in `pipelines/run.py`.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,6 +66,11 @@ def run(
         raise click.UsageError("--to needs --from.")
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to lies before --from.")
+    if first is not None and (last or first) + timedelta(hours=1) > datetime.now(UTC):
+        # noted as asked for, it would make every hour until then a missing one
+        raise click.UsageError(
+            "An hour that has not ended (UTC) is asked for. Nothing was done; ask for earlier hours."
+        )
 
     from pipelines import run as runs
     from pipelines.definitions import build_enterprise
@@ -148,7 +153,7 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         terminal.OUT.print(f"\nNot published yet: that is done {when}.", markup=False, soft_wrap=True)
     if warehouse.publication() is None:
         return
-    [(missing,)] = warehouse.sql("SELECT count(DISTINCT batch_hour) FROM hours WHERE state = 'missing'").rows
+    missing = len({row.batch_hour for row in warehouse.coverage(published=False) if row.state == "missing"})
     if missing:
         terminal.OUT.print(
             f"\n{missing:,} {'hour is' if missing == 1 else 'hours are'} missing: `wme status` says which, and what brings them in.",

@@ -118,6 +118,7 @@ def test_hours_are_counted_from_the_newest_there_is(environ, call):
         (["run", "--from", "2026-02-30T05"], "is not an hour"),
         (["run", "--to", "2026-11-20T05"], "--to needs --from."),
         (["run", "--from", "2026-11-20T05", "--to", "2026-11-20T04"], "--to lies before --from."),
+        (["run", "--from", "2026-11-20T05", "--to", "2200-01-01T00"], "has not ended (UTC)"),
         (["run", "--from", "2026-11-20T05", "--hours", "3"], "--hours and --from exclude each other."),
         (["run", "now"], "unexpected extra argument"),
         (["walk"], "No such command 'walk'"),
@@ -147,7 +148,7 @@ def test_hours_are_written_as_people_tables_and_dagster_write_them(text):
         ({"WME_PROJECTS": ""}, "WME_PROJECTS is not set."),
         ({"WME_PASSWORD": "wrong"}, "Check WME_USERNAME and WME_PASSWORD"),
         ({"WME_PASSWORD": ""}, "Run `wme auth login`, or set WME_PASSWORD."),
-        ({"WME_MIN_FREE_GB": "9000000"}, "Free some space, choose fewer hours or projects"),
+        ({"WME_MIN_FREE_GB": "900000"}, "Free some space, choose fewer hours or projects"),
         ({"WME_BASE_URL": "nowhere"}, "http"),
     ],
 )

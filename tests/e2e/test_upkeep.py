@@ -82,6 +82,7 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     assert f"{hours[2]:%Y-%m-%d %H}" in ran.out  # the table tells what was loaded, published or not
     assert "Not published yet: that is done by the first run after" in ran.out
     assert published() == "2"
+    assert "missing" not in ran.out  # told of the pipeline's own file as well
     told = call("publish", environ=hourly)
     assert told.code == 0, told.err
     assert re.search(

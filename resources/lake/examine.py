@@ -65,7 +65,8 @@ def _read(data: bytes, encoding: str) -> Any:
     except UnicodeDecodeError as error:
         raise Bad(f"Not valid UTF-8: {error.reason} at byte {error.start}.") from error
     except json.JSONDecodeError as error:
-        raise Bad(f"Not valid JSON: {error.msg} at character {error.pos}.") from error
+        # some of its messages end with the word
+        raise Bad(f"Not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos}.") from error
     except RecursionError as error:
         raise Bad("Nested too deeply to be a record.") from error
     except ValueError as error:  # a number with more digits than Python converts

@@ -38,6 +38,7 @@ BAD_LINES = {
     "text": (b'"x"', 'A JSON object was expected, not the text "x".'),
     "null": (b"null", "A JSON object was expected, not null."),
     "two objects": (TEXT + TEXT, "Not valid JSON: Extra data"),
+    "no end": (b'{"name": "x', "Not valid JSON: Unterminated string starting at character"),
     "comma": (TEXT + b",", "Not valid JSON: Extra data"),
     "invalid utf-8": (b'{"name":"\xff"}', "Not valid UTF-8: invalid start byte at byte 9"),
     "surrogate bytes": (b'{"name":"\xed\xa0\x80"}', "Not valid UTF-8"),

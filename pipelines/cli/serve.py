@@ -5,6 +5,7 @@ The work is in `resources/sandbox` and `pipelines/instance.py`.
 
 from __future__ import annotations
 
+import socket
 import sys
 
 import click
@@ -38,6 +39,16 @@ def ui(*, port: int) -> None:
     from pipelines.instance import serve
 
     settings = read_settings()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            # Dagster would say so in the middle of starting, and not end
+            raise click.ClickException(
+                f"Port {port} cannot be used ({error.strerror}), perhaps because of another `wme ui`. Nothing was started; "
+                "choose another port with --port."
+            ) from None
     service.announce(settings)
     terminal.ERR.print(f"Dagster answers at http://127.0.0.1:{port} in some seconds. Ctrl-C ends it.", markup=False)
     serve(settings.data, port)

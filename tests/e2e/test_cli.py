@@ -7,6 +7,7 @@ import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -384,12 +385,20 @@ def test_statement_without_rows_prints_nothing_or_its_count(filled, call, tmp_pa
     assert call("sql", "SET threads = 1", environ=filled[0]).code == 0
 
 
+def test_pages_on_a_port_that_is_taken(environ, call):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told = call("ui", "--port", str(taken.getsockname()[1]), environ=environ)
+    assert told.code == 1
+    assert "cannot be used" in told.err
+    assert "choose another port with --port." in told.err
+
+
 def test_published_file_that_is_damaged(filled, call, tmp_path):
     (tmp_path / "warehouse.duckdb").write_bytes(b"no database" * 500)
     for words in (["sql", "SELECT 1"], ["rejects"]):
         told = call(*words, environ=filled[0] | {"WME_DATA": str(tmp_path)})
         assert told.code == 1
-        assert "Remove the published file and run `wme run`" in told.err
+        assert "Remove the published file and run `wme publish`" in told.err
     told = call("status", environ=filled[0] | {"WME_DATA": str(tmp_path)})
     assert told.code == 0
     assert "! DuckDB cannot open warehouse.duckdb" in told.out

@@ -18,6 +18,7 @@ from resources.engine.progress import amount
 
 if TYPE_CHECKING:
     from pipelines.settings import Settings
+    from resources.lake import Layout
 
 
 #: The questions of the closing table, each with its SQL: what an analyst could ask first.
@@ -92,7 +93,8 @@ def run(
             else []
         )
         if dry_run:
-            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, Layout(settings.data)))
+            layout = Layout(settings.data)
+            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, layout), layout)
             return
     with terminal.progress():
         report = runs.run(settings, hours, snapshots=missing, refresh_reference=reference, engine=TerminalEngine())
@@ -101,16 +103,25 @@ def run(
         raise click.ClickException("\n".join(report.failures))
 
 
-def _show_dry_run(plan: Any) -> None:
+def _show_dry_run(plan: Any, layout: Layout) -> None:
     from assets.partitions import hour_text
 
     rows = [
-        (hour_text(p.hour), record.project_id, record.namespace_id, record.approximate_bytes)
+        (
+            hour_text(p.hour),
+            record.project_id,
+            record.namespace_id,
+            record.approximate_bytes,
+            "no" if layout.batch_archive(p.hour, record.identifier, record.version).exists() else "yes",
+        )
         for p in plan.plans
         for record in p.wanted
     ]
-    rows += [("snapshot", p.snapshot.project_id, p.snapshot.namespace_id, p.size_bytes) for p in plan.snapshots]
-    terminal.show(("hour (UTC)", "project", "namespace", "bytes"), rows)
+    rows += [
+        ("snapshot", p.snapshot.project_id, p.snapshot.namespace_id, p.size_bytes, "yes" if p.missing else "no")
+        for p in plan.snapshots
+    ]
+    terminal.show(("hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows)
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
         f"To fetch: {plan.file_count} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "

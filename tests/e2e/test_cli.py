@@ -93,12 +93,14 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
     told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=environ)
     assert told.code == 0
     assert "To fetch: 4 files, 0." in told.out
+    assert {line.split()[-1] for line in lines_of(told, "enwiki")} == {"yes"}
     assert "and the reference lists; 0 quota units." in told.out
     assert told.out.rstrip().endswith("Nothing was fetched.")
     assert downloads(service) == []
     assert not (tmp_path / "data" / "archive").exists()
     told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=filled[0])
     assert "To fetch: 0 files, 0.000 GB; 0 quota units." in told.out
+    assert {line.split()[-1] for line in lines_of(told, "enwiki")} == {"no"}
 
 
 def test_hours_are_counted_from_the_newest_there_is(environ, call):

@@ -90,10 +90,10 @@ def compared(workloads: dict[str, Workload], found: dict[str, Figures], name: st
 def warehouse(sizes: Sequence[Size]) -> Table:
     """What was done, in seconds by the clock and of processor time, for each number of pages."""
     first, last = sizes[0], sizes[-1]
-    growth = last.costs["hour"].cpu_seconds / first.costs["hour"].cpu_seconds
+    growth = last.costs["hour"].seconds / first.costs["hour"].seconds
     table = Table(
         title=f"A warehouse of growing size; hours of {first.changes:,} changes; seconds, processor seconds, peak MiB",
-        caption=f"An hour takes {growth:.2f} times the processor time at {last.pages:,} pages as at {first.pages:,}.",
+        caption=f"An hour takes {growth:.2f} times as long at {last.pages:,} pages as at {first.pages:,}.",
     )
     table.add_column("what")
     for size in sizes:

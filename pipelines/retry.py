@@ -19,6 +19,7 @@ from assets import batches, snapshot_sets
 from assets.converting import NotArchivedError
 from assets.partitions import HOUR, hour_text
 from pipelines import run as runs
+from pipelines.terminal import counted
 from resources.lake import Archive, Layout, SnapshotArchive, digest_of
 from resources.lake.examine import Bad, read_record
 from resources.lake.records import RecordReader
@@ -131,7 +132,10 @@ class Trial:
         """What was found, for people."""
         if not self.tried:
             return ["No rejected line is there to be tried again."]
-        lines = f"{self.line_count:,} rejected lines of {len(self.tried):,} archives were read again"
+        lines = (
+            f"{counted(self.line_count, 'rejected line')} of {counted(len(self.tried), 'archive')} "
+            f"{'was' if self.line_count == 1 else 'were'} read again"
+        )
         if not self.row_count:
             return [f"{lines}: none of them would be a row today. Nothing is to be done again."]
         told = [f"{lines}: {self.row_count:,} of them would be rows today."]

@@ -15,7 +15,7 @@ from assets.partitions import hour_text, last_complete_hour
 from assets.published import next_text
 from pipelines import coverage as coverage_
 from pipelines.definitions import build_enterprise
-from pipelines.terminal import text, tokens_text
+from pipelines.terminal import counted, text, tokens_text
 from resources.engine.progress import amount
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import Archive, Layout, find_conversion
@@ -180,7 +180,7 @@ def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hou
             report.facts.append(
                 (
                     OLDER_GAPS,
-                    f"{where}: {count:,} hour{'' if count == 1 else 's'}, from {hour_text(place.older_gap_at)}",
+                    f"{where}: {counted(count, 'hour')}, from {hour_text(place.older_gap_at)}",
                 )
             )
         if key in scope and place.newest_hour is None:

@@ -148,6 +148,11 @@ def _needed_width(drawn: Table) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what is counted, for people: `1 file`, `1,204 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def text(value: Any, column: str = "") -> str:
     """One value for people, without anything that a terminal would obey."""
     if value is None:

@@ -124,7 +124,8 @@ def _show_dry_run(plan: Any, layout: Layout) -> None:
     terminal.show(("hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows)
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
-        f"To fetch: {plan.file_count} files, {plan.byte_count / 1e9:.3f} GB{lists}; {plan.quota_units} quota units. "
+        f"To fetch: {terminal.counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
+        f"{terminal.counted(plan.quota_units, 'quota unit')}. "
         f"In the end about {plan.disk_bytes / 1e9:.3f} GB of disk. Nothing was fetched."
     )
 

@@ -113,7 +113,7 @@ def plan_snapshots(
 def _show_together(together: Any) -> None:
     for plan in together.plans:
         terminal.OUT.print(plan.sentence, markup=False, soft_wrap=True)
-    units = [f"{count:,} {product} unit{'' if count == 1 else 's'}" for product, count in together.unit_counts.items()]
+    units = [terminal.counted(count, f"{product} unit") for product, count in together.unit_counts.items()]
     count = len(together.plans)
     terminal.OUT.print(
         f"{'In all' if count == 1 else f'The {count} snapshots together'}: {' and '.join(units) or 'no unit'} of quota, "
@@ -157,18 +157,17 @@ def download_snapshots(
 
 
 def _show_fetched(fetched: Any) -> None:
-    count = len(fetched.downloads)
     terminal.OUT.print(
-        f"{fetched.plan.identifier}: {count:,} file{'' if count == 1 else 's'}, {amount(fetched.size_bytes, 'B')}, in "
+        f"{fetched.plan.identifier}: {terminal.counted(len(fetched.downloads), 'file')}, {amount(fetched.size_bytes, 'B')}, in "
         f"{fetched.plan.folder}; fetched {fetched.fetched_count:,} of them ({amount(fetched.fetched_bytes, 'B')}) for "
-        f"{fetched.unit_count:,} {fetched.plan.product} units.",
+        f"{terminal.counted(fetched.unit_count, f'{fetched.plan.product} unit')}.",
         markup=False,
         soft_wrap=True,
     )
     if fetched.replaced:
         size = amount(sum(path.stat().st_size for path in fetched.replaced), "B")
         terminal.OUT.print(
-            f"Beside it lie {len(fetched.replaced):,} files of another version or form ({size}).",
+            f"Beside it: {terminal.counted(len(fetched.replaced), 'file')} of another version or form ({size}).",
             markup=False,
             soft_wrap=True,
         )

@@ -56,10 +56,13 @@ def relocate() -> None:
     if moved is None:
         told = "finds the lake where it lies. Nothing was to be done."
     else:
-        told = f"was mended: its views read {moved:,} files of the lake where it lies now."
+        told = f"was mended: its views read {terminal.counted(moved, 'file')} of the lake where it lies now."
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
-            told += f" {missing:,} files that it names are not there and are left out; bring them there, then `wme publish`."
+            told += (
+                f" Of the files that it names, {missing:,} {'is' if missing == 1 else 'are'} not there, and left out; bring "
+                "what is missing there, then `wme publish`."
+            )
     terminal.OUT.print(f"{warehouse.published_path} {told}", markup=False, soft_wrap=True)
 
 
@@ -85,7 +88,7 @@ def clean(*, dry_run: bool) -> None:
             terminal.show(("file", "size", "may go from (UTC)", "because"), rows, spare=("because",))
     verb = "would be removed now" if dry_run else "removed"
     terminal.OUT.print(
-        f"{len(done.freed):,} files {verb}, {amount(done.freed_bytes, 'B')}; {len(done.waiting):,} more, "
+        f"{terminal.counted(len(done.freed), 'file')} {verb}, {amount(done.freed_bytes, 'B')}; {len(done.waiting):,} more, "
         f"{amount(done.waiting_bytes, 'B')}, were replaced less than {settings.grace_hours:g} hours ago, or are seen so for "
         f"the first time.{' Nothing was removed.' if dry_run else ''}",
         markup=False,

@@ -203,7 +203,7 @@ def test_files_of_another_form_stay_and_are_named(environ, call, archive, chunk_
     told = call("snapshots", "download", "--chunks", NAME, environ=environ)
     assert told.code == 0
     # the file and its sidecar; the manifest has the name that the set in chunks has as well
-    assert "Beside it lie 2 files of another version or form (" in told.out
+    assert "Beside it: 2 files of another version or form (" in told.out
     assert len(list((archive / NAME).glob("*.tar.gz"))) == chunk_counts[NAME] + 1
 
 
@@ -240,7 +240,7 @@ def test_several_are_not_begun_when_only_one_can_be_finished(environ, call, serv
 
 
 def test_a_disk_that_is_too_small_is_seen_before_the_start(environ, call, service):
-    told = call("snapshots", "download", NAME, environ=environ | {"WME_MIN_FREE_GB": "9000000"})
+    told = call("snapshots", "download", NAME, environ=environ | {"WME_MIN_FREE_GB": "900000"})
     assert told.code == 1
     assert "Nothing was fetched. Make room" in told.err
     assert downloads(service) == []

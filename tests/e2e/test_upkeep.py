@@ -49,7 +49,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     again = copied | {"WME_DATA": str(tmp_path / "third")}
     shutil.move(moved["WME_DATA"], again["WME_DATA"])
     assert (
-        "3 files of the lake where it lies now. 1 files that it names are not there"
+        "3 files of the lake where it lies now. Of the files that it names, 1 is not there, and left out"
         in call("relocate", environ=again).out
     )
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
@@ -106,5 +106,5 @@ def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], co
     assert "0 files would be removed now, 0 B; 1 more, 21 B" in told.out
     assert "1 more" in call("clean", environ=copied).out
     assert sorted(data.glob("lake/**/*.parquet")) == before
-    assert "1 files removed, 21 B; 0 more" in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
+    assert "1 file removed, 21 B; 0 more" in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]

@@ -24,12 +24,9 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
     """Serve the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
     from resources.sandbox.__main__ import main as serve
 
-    own_state = (
-        []
-        if any(word.startswith("--state") for word in arguments)
-        else ["--state", str(read_settings().data / "sandbox")]
-    )
-    sys.exit(serve(["serve", *own_state, *arguments], called="wme sandbox"))
+    given = any(word.startswith("--state") for word in arguments)
+    state = None if given else read_settings().data / "sandbox"
+    sys.exit(serve(["serve", *arguments], called="wme sandbox", state=state))
 
 
 @click.command()

@@ -40,13 +40,19 @@ Account: {username}, password in {account}. Mail arrives in {outbox}.
 """
 
 
-def main(words: Sequence[str] | None = None, *, called: str | None = None) -> int:
-    """Run the command line; returns the exit status. `called` is the command that its help names, if it is another."""
+def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    Args:
+        words: Arguments; default: this process's own.
+        called: Command that the help names, if it is another.
+        state: Default of `--state`; None: it must be given.
+    """
     parser = argparse.ArgumentParser(prog="python -m resources.sandbox", description="A local content service.")
     serve = parser.add_subparsers(dest="command", required=True).add_parser(
         "serve", help="serve until told to end", prog=called
     )
-    add_arguments(serve)
+    add_arguments(serve, state=state)
     serve.add_argument("--port", type=int, default=0, help="port of the service (default: a free one)")
     serve.add_argument("--object-port", type=int, default=0, help="port of signed downloads (default: a free one)")
     serve.add_argument("--idle", type=float, help="end after so many seconds without a request (default: never)")

@@ -141,14 +141,15 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None) -> li
     return words
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that `settings_from` reads."""
+def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None) -> None:
+    """Declare the arguments that `settings_from` reads; `state` is the default of `--state` (None: it must be given)."""
     add = parser.add_argument
     add(
         "--state",
         type=Path,
-        required=True,
-        help="folder for keys, accounts, archives and the outbox (`wme sandbox`: below the data folder)",
+        required=state is None,
+        default=state,
+        help="folder for keys, accounts, archives and the outbox" + (" (default: %(default)s)" if state else ""),
     )
     add("--seed", type=int, default=Settings.seed, help="seed of the world (default: %(default)s)")
     add("--projects", default=",".join(Settings.projects), help="projects with articles (default: %(default)s)")

@@ -525,6 +525,13 @@ def test_rejects(environ, filled, call, service, hours):
     assert "1 lines rejected; their bytes are in the table `rejects`." in told.out
 
 
+def test_sandbox_keeps_its_state_below_the_data_folder_unless_told_otherwise(call, tmp_path):
+    told = call("sandbox", "--help", environ={"WME_DATA": str(tmp_path / "data"), "COLUMNS": "300"})
+    assert told.code == 0
+    assert "[--state STATE]" in told.out
+    assert f"(default: {tmp_path / 'data' / 'sandbox'})" in told.out
+
+
 def test_sandbox_serves_until_it_is_interrupted(wme, tmp_path):
     process = wme(
         "sandbox", "--changes-per-hour", "20", "--projects", "enwiki", environ={"WME_DATA": str(tmp_path / "data")}

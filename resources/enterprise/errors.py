@@ -77,6 +77,10 @@ class ServiceUnavailable(EnterpriseError):
     retryable = True
 
 
+class UnreachableError(ServiceUnavailable):
+    """No connection to a host, after all attempts: whatever else is asked of it now would fail as slowly."""
+
+
 class UnexpectedAnswer(EnterpriseError):
     """An answer that does not have the documented form."""
 

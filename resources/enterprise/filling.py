@@ -27,7 +27,7 @@ import urllib3
 from resources.enterprise import errors
 from resources.enterprise.parts import Part, Segment, divide
 from resources.enterprise.source import Address, Source
-from resources.enterprise.transport import BrokenAnswer, Transport
+from resources.enterprise.transport import BrokenAnswer, NoConnection, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -324,8 +324,9 @@ class Filling:
         self._stop.wait(self._patience.wait(failures))
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
+        kind = errors.UnreachableError if isinstance(last, NoConnection) else errors.ServiceUnavailable
         because = f" The last time: {last.message.split('. ')[0]}." if last else ""
-        raise errors.ServiceUnavailable(
+        raise kind(
             f"Could not {self._doing}: the connection to the object store broke {self._patience.retries + 1} times in "
             f"a row. {self._part.done} bytes are kept. Run this again: it goes on from there.{because}"
         ) from None

@@ -43,6 +43,8 @@ class Redactor:
 
 class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
+        if str(record.msg).startswith("Retrying ("):
+            return False  # a line for every attempt; the transport says once what fails
         record.msg = _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", record.getMessage()))
         record.args = ()
         return True

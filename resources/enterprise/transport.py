@@ -12,19 +12,20 @@ Source: the service's error body `{"status", "message"}` and its status codes.
 from __future__ import annotations
 
 import json
+import logging
 import random
 import threading
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 from pydantic import TypeAdapter, ValidationError
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
-from urllib3.exceptions import InvalidHeader
+from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, NewConnectionError
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from resources.enterprise.service import Service
 
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _DISTRIBUTION = "enterprise-content-mirror"
@@ -121,6 +123,10 @@ class BrokenAnswer(errors.ServiceUnavailable):
     """An answer that was cut, empty or a page of HTML: worth another attempt at once."""
 
 
+class NoConnection(BrokenAnswer):
+    """One attempt to connect to the object store failed."""
+
+
 class NoAuth(AuthBase):
     """Sends no credentials, also none that requests would take from a .netrc file."""
 
@@ -140,6 +146,13 @@ class _BoundedRetry(Retry):
 
     #: Not 429: whether waiting helps is for the client to find out.
     RETRY_AFTER_STATUS_CODES = frozenset({503})
+
+    def increment(self, *args: Any, **options: Any) -> Self:
+        following = super().increment(*args, **options)
+        error: Exception | None = options.get("error")
+        if error is not None and not self.history:  # once, in place of the library's line for every attempt
+            _log.info("A request failed: %s. Trying again, %s times at most.", _reason(error), self.total)
+        return following
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
         try:
@@ -205,7 +218,7 @@ class Transport:
         """Open a signed address at the object store; the body is not read yet, nothing is retried, no token is sent.
 
         Raises:
-            BrokenAnswer: No connection or no answer.
+            BrokenAnswer: No connection (`NoConnection`) or no answer.
         """
         try:
             return self._to_store().get(
@@ -217,7 +230,9 @@ class Transport:
                 timeout=self.patience.timeouts,
             )
         except requests.RequestException as error:
-            failure = BrokenAnswer(self._failure(error, url, doing).message)
+            found = self._failure(error, url, doing)
+            kind = NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer
+            failure = kind(found.message)
         raise failure
 
     def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
@@ -295,9 +310,9 @@ class Transport:
                 f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
                 "way."
             )
-        return errors.ServiceUnavailable(
-            f"{what} What was fetched before is kept. Check the network of this machine and run this again."
-        )
+        unreachable = any(isinstance(e, NewConnectionError | ConnectTimeoutError) for e in _behind(error))
+        kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
+        return kind(f"{what} What was fetched before is kept. Check the network of this machine and run this again.")
 
     def _short(self, message: str) -> str:
         text = " ".join(self.redactor.clean(message).split())
@@ -359,8 +374,8 @@ def _requests_of(response: requests.Response) -> int:
     return 1 + repeated + sum(_requests_of(before) for before in response.history)
 
 
-def _reason(error: BaseException) -> str:
-    """What went wrong on the wire, in words that hold no address."""
+def _behind(error: BaseException) -> list[BaseException]:
+    """An exception and those it stems from, outermost first."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:
@@ -369,6 +384,12 @@ def _reason(error: BaseException) -> str:
             (a for a in current.args if isinstance(a, BaseException)), None
         )
         current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
+    return seen
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong on the wire, in words that hold no address."""
+    seen = _behind(error)
     names = {type(e).__name__ for e in seen}
     for name, words in _REASONS.items():
         if name in names:

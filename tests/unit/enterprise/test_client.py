@@ -156,13 +156,31 @@ def test_no_connection_says_which_host(make_client):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        with pytest.raises(errors.ServiceUnavailable, match=r"refused \(127.0.0.1\).*Check the network"):
+        with pytest.raises(errors.UnreachableError, match=r"refused \(127.0.0.1\).*Check the network"):
             make_client(auth_url=url, base_url=url).reference("codes")
+
+
+def test_a_host_that_is_down_is_one_line_in_the_log_however_often_it_is_tried(make_client, caplog):
+    caplog.set_level("INFO")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(errors.UnreachableError):
+            make_client(auth_url=url, base_url=url).reference("codes")
+    assert caplog.messages == ["A request failed: the connection was refused. Trying again, 3 times at most."]
+
+
+@pytest.mark.parametrize("reply", [Reply(drop=True), Reply(500), html_reply(200)])
+def test_a_host_that_answers_badly_is_not_unreachable(client, fake, reply):
+    fake.script("/v2/codes", *[reply] * 9)
+    with pytest.raises(errors.ServiceUnavailable) as caught:
+        client.reference("codes")
+    assert not isinstance(caught.value, errors.UnreachableError)
 
 
 def test_a_name_that_does_not_resolve_is_said(make_client):
     url = "http://no-such-host.invalid"
-    with pytest.raises(errors.ServiceUnavailable, match=r"cannot be resolved \(no-such-host.invalid\)"):
+    with pytest.raises(errors.UnreachableError, match=r"cannot be resolved \(no-such-host.invalid\)"):
         make_client(auth_url=url, patience=Patience(retries=0)).login()
 
 
@@ -282,8 +300,9 @@ def test_every_error_says_whether_it_can_be_retried():
         "RateLimited",
         "ServiceUnavailable",
         "StateBusy",
+        "UnreachableError",
     }
-    assert len(kinds) == 18
+    assert len(kinds) == 19
 
 
 def test_cookies_of_a_load_balancer_are_not_kept(client, fake):

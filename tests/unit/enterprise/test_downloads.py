@@ -74,6 +74,12 @@ def test_the_token_goes_to_the_service_and_never_to_the_object_store(
     assert fake.api.seen(PATH + "/download")[0].headers["authorization"].startswith("Bearer eyJACCESS")
 
 
+def test_an_object_store_that_cannot_be_reached_is_said_to_be(client, fake, published, target, hour):
+    fake.store.close()
+    with pytest.raises(errors.UnreachableError, match=r"broke 4 times in a row.*refused \(127.0.0.1\)"):
+        client.download_batch(hour, published, target)
+
+
 def test_present_and_verified_is_not_fetched_again(client, fake, published, target, hour):
     client.download_batch(hour, published, target)
     before = len(fake.api.requests) + len(fake.store.requests)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assets.partitions import hour_text
 from resources.tables import HourState
+from resources.warehouse.schema import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -110,13 +111,14 @@ def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: dateti
         NotPublishedError: Nothing was published yet.
     """
     covered = ", ".join(f"'{state}'" for state in sorted(COVERED))
+    gap = f"batch_hour BETWEEN coalesce(first_hour, batch_hour) AND ? AND state NOT IN ({covered})"
     history = warehouse.sql(
-        "SELECT project_id, namespace_id, min(batch_hour), max(batch_hour), "  # noqa: S608  constant texts
+        "SELECT project_id, namespace_id, coalesce(first_hour, min(batch_hour)), max(batch_hour), "  # noqa: S608  constant texts
         f"max(batch_hour) FILTER (state IN ({covered})), "
-        f"count(*) FILTER (batch_hour < ? AND state NOT IN ({covered})), "
-        f"min(batch_hour) FILTER (batch_hour < ? AND state NOT IN ({covered})) "
-        "FROM hours GROUP BY ALL",
-        [since, since],
+        f"count(*) FILTER ({gap}), min(batch_hour) FILTER ({gap}) "
+        f"FROM hours LEFT JOIN ({statement('beginnings')}) AS begun USING (project_id, namespace_id) "
+        "GROUP BY project_id, namespace_id, first_hour",
+        [since - _HOUR, since - _HOUR],
     ).rows
     known: dict[tuple[str, int], list[Any]] = {(project, namespace): rest for project, namespace, *rest in history}
     found: dict[tuple[str, int], dict[datetime, Cell]] = {}

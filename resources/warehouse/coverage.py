@@ -78,8 +78,9 @@ def fill(
 ) -> int:
     """Give every hour between the first and the last known one a row, inside a transaction; returns rows changed.
 
-    Per project and namespace, from its own first known hour, or the hour of its newest snapshot's boundary, to the last known hour of all (or `until`, an hour, where
-    that is later). Hours that the service no longer keeps become `past_retention`, the others `missing`.
+    Per project and namespace, from its first hour that had a file, or the hour of its newest snapshot's boundary, to the last
+    known hour of all (or `until`, an hour, where that is later). Hours that the service no longer keeps become
+    `past_retention`, the others `missing`; of those before the beginning that it no longer keeps, the rows go.
     """
     parameters = {
         "projects": list(projects),
@@ -90,8 +91,14 @@ def fill(
         "missing_reason": "The hour was not fetched; the service still keeps it, so a run or a backfill brings it in.",
         "past_reason": "The hour was not fetched while the service kept it (two days); a snapshot closes the gap.",
     }
-    expired = connection.execute(
-        statement("coverage_expire"), {name: parameters[name] for name in ("kept_from", "past_reason", "now")}
-    ).fetchall()[0][0]
-    filled = connection.execute(statement("coverage_fill"), parameters).fetchall()[0][0]
-    return int(expired) + int(filled)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE beginnings AS {statement('beginnings')}")
+    changed = 0
+    for name, needed in (
+        ("coverage_expire", ("kept_from", "past_reason", "now")),
+        ("coverage_trim", ("past_reason",)),
+        ("coverage_fill", tuple(parameters)),
+    ):
+        changed += int(
+            connection.execute(statement(name), {each: parameters[each] for each in needed}).fetchall()[0][0]
+        )
+    return changed

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     import duckdb
 
-#: Raised by one whenever `sql/internal.sql` or the internal columns change their meaning.
-BUILD_VERSION = 2
+#: Raised by one whenever `sql/internal.sql`, the internal columns or the views change their meaning.
+BUILD_VERSION = 3
+#: Versions of which the views alone differ: a file of theirs gets today's when it is opened.
+_OLDER_VIEWS = (2,)
 
 #: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
 #: names no event), the last word in the order of states. `file_row`: the row's place in its file. `title_key`: 64 bits of
@@ -62,6 +64,11 @@ _SCALARS: dict[pa.DataType, str] = {
 def statement(name: str) -> str:
     """The text of `sql/<name>.sql`."""
     return resources.files("resources.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def create_view(table: tables.Table) -> str:
+    """The `CREATE VIEW` of a declared view that is computed from other tables."""
+    return statement(table.name).replace("{beginnings}", statement("beginnings"))
 
 
 def quoted(text: str) -> str:
@@ -119,7 +126,7 @@ def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
 
 
 def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Make the tables in a new build file; leave one of the same version alone.
+    """Make the tables in a new build file, or the views of one whose tables are today's; leave the rest alone.
 
     Raises:
         WarehouseVersionError: the file was made for other tables.
@@ -130,7 +137,9 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     ).fetchall()[0][0]
     if made:
         found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0]
-        if found != wanted:
+        if found in {f"{tables.SCHEMA_VERSION}.{number}" for number in _OLDER_VIEWS}:
+            _execute(connection, [f"DROP VIEW {identifier(view.name)}" for view in reversed(VIEWS)] + _views(), wanted)
+        elif found != wanted:
             raise WarehouseVersionError(
                 f"{path.name} was made for tables of version {found}, and this program declares version {wanted}. "
                 f"Nothing was changed. Remove {path.name} and load the hours again: archive and lake are enough for that."
@@ -139,10 +148,17 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     statements: list[str] = []
     for table in NATIVE_TABLES:
         statements += [create_table(table), *comments(table)]
-    statements.append(statement("internal"))
-    for view in VIEWS:
-        statements += [statement(view.name), *comments(view, "VIEW")]
+    statements += [statement("internal"), "INSERT INTO internal.meta VALUES ('', 0)"]
+    _execute(connection, statements + _views(), wanted)
+
+
+def _views() -> list[str]:
+    return [text for view in VIEWS for text in (create_view(view), *comments(view, "VIEW"))]
+
+
+def _execute(connection: duckdb.DuckDBPyConnection, statements: list[str], version: str) -> None:
+    """Change the tables, all or nothing, and note the version that they are of now."""
     connection.execute("BEGIN")
     connection.execute(";\n".join(statements))
-    connection.execute("INSERT INTO internal.meta VALUES (?, 0)", [wanted])
+    connection.execute("UPDATE internal.meta SET schema_version = ?", [version])
     connection.execute("COMMIT")

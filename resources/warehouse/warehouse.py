@@ -135,10 +135,10 @@ class Warehouse:
         *,
         until: datetime | None = None,
     ) -> int:
-        """Give each hour between the first and the last known one a row: `missing`, or `past_retention` after 48 hours.
+        """Give each hour between the first loaded and the last known one a row: `missing`, or `past_retention` after 48 hours.
 
-        Per project and namespace from its own first known hour, to the last known hour of all, or to `until` where that
-        hour is later. Returns the rows changed.
+        Per project and namespace from its own first hour, to the last known hour of all, or to `until` where that hour is
+        later. Returns the rows changed.
         """
         with self._connector.build("fill the coverage") as connection, transaction(connection):
             changed = coverage.fill(connection, projects, namespaces, now or self._clock(), until)

@@ -1,23 +1,10 @@
 -- An hour is covered when it is loaded, empty or absent. A gap is the first hour of a pair that is not, whether its row
 -- says so or there is no row; hours at the end that the service has not published yet are no gap. With a snapshot
--- underneath, hours count from the one that its boundary lies in. An older kept snapshot makes earlier moments exact,
--- where the hours from its own boundary on lead up to the newest one without a break.
+-- underneath, hours count from the one that its boundary lies in; without one, from the first that had a file. An older kept
+-- snapshot makes earlier moments exact, where the hours from its own boundary on lead up to the newest one without a break.
 CREATE VIEW project_state AS
-WITH covered AS (
-  SELECT
-    project_id,
-    namespace_id,
-    batch_hour,
-    batch_hour - INTERVAL 1 HOUR
-      * row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY batch_hour) AS run
-  FROM hours
-  WHERE state IN ('loaded', 'empty', 'absent')
-),
-runs AS (
-  SELECT project_id, namespace_id, min(batch_hour) AS run_start, max(batch_hour) AS run_end
-  FROM covered
-  GROUP BY project_id, namespace_id, run
-),
+WITH beginnings AS (
+{beginnings}),
 bases AS (
   SELECT project_id, namespace_id, snapshot_version, exported_at, boundary_at, newest_event_at,
     time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour
@@ -30,15 +17,35 @@ base AS (
     ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
   ) = 1
 ),
-bounds AS (
-  SELECT
-    hours.project_id,
-    hours.namespace_id,
-    min(batch_hour) FILTER (WHERE boundary_hour IS NULL OR batch_hour >= boundary_hour) AS first_hour,
-    max(batch_hour) FILTER (WHERE boundary_hour IS NULL OR batch_hour >= boundary_hour) AS last_hour
+known AS (
+  SELECT hours.project_id, hours.namespace_id, batch_hour, state, boundary_hour, first_hour AS beginning
   FROM hours
   LEFT JOIN base ON hours.project_id = base.project_id AND hours.namespace_id = base.namespace_id
-  WHERE state <> 'not_yet'
+  LEFT JOIN beginnings ON hours.project_id = beginnings.project_id AND hours.namespace_id = beginnings.namespace_id
+),
+covered AS (
+  SELECT
+    project_id,
+    namespace_id,
+    batch_hour,
+    batch_hour - INTERVAL 1 HOUR
+      * row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY batch_hour) AS run
+  FROM known
+  WHERE state IN ('loaded', 'empty', 'absent') AND (boundary_hour IS NOT NULL OR batch_hour >= beginning)
+),
+runs AS (
+  SELECT project_id, namespace_id, min(batch_hour) AS run_start, max(batch_hour) AS run_end
+  FROM covered
+  GROUP BY project_id, namespace_id, run
+),
+bounds AS (
+  SELECT
+    project_id,
+    namespace_id,
+    min(batch_hour) FILTER (WHERE state NOT IN ('loaded', 'empty', 'absent')) AS first_missing,
+    max(batch_hour) AS last_hour
+  FROM known
+  WHERE state <> 'not_yet' AND batch_hour >= coalesce(boundary_hour, beginning, batch_hour)
   GROUP BY ALL
 ),
 pairs AS (
@@ -66,8 +73,7 @@ SELECT
   base.snapshot_version AS base_snapshot,
   base.boundary_at AS base_boundary_at,
   CASE
-    WHEN run_start IS NULL THEN coalesce(boundary_hour, first_hour)
-    WHEN boundary_hour IS NULL AND run_start > first_hour THEN first_hour
+    WHEN run_start IS NULL THEN coalesce(boundary_hour, first_missing)
     WHEN run_end < last_hour THEN run_end + INTERVAL 1 HOUR
   END AS first_gap_at,
   -- a moment knows the events before it: the first one that knows a snapshot whole comes after its newest event

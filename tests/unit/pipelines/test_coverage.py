@@ -101,9 +101,15 @@ def test_a_project_that_was_dropped_and_one_that_never_came(survey):
     assert (never.newest_hour, told([dropped, never])) == (None, [])
 
 
-def test_older_gaps_are_counted(survey):
-    (place,) = survey(hours=4, enwiki="lmplll ll")
+def test_older_gaps_are_counted_from_the_first_loaded_hour_on(survey):
+    (place,) = survey(hours=4, enwiki="p a mlmplll ll")
     assert (place.older_gap_count, place.older_gap_at) == (2, NEWEST - timedelta(hours=7))
+
+
+def test_hours_between_one_that_was_only_asked_for_and_the_first_loaded_are_no_gap(survey):
+    (place,) = survey(hours=8, enwiki="a  mlll")
+    assert [cell.state for cell in place.cells[:4]] == ["outside", "absent", "outside", "outside"]
+    assert told([place]) == [f"enwiki namespace 0 2026-03-04 11:00: missing. {LOST}"]
 
 
 # --- gaps ------------------------------------------------------------------------------------------------------------
@@ -206,7 +212,7 @@ def test_map_is_coloured_on_a_terminal_and_brighter_where_more_happened():
 
 
 def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
-    publish(enwiki="p" * 3 + "l" * 44 + "mml")
+    publish(enwiki="l" + "p" * 3 + "l" * 44 + "mml")
     settings = read({"WME_DATA": str(tmp_path), "WME_PROJECTS": "enwiki"})
     report = collect(settings, 48, NOW)
     document = json.loads(json.dumps(as_json(report)))

@@ -90,6 +90,50 @@ def test_gaps_are_filled_and_expire(lake, warehouse, clock):
     assert states(warehouse, lake)[2] == "loaded"
 
 
+@pytest.mark.parametrize("state", [HourState.PAST_RETENTION, HourState.ABSENT, HourState.MISSING, HourState.NOT_YET])
+def test_an_hour_asked_for_before_the_first_that_had_a_file_moves_nothing(lake, warehouse, status, state):
+    load(lake, warehouse, 300)
+    load(lake, warehouse, 302, project="frwiki")
+    assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303)) == 2
+    before, exact = states(warehouse, lake), warehouse.project_states(published=False)
+    warehouse.record_statuses([status(69, state, "Asked for.", project) for project in ("enwiki", "frwiki")])
+    warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303))
+    # what was missing then has expired; what was told stays
+    expires = state in {HourState.MISSING, HourState.NOT_YET}
+    assert states(warehouse, lake) == before | ({} if expires else {69: state.value})
+    assert warehouse.project_states(published=False) == exact
+    load(lake, warehouse, 298)
+    warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303))
+    assert sorted(set(states(warehouse, lake)) - {69}) == list(range(298, 303))
+
+
+def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):
+    """Earlier versions filled the hours from any that was asked for, with a view that counted them as gaps."""
+    load(lake, warehouse, 300)
+    lost = "The hour was not fetched while the service kept it (two days); a snapshot closes the gap."
+    warehouse.record_statuses([status(hour, HourState.PAST_RETENTION, lost) for hour in range(69, 300)])
+    with warehouse._connector.build("age") as connection:
+        connection.execute("DROP VIEW project_state")
+        connection.execute("CREATE VIEW project_state AS SELECT 'of old' AS project_id")
+        connection.execute("UPDATE internal.meta SET schema_version = '1.2'")
+    (state,) = warehouse.project_states(published=False)
+    assert (state.first_gap_at, state.exact_from_at) == (None, lake.hour(300))
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(301)) == 231
+    assert states(warehouse, lake) == {300: "loaded"}
+    assert warehouse.publish().changed
+    assert warehouse.project_states() == [state]
+    with warehouse.connect_published() as connection:
+        told = "SELECT comment FROM duckdb_views() WHERE view_name = 'project_state'"
+        assert connection.execute(told).fetchall() != [(None,)]
+
+
+def test_with_a_snapshot_underneath_hours_are_wanted_from_its_boundary(lake, warehouse):
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100)]]))
+    load(lake, warehouse, 3)
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5)) == 2
+    assert states(warehouse, lake) == {1: "missing", 2: "missing", 3: "loaded"}
+
+
 def test_fill_reaches_the_hour_asked_for(lake, warehouse):
     load(lake, warehouse, 0)
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5), until=lake.hour(3)) == 3
@@ -117,7 +161,11 @@ def test_coverage_between_two_moments(lake, warehouse):
         ([0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, None, (0, 4)),
         ([0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, 2, (0, 2)),
         ([0, 2], {1: HourState.NOT_YET}, 1, (0, 1)),
-        ([1, 2], {0: HourState.PAST_RETENTION}, 0, (1, 3)),
+        # before the first hour that had a file nothing counts
+        ([2, 3], {0: HourState.PAST_RETENTION}, None, (2, 4)),
+        ([2, 3], {0: HourState.ABSENT}, None, (2, 4)),
+        ([2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, 4, (2, 4)),
+        ([], {0: HourState.ABSENT}, None, None),
         ([], {0: HourState.MISSING}, 0, None),
         ([], {0: HourState.NOT_YET}, None, None),
     ],

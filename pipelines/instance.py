@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef
 from filelock import FileLock, Timeout
 
+from pipelines import interrupts
 from resources.adapters import WAREHOUSE_POOL
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ WORKSPACE = "workspace.yaml"
 #: Folder of the instance below the data folder.
 FOLDER = "dagster"
 
+#: What a run prints in this process goes to its terminal. Dagster would start four processes for each step to copy that to a file.
+_HERE = {"compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}}
 _PROCESS_TAG = "wme/process"
 _UNDER_WAY = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
@@ -51,7 +55,9 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
     with ExitStack() as stack:
         # opened by one process at a time: two that make the same tables would be in each other's way
         with FileLock(home / "instance.lock"):
-            instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
+            instance = stack.enter_context(
+                dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_HERE))
+            )
             _end_killed_runs(instance, home)
             if not any(pool.name == WAREHOUSE_POOL for pool in instance.event_log_storage.get_pool_limits()):
                 # the daemon's first look at the queue heeds only pools that it knows already
@@ -60,12 +66,22 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 @contextmanager
-def under_way(home: Path) -> Iterator[dict[str, str]]:
-    """Tags for the runs of this process, by which others see whether it still lives: it holds a lock that ends with it."""
+def under_way(home: Path, instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
+    """Tags for the runs of this process, by which others see whether it still lives: it holds a lock that ends with it.
+
+    Runs that are under way when the process is asked to end are noted as canceled.
+    """
     name = uuid.uuid4().hex
     path = _lock_path(home, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path):
+
+    def cancel() -> None:
+        for run in instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: name}, statuses=_UNDER_WAY)):
+            instance.report_run_canceled(run, "Interrupted. What it had committed stays. Run the same again to go on.")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        path.unlink(missing_ok=True)
+
+    with FileLock(path), interrupts.tidied(cancel):
         try:
             yield {_PROCESS_TAG: name}
         finally:
@@ -113,6 +129,7 @@ def serve(data: Path, port: int = 3000) -> None:
     with opened(data / FOLDER):
         pass  # set up and tidied before anything else opens it
     os.chdir(TEMPLATE.parent)
+    interrupts.release()
     # the workspace file names the code location, so that schedules keep their state whatever the folder is called
     words = [str(dg_command), "dev", "--workspace", WORKSPACE, "--port", str(port), "--log-level", "warning"]
     os.execv(dg_command, words)  # noqa: S606 - our own environment's command

@@ -190,7 +190,10 @@ def run(
     defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
     report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
+    with (
+        instances.opened(settings.dagster_home) as instance,
+        instances.under_way(settings.dagster_home, instance) as mark,
+    ):
         if due:
             _execute(defs, "reference", instance, report, mark)
         instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
@@ -208,7 +211,10 @@ def publish(settings: Settings, **overrides: Any) -> RunReport:
     """Take what is pending into the current articles and publish, whether it is due or not."""
     defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
     report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
+    with (
+        instances.opened(settings.dagster_home) as instance,
+        instances.under_way(settings.dagster_home, instance) as mark,
+    ):
         _execute(defs, "publish", instance, report, mark)
     return report
 
@@ -231,7 +237,10 @@ def from_archive(
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
     report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, instances.under_way(settings.dagster_home) as mark:
+    with (
+        instances.opened(settings.dagster_home) as instance,
+        instances.under_way(settings.dagster_home, instance) as mark,
+    ):
         for wanted, hours in groups:
             defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
             _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])

@@ -5,7 +5,6 @@ Belongs here: drawing. Does not belong here: deciding anything.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from datetime import datetime
@@ -80,18 +79,9 @@ def progress() -> Iterator[Reporter]:
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}% of {task.fields[size]}"),
     )
-    # Dagster sends standard error elsewhere while a step runs, so the bars have a way of their own to the terminal
-    with (
-        os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding) as screen,
-        Progress(
-            *columns,
-            TimeElapsedColumn(),
-            console=Console(file=screen),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        ) as bars,
-    ):
+    with Progress(
+        *columns, TimeElapsedColumn(), console=ERR, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as bars:
         _current.append(BarReporter(bars))
         try:
             yield _current[-1]

@@ -1,7 +1,7 @@
 """`wme`: the mirror from the command line, a module per group of commands.
 
 Belongs here: commands, their options and help, sentences on failure, exit codes (0 done, 1 failed, 2 wrong call); in
-this module the entry point, which puts them together. Does not belong here: work. Every command is a few lines over a
+this module what puts them together. Does not belong here: work. Every command is a few lines over a
 function that Python can call as well.
 
 Dagster takes a second to import: a command imports what it runs in its own body, so that `--help` and `sql` answer at
@@ -11,7 +11,6 @@ once.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 
 import click
@@ -22,7 +21,7 @@ from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status,
 
 
 def main() -> None:
-    """Entry point: failures that were foreseen are a sentence on standard error and exit code 1."""
+    """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
     load_dotenv()
     try:
         wme.main(standalone_mode=False)
@@ -31,11 +30,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        terminal.ERR.print("Stopped. What was committed stays; run the same command again to go on.")
-        sys.stdout.flush()
-        # not sys.exit, which would wait for downloads under way; they go on from their parts
-        os._exit(130)
+    except click.Abort:
+        terminal.ERR.print("An answer was needed, and standard input has ended. Nothing was changed.")
+        sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:

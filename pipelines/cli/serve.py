@@ -5,12 +5,14 @@ The work is in `resources/sandbox` and `pipelines/instance.py`.
 
 from __future__ import annotations
 
+import _thread
 import socket
 import sys
+import threading
 
 import click
 
-from pipelines import terminal
+from pipelines import interrupts, terminal
 from pipelines.cli import service
 from pipelines.settings import read as read_settings
 
@@ -26,7 +28,17 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 
     given = any(word.startswith("--state") for word in arguments)
     state = None if given else read_settings().data / "sandbox"
-    sys.exit(serve(["serve", *arguments], called="wme sandbox", state=state))
+    ended = threading.Event()
+
+    def end() -> None:
+        _thread.interrupt_main()  # it has a handler of its own, and ends in order
+        ended.wait()
+
+    try:
+        with interrupts.tidied(end):
+            sys.exit(serve(["serve", *arguments], called="wme sandbox", state=state))
+    finally:
+        ended.set()
 
 
 @click.command()

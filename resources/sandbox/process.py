@@ -88,6 +88,7 @@ def _start(settings: Settings, state: Path, idle_seconds: float) -> Endpoint:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
+        setsigmask=(),  # whoever starts it may have signals blocked, which it would inherit
     )
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:

@@ -195,7 +195,7 @@ def runner() -> Iterator[Runner]:
 
 def _start(arguments: Sequence[str], environ: dict[str, str], **pipes: Any) -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from pipelines.__main__ import main; main()", *arguments]
     return subprocess.Popen(command, cwd=ROOT, env={**kept, **environ}, text=True, **pipes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import urllib.request
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import click
 import pytest
 
 from pipelines import cli, terminal
+from pipelines.interrupts import SENTENCE
 from pipelines.settings import read
 from pipelines.status import collect
 
@@ -565,7 +568,7 @@ def test_sandbox_serves_until_it_is_interrupted(wme, tmp_path):
     assert "curl" in "".join(process.stdout.readline() for _ in range(5))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, err) == (130, f"{SENTENCE}\n")
 
 
 # --- pipes, interrupts, terminals ------------------------------------------------------------------------------------
@@ -592,9 +595,27 @@ def test_interrupt_ends_a_run_at_once_and_the_next_goes_on(environ, account, wme
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1] == "Stopped. What was committed stays; run the same command again to go on."
+    assert err.splitlines()[-1] == SENTENCE
     assert "Traceback" not in err
     assert out == ""
+
+
+def open_files(pid):
+    """Paths of the files that a process has open."""
+    paths = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            paths.add(str(entry.readlink()))
+    return paths
+
+
+def test_interrupt_ends_a_query(filled, wme, until):
+    process = wme("sql", "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b", environ=filled[0])
+    published = f"{filled[0]['WME_DATA']}/warehouse.duckdb"
+
+    until(lambda: published in open_files(process.pid))
+    process.send_signal(signal.SIGINT)
+    assert (process.communicate(timeout=60), process.returncode) == (("", f"{SENTENCE}\n"), 130)
 
 
 def test_terminal_gets_bars_instead_of_lines(account, service, hours, tmp_path, on_terminal):

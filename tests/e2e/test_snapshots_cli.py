@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from assets.snapshot_sets import DISK_FACTOR
+from pipelines.interrupts import SENTENCE
 from resources.enterprise import is_intact
 from resources.sandbox import Settings, running
 
@@ -316,7 +317,7 @@ def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account,
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1] == "Stopped. What was committed stays; run the same command again to go on."
+    assert err.splitlines()[-1] == SENTENCE
     assert not [word for word in ("Traceback", "X-Amz-", "eyJ", account.password) if word in err]
     assert any(p.stat().st_size for p in archive.rglob("*.part"))
     service.faults.clear()

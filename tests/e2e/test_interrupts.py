@@ -1,0 +1,209 @@
+"""Ctrl-C at any moment of `wme run`: one sentence, exit code 130, nothing that the next run does not mend by itself.
+
+A moment is a number of audit events (imports, opened files, connections, ...) that the run itself counts, and a drawn while after
+it. The signal goes to the whole process group, as a terminal sends it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import duckdb
+import pytest
+from filelock import FileLock
+
+from pipelines.interrupts import SENTENCE
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED}
+#: Tells on a pipe that it has seen so many audit events since the command line's own imports began, or at the end how many.
+COUNTING = """
+import atexit, itertools, os, sys
+pipe, moment = int(sys.argv[1]), int(sys.argv[2])
+del sys.argv[1:3]
+count, begun = itertools.count(1), []
+def look(event, arguments):
+    if begun:
+        if next(count) == moment:
+            os.write(pipe, b"now")
+    elif event == "import" and arguments[0] == "pipelines.cli":
+        begun.append(True)
+sys.addaudithook(look)
+from pipelines.__main__ import main
+atexit.register(lambda: os.write(pipe, str(next(count)).encode()))
+main()
+"""
+
+
+class Counted:
+    """`wme` in a process group of its own, which tells when it has come to a moment."""
+
+    def __init__(self, words: Sequence[str], environ: dict[str, str], moment: int = -1) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+        self.pipe, writing = os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", COUNTING, str(writing), str(moment), *words],
+            cwd=ROOT,
+            env={**kept, **environ},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[writing],
+            start_new_session=True,
+        )
+        os.close(writing)
+
+    def told(self) -> str:
+        """What it told on its pipe: `now`, a number of events, or nothing."""
+        data = os.read(self.pipe, 100)
+        os.close(self.pipe)
+        return data.decode()
+
+
+def span(hours: Sequence[datetime]) -> tuple[str, ...]:
+    return ("run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}")
+
+
+@pytest.fixture(scope="module")
+def length(service: Any, hours: Any, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The audit events of a run that nobody disturbs."""
+    account = Account(service, "undisturbed", f"Passw0rd-{os.urandom(8).hex()}")
+    service.accounts.create(account.username, account.password, groups=["group_3"])
+    counted = Counted(span(hours), account.environ(tmp_path_factory.mktemp("undisturbed") / "data"))
+    _, err = counted.process.communicate(timeout=PATIENCE_SECONDS)
+    assert counted.process.returncode == 0, err
+    return int(counted.told())
+
+
+def interrupted(
+    words: Sequence[str], environ: dict[str, str], moment: int, wait: float, number: int, bound: float
+) -> None:
+    """Strike at a moment, and see that the command ends as it should."""
+    counted = Counted(words, environ, moment)
+    told = counted.told()
+    time.sleep(wait)  # a part of the moment that is drawn, within what counts no events; nothing depends on its length
+    os.killpg(counted.process.pid, number)
+    began = time.monotonic()
+    _, err = counted.process.communicate(timeout=PATIENCE_SECONDS)
+    seconds = time.monotonic() - began
+    assert told == "now"
+    assert counted.process.returncode == 128 + number, err
+    assert (err.count(SENTENCE), err[-len(SENTENCE) - 1 :]) == (1, f"{SENTENCE}\n"), err
+    assert "Traceback" not in err
+    assert seconds < bound
+
+
+def tidy(data: Path) -> None:
+    """Nothing is locked, and no run is shown as under way."""
+    home = data / "dagster"
+    assert not list(home.glob("processes/*"))
+    if (home / "history" / "runs.db").exists():
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            assert {run.status for run in instance.get_runs()} <= ENDED
+    for lock in data.rglob("*.lock"):
+        with FileLock(lock, timeout=0):
+            pass
+
+
+def campaign(
+    seed: int, count: int, bound: float, data: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
+) -> None:
+    """Interrupt `count` runs, each over an empty folder and in another part of its way; let each go on afterwards."""
+    chance = random.Random(seed)
+    for part in range(count):
+        # the last hundredth is the way out, where an interrupt may come too late to be one
+        moment = int(length * 0.99 * (part + chance.random()) / count) + 1
+        environ = account.environ(data / str(part))
+        number = chance.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        interrupted(span(hours), environ, moment, chance.random() * 0.1, number, bound)
+        tidy(data / str(part))
+        assert runner.start(environ, hours).finish() == []
+        assert unfinished(data / str(part)) == []
+        with duckdb.connect(str(data / str(part) / "warehouse.duckdb"), read_only=True) as connection:
+            assert connection.execute("SELECT count(*), count(DISTINCT batch_hour) FROM loads").fetchall() == [(2, 1)]
+
+
+@pytest.fixture(scope="module")
+def hours(hours: list[datetime]) -> list[datetime]:
+    """One hour goes through everything."""
+    return hours[2:]
+
+
+def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(
+    tmp_path: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
+) -> None:
+    # others share the machine
+    campaign(1, 4, 20, tmp_path, account, hours, length, runner, unfinished)
+
+
+@pytest.mark.soak
+def test_forty_interrupts_leave_nothing_behind(
+    tmp_path: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
+) -> None:
+    campaign(1000, 40, 5, tmp_path, account, hours, length, runner, unfinished)
+
+
+def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, until: Any) -> None:
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines", "auth", "new-password"],
+        cwd=ROOT,
+        env={**os.environ, "WME_DATA": str(tmp_path / "data"), "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - as a login does
+    )
+    until(lambda: not termios.tcgetattr(theirs)[3] & termios.ECHO)
+    os.write(ours, b"\x03")
+    assert process.wait(timeout=PATIENCE_SECONDS) == 130
+    assert termios.tcgetattr(theirs) == before
+    assert os.read(ours, 65536).decode().replace("\x1b[?25h", "").split("\r\n")[-2:] == [SENTENCE, ""]
+    for descriptor in (ours, theirs):
+        os.close(descriptor)
+
+
+def test_signals_that_were_ignored_stay_so(tmp_path: Path) -> None:
+    """As after `nohup`, and in the background of a script."""
+    code = (
+        "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from pipelines import interrupts; interrupts.watch()\n"
+        "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (told.returncode, told.stderr) == (130, f"{SENTENCE}\n")
+
+
+def test_what_cannot_be_tidied_holds_nobody_up() -> None:
+    code = (
+        "import os, signal, threading; from pipelines import interrupts; interrupts.watch()\n"
+        "with interrupts.tidied(threading.Event().wait):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    while True: pass"
+    )
+    began = time.monotonic()
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (told.returncode, told.stderr) == (143, f"{SENTENCE}\n")
+    assert time.monotonic() - began < 20

@@ -10,6 +10,7 @@ import math
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,28 @@ from resources.enterprise.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Every setting. A variable that is not here is not read, and one that looks like a setting is reported.
+NAMES = (
+    "WME_USERNAME",
+    "WME_PASSWORD",
+    "WME_PROJECTS",
+    "WME_NAMESPACES",
+    "WME_BODIES",
+    "WME_DATA",
+    "WME_MIN_FREE_GB",
+    "WME_FIRST_HOUR",
+    "WME_GRACE_HOURS",
+    "WME_PUBLISH",
+    "WME_STORAGE_VERSION",
+    "WME_CONTACT",
+    "WME_ANONYMOUS",
+    "WME_SANDBOX",
+    "WME_AUTH_URL",
+    "WME_BASE_URL",
+    "WME_REALTIME_URL",
+)
+#: Read where it is needed, before there are settings.
+_READ_ELSEWHERE = ("WME_NATIVE",)
 #: What the sandbox serves when nobody says otherwise.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
@@ -80,8 +103,20 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
+def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable of an environment (default: this process's) that looks like a setting and is none."""
+    known = (*NAMES, *_READ_ELSEWHERE)
+    sentences = []
+    for name in sorted(os.environ if environ is None else environ):
+        if name.upper().startswith("WME_") and name not in known:
+            near = get_close_matches(name.upper(), known, 1)
+            hint = f"did you mean {near[0]}?" if near else "the README lists those that there are."
+            sentences.append(f"{name} is not a setting and has no effect; {hint}")
+    return sentences
+
+
 def _flag(environ: Mapping[str, str], name: str) -> bool | None:
-    text = environ.get(name, "").strip().lower()
+    text = environ[name].lower()
     if text in {"1", "true", "yes", "on"}:
         return True
     if text in {"0", "false", "no", "off"}:
@@ -97,7 +132,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
     Raises:
         SettingsError: A value cannot be used; nothing was touched.
     """
-    env = os.environ if environ is None else environ
+    given = os.environ if environ is None else environ
+    env = {name: given.get(name, "").strip() for name in NAMES}
     values: dict[str, object] = {}
     for field, name in (
         ("username", "WME_USERNAME"),
@@ -108,16 +144,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         ("contact", "WME_CONTACT"),
         ("data", "WME_DATA"),
     ):
-        if env.get(name, "").strip():
-            values[field] = env[name].strip().rstrip("/") if field.endswith("_url") else env[name].strip()
-    try:
-        Service(
-            auth_url=str(values.get("auth_url", Service.auth_url)),
-            base_url=str(values.get("base_url", Service.base_url)),
-            realtime_url=str(values.get("realtime_url", Service.realtime_url)),
-        )
-    except InvalidRequest as error:
-        raise SettingsError(str(error)) from None
+        if env[name]:
+            values[field] = _address(name, env[name]) if field.endswith("_url") else env[name]
     folder = Path(str(values.get("data", Settings.model_fields["data"].default))).absolute()
     if set(_PATTERNS) & set(str(folder)):
         raise SettingsError(
@@ -141,7 +169,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         )
     values |= {"anonymous": anonymous, "sandbox": sandbox}
 
-    projects = _words(env.get("WME_PROJECTS", ""))
+    projects = _words(env["WME_PROJECTS"])
     if projects:
         values["projects"] = projects
     elif not sandbox:
@@ -155,12 +183,12 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             f"WME_PROJECTS names {wrong[0]!r}; projects are database names such as enwiki or zh_yuewiki."
         )
 
-    namespaces = _words(env.get("WME_NAMESPACES", "0"))
+    namespaces = _words(env["WME_NAMESPACES"] or "0")
     if not all(number.isdecimal() for number in namespaces):
         raise SettingsError(f"WME_NAMESPACES is {env['WME_NAMESPACES']!r}; write numbers of 0, 6, 10, 14 with commas.")
     values["namespaces"] = tuple(int(number) for number in namespaces) or (0,)
 
-    bodies = _words(env.get("WME_BODIES", ""))
+    bodies = _words(env["WME_BODIES"])
     if bodies:
         if set(bodies) - {*BODIES, "none"} or ("none" in bodies and len(bodies) > 1):
             raise SettingsError(f"WME_BODIES is {env['WME_BODIES']!r}; write html, wikitext, html,wikitext or none.")
@@ -170,21 +198,34 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         ("min_free_gb", "WME_MIN_FREE_GB", "gigabytes"),
         ("grace_hours", "WME_GRACE_HOURS", "hours"),
     ):
-        text = env.get(name, "").strip()
+        text = env[name]
         if text:
             values[field] = _number(name, text, unit)
-    first = env.get("WME_FIRST_HOUR", "").strip()
+    first = env["WME_FIRST_HOUR"]
     if first:
         values["first_hour"] = _hour("WME_FIRST_HOUR", first)
-    storage = env.get("WME_STORAGE_VERSION", "").strip()
+    storage = env["WME_STORAGE_VERSION"]
     if storage:
         if not re.fullmatch(r"v\d+\.\d+\.\d+", storage):
             raise SettingsError(
                 f"WME_STORAGE_VERSION is {storage!r}; write a version of DuckDB whose files are to be made: v1.5.0 or v2.0.0."
             )
         values["storage_version"] = storage
-    values["publish_every"] = _publish_every(env.get("WME_PUBLISH", "").strip().lower())
+    values["publish_every"] = _publish_every(env["WME_PUBLISH"].lower())
     return Settings.model_validate(values)
+
+
+def _address(name: str, text: str) -> str:
+    url = text.rstrip("/")
+    try:
+        Service(base_url=url)
+    except InvalidRequest:
+        # the address itself is not repeated: people put passwords into addresses
+        raise SettingsError(
+            f"{name} is not an address of the form https://host[:port][/path]. Nothing was sent. Correct {name}, or leave it "
+            "out for the real service."
+        ) from None
+    return url
 
 
 def _hour(name: str, text: str) -> datetime:

@@ -18,11 +18,14 @@ from dotenv import load_dotenv
 
 from pipelines import terminal
 from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables, upkeep
+from pipelines.settings import unknown
 
 
 def main() -> None:
     """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
     load_dotenv()
+    for warning in unknown():
+        terminal.ERR.print(warning, markup=False)
     try:
         wme.main(standalone_mode=False)
     except click.exceptions.Exit as stop:

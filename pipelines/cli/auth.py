@@ -56,6 +56,9 @@ def refresh() -> None:
 def revoke() -> None:
     """Revoke the refresh token and forget both tokens; the next request logs in again."""
     with service.client(read_settings()) as client:
+        if not client.token_status().logged_in:
+            terminal.OUT.print("There are no tokens to revoke: nobody is logged in from this data folder.")
+            return
         client.revoke()
     terminal.OUT.print("Revoked. The next request logs in again.")
 

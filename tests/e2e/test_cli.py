@@ -143,6 +143,12 @@ def test_wrong_calls_exit_with_2(call, environ, words, sentence, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
+def test_variable_that_is_no_setting_is_reported_once_on_standard_error(filled, call):
+    told = call("sql", "SELECT 1", "--format", "csv", environ=filled[0] | {"WME_PROJECT": "enwiki"})
+    assert (told.code, told.out) == (0, "1\n1\n")
+    assert told.err == "WME_PROJECT is not a setting and has no effect; did you mean WME_PROJECTS?\n"
+
+
 @pytest.mark.parametrize("text", ["2026-11-20T05", "2026-11-20-05:00", "2026-11-20 05:00", "2026-11-20T05:00Z"])
 def test_hours_are_written_as_people_tables_and_dagster_write_them(text):
     option = next(option for option in cli.run.run.params if option.name == "first")
@@ -441,7 +447,9 @@ def test_auth_login_status_refresh_revoke(environ, call, account):
     assert "89 of its 90 uses are left" in call("auth", "status", environ=environ | {"WME_PASSWORD": ""}).out
     assert call("auth", "revoke", environ=environ).out == "Revoked. The next request logs in again.\n"
     assert "Not logged in" in call("auth", "status", environ=environ).out
-    assert call("auth", "revoke", environ=environ).code == 0
+    again = call("auth", "revoke", environ=environ)
+    assert again.code == 0
+    assert again.out == "There are no tokens to revoke: nobody is logged in from this data folder.\n"
 
 
 def test_auth_login_with_a_wrong_password(environ, call, account):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from pipelines.settings import SettingsError, read
+from pipelines.settings import NAMES, SettingsError, read, unknown
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -73,8 +74,13 @@ def test_how_often_to_publish():
         ({"WME_ANONYMOUS": "1"}, "WME_PROJECTS is not set"),
         ({"WME_SANDBOX": "0"}, "no account is configured"),
         ({"WME_PASSWORD": "x"}, "WME_PASSWORD is set and WME_USERNAME is not"),
-        (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, "Correct WME_BASE_URL"),
-        (ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"}, "Correct WME_AUTH_URL"),
+        (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL is not an address .* Correct WME_BASE_URL"),
+        (ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"}, r"^WME_AUTH_URL is not an address"),
+        (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL is not an address"),
+        (
+            ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"},
+            r"^WME_BASE_URL is not an address",
+        ),
         ({"WME_SANDBOX": "maybe"}, "write 1 or 0"),
         ({"WME_PROJECTS": "en/wiki"}, "database names"),
         ({"WME_PROJECTS": "../etc"}, "database names"),
@@ -97,3 +103,28 @@ def test_how_often_to_publish():
 def test_what_cannot_be_used_is_said(environ, words):
     with pytest.raises(SettingsError, match=words):
         read(environ)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("WME_PROJECT", "did you mean WME_PROJECTS?"),
+        ("WME_NAMESPACE", "did you mean WME_NAMESPACES?"),
+        ("WME_PASWORD", "did you mean WME_PASSWORD?"),
+        ("wme_data", "did you mean WME_DATA?"),
+        ("WME_ZZZZZZZZZZ", "the README lists those that there are."),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_reported_with_the_nearest_that_is_one(name, words):
+    environ = {"PATH": "", "OTHER_WME_X": "1", **dict.fromkeys(NAMES, ""), "WME_NATIVE": "0"}
+    assert unknown(environ) == []
+    assert unknown(environ | {name: "not-to-be-seen"}) == [f"{name} is not a setting and has no effect; {words}"]
+
+
+def test_every_setting_is_documented_and_nothing_else_is():
+    root = Path(__file__).resolve().parents[3]
+    for name in (".env.example", "README.md"):
+        found = set(re.findall(r"\bWME_[A-Z_]+", (root / name).read_text(encoding="utf-8")))
+        assert found - {"WME_NATIVE"} == set(NAMES), name
+    for guide in (root / "docs").glob("*.md"):
+        assert unknown(dict.fromkeys(re.findall(r"\bWME_[A-Z]\w*", guide.read_text(encoding="utf-8")), "")) == [], guide

@@ -21,8 +21,9 @@ from assets.partitions import HOUR, hour_text
 from pipelines import run as runs
 from pipelines.terminal import counted
 from resources.lake import Archive, Layout, SnapshotArchive, digest_of
-from resources.lake.examine import Bad, read_record
+from resources.lake.examine import read_record
 from resources.lake.records import RecordReader
+from resources.lake.strict_json import Bad
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:

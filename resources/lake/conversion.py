@@ -27,10 +27,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, SnapshotArchive, read_blocks
+from resources.lake.drift import Drift, DriftCount
 from resources.lake.errors import ConversionError, LakeError
 from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.native import trim
-from resources.lake.records import Drift, RecordReader, Reject
+from resources.lake.records import RecordReader, Reject
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
 #: older converter are made again.
-CONVERTER_VERSION = 1
+CONVERTER_VERSION = 2
 #: Bodies that a conversion can keep.
 BODIES = frozenset(column.name for column in ARTICLE_CHANGES if column.body)
 MEMORY_BYTES = 512 << 20
@@ -274,7 +275,7 @@ class _Piece:
     line_count: int
     reject_count: int
     changes: Counter[str]
-    drift: dict[str, Drift]
+    drift: list[Drift]
     byte_count: int
     archive_bytes: int
 
@@ -365,7 +366,7 @@ class _Tally:
         self.reject_count = 0
         self._ndjson_bytes = 0
         self._changes: Counter[str] = Counter()
-        self._drift: dict[str, Drift] = {}
+        self._drift = DriftCount()
 
     def add(self, piece: _Piece) -> None:
         """Count one block."""
@@ -373,9 +374,7 @@ class _Tally:
         self.reject_count += piece.reject_count
         self._ndjson_bytes += piece.byte_count
         self._changes += piece.changes
-        for path, seen in piece.drift.items():
-            known = self._drift.get(path)
-            self._drift[path] = seen if known is None else Drift(path, known.count + seen.count, known.example)
+        self._drift.merge(piece.drift)
 
     def facts(self) -> dict[str, Any]:
         """The sums as they stand in the file's metadata."""
@@ -385,7 +384,7 @@ class _Tally:
             "delete_count": self._changes[ChangeType.DELETE],
             "visibility_change_count": self._changes[ChangeType.VISIBILITY_CHANGE],
             "ndjson_bytes": self._ndjson_bytes,
-            "drift": [asdict(self._drift[path]) for path in sorted(self._drift)],
+            "drift": [asdict(drift) for drift in self._drift.result()],
         }
 
 

@@ -37,7 +37,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Raised whenever an argument, a structure or a result changes: native.py takes no other library. */
-#define VERSION 1
+#define VERSION 2
 /* More than any fixed look ahead: a vector, a declared name, a time, a pair of surrogates. */
 #define PAD 64
 #define NAME_MAX_LENGTH 48
@@ -121,7 +121,7 @@ struct decoder {
     locale_t locale;
     const char *project;
     int64_t project_length, namespace_id;
-    int64_t row, line, keep_bytes;
+    int64_t row, line, keep_bytes, values_max;
     const uint8_t *origin; /* where the bytes lie that are parsed, and which place in the block that is */
     int64_t origin_place;
     int failed;            /* no memory */
@@ -525,6 +525,9 @@ static const uint8_t *number(struct decoder *d, const uint8_t *p, double *value)
     memcpy(copy, start, length);
     copy[length] = 0;
     *value = strtod_l(copy, NULL, d->locale);
+    if (*value == 0) /* what no double can tell from zero */
+        for (const char *c = copy; *c && *c != 'e' && *c != 'E'; c++)
+            if (*c >= '1' && *c <= '9') return NULL;
     return *value - *value == 0 ? p : NULL; /* not infinite */
 }
 
@@ -613,6 +616,20 @@ static const uint8_t *skip(const uint8_t *p) {
     }
 }
 
+/* How many values a line of JSON holds, as examine.py counts them: commas and opening brackets, outside of texts. */
+static int64_t values_in(const uint8_t *p, const uint8_t *end) {
+    int64_t count = 0;
+    while (p && p < end) {
+        if (*p == '"') {
+            p = skip_text(p + 1);
+            continue;
+        }
+        count += *p == ',' || *p == '[' || *p == '{';
+        p++;
+    }
+    return count;
+}
+
 /* The child of `n` that the key at `p` (behind its opening quote) names, -1 if none; `*behind` its closing quote. */
 INLINE int32_t child_of(struct decoder *d, int32_t n, int32_t *guess, const uint8_t *p, const uint8_t **behind) {
     struct node *nodes = d->nodes;
@@ -662,7 +679,7 @@ static const uint8_t *members(struct decoder *d, const uint8_t *p, int32_t n, in
             if (unlikely(!p)) return NULL;
             guess = &d->nodes[child].next;
         } else {
-            if (d->nodes[n].is.kind != ROUTE) return NULL;
+            if (d->nodes[n].is.kind != ROUTE || d->unknown_count >= d->values_max) return NULL;
             const uint8_t *start = p;
             p = skip(p);
             if (!p) return NULL;
@@ -832,7 +849,8 @@ static const uint8_t *line(struct decoder *d, const uint8_t *p, int64_t number, 
     p = space(p);
     if (likely(*p == '{' && (p = members(d, p + 1, 0, d->row)))) {
         p = space(p);
-        if (likely(*p == '\n' && finish_row(d))) {
+        int crowded = p - start > d->values_max && values_in(start, p) > d->values_max;
+        if (likely(*p == '\n' && !crowded && finish_row(d))) {
             if (d->unknown_count > unknown) {
                 int64_t place[] = {d->row, number, place_of(d, start), place_of(d, p)};
                 if (!note(d, &d->row_lines, &d->row_lines_count, place, 4)) return NULL;
@@ -997,15 +1015,18 @@ static void *copy_of(const void *from, size_t size) {
 /*
  * A decoder for columns that are described by `count` nodes, the record itself first, the children of each one behind
  * another. `names` holds the text of all names; `columns` the node of each column; `moments` the nodes of the moment
- * and its sources; `changes` the known kinds of change, the default first, each ended by NUL. NULL without memory.
+ * and its sources; `changes` the known kinds of change, the default first, each ended by NUL. Lines of more values than
+ * `values_max` are refused, and as soon as a block has so many unknown fields, lines with further ones. NULL without memory.
  */
 EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, const char *names, int32_t names_length,
                                 const int32_t *columns, int32_t column_count, const int32_t *moments,
-                                int32_t moment_count, const char *changes, int32_t change_count, int64_t keep_bytes) {
+                                int32_t moment_count, const char *changes, int32_t change_count, int64_t keep_bytes,
+                                int64_t values_max) {
     struct decoder *d = calloc(1, sizeof *d);
     if (!d) return NULL;
     d->count = count;
     d->keep_bytes = keep_bytes;
+    d->values_max = values_max;
     d->column_count = column_count;
     d->moment_count = moment_count;
     d->nodes = calloc((size_t)count, sizeof *d->nodes);

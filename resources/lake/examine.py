@@ -7,15 +7,16 @@ Does not belong here: reading many records quickly.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from resources.lake.shape import EXACT_DOUBLE
+from resources.lake.strict_json import SHOWN, Bad, Number, read_document, shown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,16 +26,12 @@ if TYPE_CHECKING:
 #: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
 NOTHING: Any = object()
 _INT64 = range(-(2**63), 2**63)
+_INT64_LENGTH = len(str(-(2**63)))
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(Z|[+-]\d\d(:?\d\d)?)?",
+    r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?",
     re.ASCII,
 )
 _TIME_EXPECTED = "a time with at most six digits of a second"
-_SHOWN = 60
-
-
-class Bad(Exception):  # noqa: N818  the line is bad, the program is not in error
-    """A line that cannot be converted; its text is the reason."""
 
 
 def read_record(line: bytes) -> dict[str, Any]:
@@ -49,35 +46,12 @@ def read_record(line: bytes) -> dict[str, Any]:
     return value
 
 
-def read_document(data: bytes) -> Any:
-    """One JSON document, read strictly: valid UTF-8, every key once, no NaN. Raises Bad otherwise."""
-    return _read(data, "utf-8-sig")
-
-
-def read_value(data: bytes) -> Any:
-    """A value from inside a document, read as strictly. Raises Bad where it is none."""
-    return _read(data, "utf-8")
-
-
-def _read(data: bytes, encoding: str) -> Any:
-    try:
-        return _DECODER.decode(data.decode(encoding))
-    except UnicodeDecodeError as error:
-        raise Bad(f"Not valid UTF-8: {error.reason} at byte {error.start}.") from error
-    except json.JSONDecodeError as error:
-        # some of its messages end with the word
-        raise Bad(f"Not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos}.") from error
-    except RecursionError as error:
-        raise Bad("Nested too deeply to be a record.") from error
-    except ValueError as error:  # a number with more digits than Python converts
-        raise Bad(f"Not valid JSON: {error}.") from error
-
-
 def beyond(record: dict[str, Any], root: Node) -> Any:
     """The part of `record` that the declared form does not hold, with its nesting; NOTHING if there is none.
 
-    A list whose elements hold unknown fields appears with one object per element (empty where it adds nothing), so that
-    laying `extra` over the row gives the record back.
+    A time without a zone, which is read as UTC, is part of it as it was written. A list whose elements hold unknown
+    fields appears with one object per element (empty where it adds nothing), so that laying `extra` over the row gives
+    the record back.
 
     Raises:
         Bad: A value has another type than the one declared for it.
@@ -85,29 +59,37 @@ def beyond(record: dict[str, Any], root: Node) -> Any:
     return _beyond(record, root, "")
 
 
-def text_of(extra: Any) -> str | None:
+def extra_text(extra: Any) -> str | None:
     """`extra` as JSON text; None where there is nothing.
 
     Raises:
-        Bad: The text cannot be written as UTF-8 (half a surrogate pair), holds a number that no double can, or is nested
-            too deeply.
+        Bad: The text cannot be written as UTF-8 (half a surrogate pair).
     """
     if extra is NOTHING:
         return None
+    text = text_of(extra)
     try:
-        text = json.dumps(extra, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise Bad("Not valid JSON: half of a surrogate pair stands in an unknown field.") from error
-    except ValueError as error:  # it was read as infinite
-        raise Bad("A number in an unknown field is beyond every double.") from error
-    except RecursionError as error:
-        raise Bad("Nested too deeply to be a record.") from error
     return text
 
 
+def declared_text(record: dict[str, Any], root: Node) -> str:
+    """What a record without a fault holds of the declared form, as JSON of ASCII."""
+    return text_of(_declared(record, root), ascii_only=True)
+
+
+def _declared(value: Any, node: Node) -> Any:
+    if node.fields is not None and value is not None:
+        return {name: _declared(inner, node.fields[name]) for name, inner in value.items() if name in node.fields}
+    if node.element is not None and value is not None:
+        return [_declared(item, node.element) for item in value]
+    return value
+
+
 def unknown_fields(extra: dict[str, Any], root: Node) -> Iterator[tuple[str, Any]]:
-    """The dotted path of each field that the declaration does not know, and its value; list elements are `[]`."""
+    """The dotted path of each field that goes beyond the declaration, and its value; list elements are `[]`."""
     yield from _unknown(extra, root, "")
 
 
@@ -123,6 +105,8 @@ def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
     elif node.element is not None:
         for value in extra:
             yield from _unknown(value, node.element, f"{path}[]")
+    else:
+        yield f"{path} (a time without a zone, read as UTC)", extra
 
 
 def _beyond(value: Any, node: Node, path: str) -> Any:
@@ -143,14 +127,10 @@ def _beyond(value: Any, node: Node, path: str) -> Any:
             raise _mistyped(value, path, "a list")
         rests = [_beyond(item, node.element, f"{path}[]") for item in value]
         return [{} if rest is NOTHING else rest for rest in rests] if any(r is not NOTHING for r in rests) else NOTHING
-    _check_leaf(value, node, path)
-    return NOTHING
-
-
-def _check_leaf(value: Any, node: Node, path: str) -> None:
     expected = _text_fault(value, node) if isinstance(value, str | bool | dict | list) else _number_fault(value, node)
     if expected is not None:
         raise _mistyped(value, path, expected)
+    return value if pa.types.is_timestamp(node.leaf) and not _has_zone(value) else NOTHING
 
 
 def _text_fault(value: Any, node: Node) -> str | None:
@@ -165,24 +145,33 @@ def _text_fault(value: Any, node: Node) -> str | None:
     return "a number"
 
 
-def _number_fault(value: float, node: Node) -> str | None:
+def _number_fault(value: float | Number, node: Node) -> str | None:
     """What was expected instead of a number; None where it is right."""
     declared = node.leaf
     if pa.types.is_integer(declared):
-        return None if isinstance(value, int) and value in _INT64 else "a whole number of at most 64 bits"
+        return None if _is_int64(value) else "a whole number of at most 64 bits"
     if not pa.types.is_floating(declared):
         return _text_fault({}, node)
-    if not _is_double(value):
-        return "a finite number"
-    if node.whole and (value != int(value) or abs(value) >= EXACT_DOUBLE):
+    if isinstance(value, Number) and (not math.isfinite(value.double) or value.vanishes):
+        return "a finite number" if value.double else "a number within the range of a double"
+    if node.whole and not _is_exact(value):
         return "a whole number below 2 to the power of 53"
     return None
 
 
-def _is_double(value: float) -> bool:
+def _is_int64(value: float | Number) -> bool:
+    if isinstance(value, Number):
+        digits = value.text.removeprefix("-")
+        return digits.isdecimal() and len(value.text) <= _INT64_LENGTH and int(value.text) in _INT64
+    return isinstance(value, int)
+
+
+def _is_exact(value: float | Number) -> bool:
+    """Whether it is a whole number that a double holds, and tells from all others."""
     try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number greater than every double
+        number = Decimal(value.text if isinstance(value, Number) else value)
+        return abs(number) < EXACT_DOUBLE and number == number.to_integral_value()
+    except InvalidOperation:  # an exponent beyond everything
         return False
 
 
@@ -196,6 +185,11 @@ def _is_time(text: str) -> bool:
     return True
 
 
+def _has_zone(time: str) -> bool:
+    found = _TIME.fullmatch(time)
+    return found is not None and found["zone"] is not None
+
+
 def _mistyped(value: Any, path: str, expected: str) -> Bad:
     return Bad(f"{path} is {_kind(value)}, where {expected} is declared.")
 
@@ -205,26 +199,10 @@ def _kind(value: Any) -> str:
         return "null"
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    text = json.dumps(value, ensure_ascii=False)
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return f"the text {shown}" if isinstance(value, str) else f"the {_name(value)} {shown}"
+    if isinstance(value, str):
+        return f"the text {shown(text_of(value[: SHOWN + 1]))}"
+    return f"the {_name(value)} {shown(text_of(value))}"
 
 
 def _name(value: Any) -> str:
     return "truth value" if isinstance(value, bool) else "number"
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Bad(f"The key {twice} stands twice in one object.")
-    return found
-
-
-def _constant(name: str) -> Any:
-    raise Bad(f"Not valid JSON: {name} is not a JSON number.")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)

@@ -15,17 +15,19 @@ import importlib.machinery
 import logging
 import os
 import threading
-from array import array
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from resources.lake.shape import shape_of
+from resources.lake.strict_json import VALUES_MAX
 from resources.tables import ChangeType
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ KEEP_BYTES = 96 << 20
 #: The first of these that a record gives is the moment of its change.
 MOMENTS = ("event_published_at", "event_created_at", "modified_at")
 
-_VERSION = 1
+_VERSION = 2
 _ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME, _CONSTANT, _MOMENT, _NOTHING = range(12)
 _REQUIRED, _NOT_EMPTY, _DISCARD, _PROJECT, _NAMESPACE, _CHANGE = (1 << bit for bit in range(6))
 _RULES = {"name": _NOT_EMPTY, "project_id": _PROJECT, "namespace_id": _NAMESPACE, "change_type": _CHANGE}
@@ -69,12 +71,15 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What the decoder made of a block: the rows in the order of the lines, and what it leaves to others."""
+    """What the decoder made of a block: the rows in the order of the lines, and what it leaves to others.
+
+    `unknown` is read before the decoder takes another block.
+    """
 
     batch: pa.RecordBatch
     line_count: int
     refused: list[Refused]
-    unknown: list[Unknown]
+    unknown: Iterator[Unknown]
 
 
 class _Description(ctypes.Structure):
@@ -120,6 +125,7 @@ class Decoder:
             b"".join(change.encode() + b"\0" for change in tree.changes),
             len(tree.changes),
             KEEP_BYTES,
+            VALUES_MAX,
         )
         if not self._handle:
             raise MemoryError("There is no memory for a decoder of records.")
@@ -171,25 +177,31 @@ class Decoder:
         batch = pa.RecordBatch._import_from_c(self._address, self._schema)  # noqa: SLF001  Arrow's documented door for other languages
         result = self._result
         refused = [Refused(*numbers) for numbers in _numbers(result.refused, result.refused_count, 4)]
-        return Decoded(batch, result.line_count, refused, self._unknown(view) if result.unknown_count else [])
+        return Decoded(batch, result.line_count, refused, self._unknown(view))
 
-    def _unknown(self, view: memoryview) -> list[Unknown]:
+    def _unknown(self, view: memoryview) -> Iterator[Unknown]:
         result = self._result
-        found = {
-            row: Unknown(line, start, end, row, [])
-            for row, line, start, end in _numbers(result.row_lines, result.row_lines_count, 4)
-        }
-        for row, route, key, key_end, start, end in _numbers(result.unknown, result.unknown_count, 6):
-            found[row].fields.append((self._routes[route], bytes(view[key:key_end]), bytes(view[start:end])))
-        return list(found.values())
+        rows = _numbers(result.row_lines, result.row_lines_count, 4)
+        found = groupby(_numbers(result.unknown, result.unknown_count, 6), itemgetter(0))
+        for (row, line, start, end), (_, fields) in zip(rows, found, strict=True):
+            yield Unknown(
+                line,
+                start,
+                end,
+                row,
+                [
+                    (self._routes[route], bytes(view[key:key_end]), bytes(view[value:value_end]))
+                    for _, route, key, key_end, value, value_end in fields
+                ],
+            )
 
 
 def _numbers(address: int | None, count: int, each: int) -> Iterator[tuple[int, ...]]:
-    """`count` groups of `each` numbers."""
+    """`count` groups of `each` numbers, read as they are asked for."""
     if not count or address is None:
         return iter(())
-    numbers = array("q", ctypes.string_at(address, count * each * 8))
-    return zip(*[iter(numbers)] * each, strict=True)
+    numbers = (ctypes.c_int64 * (count * each)).from_address(address)
+    return zip(*[iter(memoryview(numbers).cast("B").cast("q"))] * each, strict=True)
 
 
 class _Tree:
@@ -333,7 +345,7 @@ def load(path: Path) -> ctypes.CDLL | None:
     library.wme_open.restype = pointer
     library.wme_open.argtypes = [
         *(pointer, ctypes.c_int32, text, ctypes.c_int32, pointer, ctypes.c_int32, pointer, ctypes.c_int32),
-        *(text, ctypes.c_int32, number),
+        *(text, ctypes.c_int32, number, number),
     ]
     library.wme_decode.argtypes = [pointer, pointer, number, text, number, number, number, pointer, pointer]
     library.wme_bytes.argtypes = library.wme_trim.argtypes = library.wme_close.argtypes = [pointer]

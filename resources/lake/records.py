@@ -14,19 +14,19 @@ import codecs
 import datetime as dt
 import re
 import struct
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from resources.lake.examine import NOTHING, Bad, beyond, read_record, read_value, text_of, unknown_fields
+from resources.lake.drift import Drift, DriftCount
+from resources.lake.examine import NOTHING, beyond, declared_text, extra_text, read_record
 from resources.lake.native import MOMENTS, Unknown, decoding
 from resources.lake.shape import Shape, shape_of
+from resources.lake.strict_json import Bad, is_crowded, read_value, shown
 from resources.tables import ChangeType
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ _CHANGE_TYPES = pa.array([str(change) for change in ChangeType])
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BLANK = b" \t\r"
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
-_EXAMPLE = 200
+#: Between two objects that each have a line of their own.
+_SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
+#: What a number has that is beyond every double: an exponent of three digits, or many digits.
+_GREAT = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
+#: What a number has that is not zero and that no double can tell from it: an exponent of three digits, or many zeros.
+_TINY = re.compile(rb"[0-9][eE]-[0-9]{3}|0{200}")
 
 
 @dataclass(frozen=True)
@@ -54,15 +59,6 @@ class Reject:
     raw: bytes
 
 
-@dataclass(frozen=True)
-class Drift:
-    """A field that the declaration does not know: its path, in how many places it stood, one of its values as JSON."""
-
-    path: str
-    count: int
-    example: str
-
-
 @dataclass
 class Rows:
     """What one block gave. `line_count` counts its lines without the blank ones: rows and rejects add up to it."""
@@ -70,7 +66,7 @@ class Rows:
     batch: pa.RecordBatch
     line_count: int
     rejects: list[Reject] = field(default_factory=list)
-    drift: dict[str, Drift] = field(default_factory=dict)
+    drift: list[Drift] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -79,17 +75,17 @@ class _Line:
     offset: int
     raw: bytes
     extra: str | None = None
+    declared: bytes | None = None  # instead of `raw`, where the parser would stumble over an unknown field
 
 
 @dataclass
 class _Examined:
-    """What the careful path made of lines: `numbers` are those of the rows' lines, `found` what no column knows."""
+    """What the careful path made of lines: `numbers` are those of the rows' lines."""
 
     batch: pa.RecordBatch
     numbers: list[int]
     line_count: int
     rejects: list[Reject]
-    found: list[tuple[int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -122,8 +118,9 @@ class RecordReader:
         fast = self._fast(view, line_count)
         if fast is not None:
             return fast
-        examined = self._examine(_lines(bytes(view), first_line, offset), member)
-        return Rows(examined.batch, examined.line_count, examined.rejects, self._drift(examined.found))
+        drift = DriftCount()
+        examined = self._examine(_lines(bytes(view), first_line, offset), member, drift)
+        return Rows(examined.batch, examined.line_count, examined.rejects, drift.result())
 
     def _given(self, decoded: Decoded) -> Decoded:
         """The decoded rows with the columns that the archive decides; the decoder knows the hour by itself."""
@@ -139,29 +136,27 @@ class RecordReader:
         """What the decoder took, and between it what the careful path makes of the rest."""
         batch = decoded.batch
         refused: list[Refused | Unknown] = [*decoded.refused]
-        if not refused and not decoded.unknown:
-            return Rows(batch, decoded.line_count)
-        found: list[tuple[int, dict[str, Any]]] = []
+        drift = DriftCount()
         texts: dict[int, str | None] = {}
         for fields in decoded.unknown:
             try:
                 extra = _extra(fields)
-                texts[fields.row] = text_of(extra)
+                texts[fields.row] = extra_text(extra)
             except Bad:
                 refused.append(fields)
             else:
-                found.append((first_line + fields.line, extra))
+                drift.add(extra, self.shape.root, first_line + fields.line)
         if texts:
             place = batch.schema.get_field_index("extra")
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
             batch = batch.set_column(place, batch.schema.field(place), extras)
         if not refused:
-            return Rows(batch, decoded.line_count, drift=self._drift(found))
+            return Rows(batch, decoded.line_count, drift=drift.result())
         refused.sort(key=lambda line: line.line)
         lines = [
             _Line(first_line + line.line, offset + line.start, bytes(view[line.start : line.end])) for line in refused
         ]
-        examined = self._examine(lines, member)
+        examined = self._examine(lines, member, drift)
         pieces, done = [], 0
         rows = dict(zip(examined.numbers, range(len(examined.numbers)), strict=True))
         for line in refused:
@@ -174,41 +169,46 @@ class RecordReader:
                 pieces.append(examined.batch.slice(row, 1))
         if pieces:
             batch = pa.concat_batches([*pieces, batch.slice(done)])
-        return Rows(
-            batch, decoded.line_count, examined.rejects, self._drift(sorted(found + examined.found, key=itemgetter(0)))
-        )
+        return Rows(batch, decoded.line_count, examined.rejects, drift.result())
 
     def _fast(self, view: memoryview, line_count: int) -> Rows | None:
         """All lines at once; None where a single one of them needs a closer look.
 
-        The parser takes any sequence of objects, so lines and rows are counted against each other. Two objects on one
-        line and one object on two would balance; then every row still passed all rules, and nothing is lost.
+        The parser takes any sequence of objects. There are as many as lines, and a line feed between any two of them:
+        so there is no other line feed, and each has a line of its own.
         """
         if not _OBJECT.match(view):  # where the first value is null, pyarrow's parser takes the process with it
             return None
         try:
             _require_utf8(view)
-            columns = self._parse(view, "error")
+            columns = self._parse(view, self.shape.plain, "error")
         except pa.ArrowInvalid:
             return None
-        if len(columns["name"]) != line_count or self._problems(columns):
+        if len(columns["name"]) != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
+            return None
+        if self._problems(columns) or (_zeros(columns) and _TINY.search(view)):
+            return None
+        if any(map(is_crowded, bytes(view).split(b"\n"))):
             return None
         return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
 
-    def _examine(self, lines: Iterable[_Line], member: str) -> _Examined:
+    def _examine(self, lines: Iterable[_Line], member: str, drift: DriftCount) -> _Examined:
         """Line by line: what is wrong, and what goes beyond the declaration. Then the good lines as a block again."""
         rejects: list[Reject] = []
-        found: list[tuple[int, dict[str, Any]]] = []
         good: list[_Line] = []
         for line in lines:
             try:
-                extra = beyond(read_record(line.raw), self.shape.root)
-                good.append(_Line(line.number, line.offset, line.raw, text_of(extra)))
+                record = read_record(line.raw)
+                extra = beyond(record, self.shape.root)
+                text = extra_text(extra)
+                great = text is not None and _GREAT.search(text)
+                declared = declared_text(record, self.shape.root).encode() if great else None
+                good.append(replace(line, extra=text, declared=declared))
             except Bad as bad:
                 rejects.append(Reject(member, line.number, line.offset, str(bad), line.raw))
                 continue
             if extra is not NOTHING:
-                found.append((line.number, extra))
+                drift.add(extra, self.shape.root, line.number)
         line_count = len(good) + len(rejects)
         batches, numbers = [], []
         for some, columns in self._parse_good(good, member, rejects):
@@ -224,7 +224,7 @@ class RecordReader:
             numbers += [line.number for row, line in enumerate(some) if row not in problems]
         rejects.sort(key=lambda reject: reject.line_number)
         batch = pa.concat_batches(batches) if batches else _empty(self.table.schema)
-        return _Examined(batch, numbers, line_count, rejects, found)
+        return _Examined(batch, numbers, line_count, rejects)
 
     def _parse_good(
         self, lines: list[_Line], member: str, rejects: list[Reject]
@@ -234,7 +234,8 @@ class RecordReader:
             return
         reason = "The parser does not see one object in this line."
         try:
-            columns = self._parse(b"\n".join(line.raw.removeprefix(codecs.BOM_UTF8) for line in lines), "ignore")
+            data = b"\n".join(line.declared or line.raw.removeprefix(codecs.BOM_UTF8) for line in lines)
+            columns = self._parse(data, self.shape.schema, "ignore")
             if len(columns["name"]) == len(lines):
                 yield lines, columns
                 return
@@ -248,12 +249,12 @@ class RecordReader:
         yield from self._parse_good(lines[:middle], member, rejects)
         yield from self._parse_good(lines[middle:], member, rejects)
 
-    def _parse(self, data: memoryview | bytes, unknown: str) -> dict[str, pa.Array]:
+    def _parse(self, data: memoryview | bytes, schema: pa.Schema, unknown: str) -> dict[str, pa.Array]:
         """The columns that stand in the records. Raises pa.ArrowInvalid where anything is not as declared."""
         table = pj.read_json(
             pa.BufferReader(pa.py_buffer(data)),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=self.shape.schema, unexpected_field_behavior=unknown),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
         )
         batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
         return self.complete(self.shape.columns(batch))
@@ -305,18 +306,6 @@ class RecordReader:
         arrays = [column(item.name, item.type, body=item.body) for item in self.table]
         return pa.RecordBatch.from_arrays(arrays, schema=self.table.schema)
 
-    def _drift(self, found: list[tuple[int, dict[str, Any]]]) -> dict[str, Drift]:
-        """The unknown fields of some lines, with the first value of each as its example."""
-        examples: dict[str, str] = {}
-        counts: Counter[str] = Counter()
-        for _, extra in found:
-            for path, value in unknown_fields(extra, self.shape.root):
-                counts[path] += 1
-                if path not in examples:
-                    text = text_of(value) or ""
-                    examples[path] = text if len(text) <= _EXAMPLE else f"{text[:_EXAMPLE]}…"
-        return {path: Drift(path, counts[path], example) for path, example in examples.items()}
-
 
 def _extra(unknown: Unknown) -> dict[str, Any]:
     """The unknown fields of a row, each under its own way. Raises Bad where they are not plainly JSON."""
@@ -330,7 +319,7 @@ def _extra(unknown: Unknown) -> dict[str, Any]:
         except UnicodeDecodeError as error:
             raise Bad("Not valid UTF-8.") from error
         if key in place:
-            raise Bad(f"The key {key} stands twice in one object.")
+            raise Bad(f"The key {shown(key)} stands twice in one object.")
         place[key] = read_value(value)
     return extra
 
@@ -351,6 +340,11 @@ def _lines(data: bytes, first_line: int, offset: int) -> Iterator[_Line]:
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _zeros(columns: dict[str, pa.Array]) -> bool:
+    """Whether a double is zero."""
+    return any(pc.any(pc.equal(found, 0)).as_py() for array in columns.values() for found in _doubles(array))
 
 
 def _doubles(array: pa.Array) -> Iterator[pa.Array]:

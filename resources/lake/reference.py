@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources.lake.errors import ReferenceListError
-from resources.lake.examine import Bad, beyond, read_document, text_of
+from resources.lake.examine import beyond, extra_text
 from resources.lake.files import ParquetFile, encode
 from resources.lake.shape import shape_of
+from resources.lake.strict_json import Bad, Number, read_document
 from resources.tables import REFERENCE_TABLES, SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _records(kind: str, raw: bytes) -> list[Any]:
 def _row(kind: str, number: int, record: Any, table: Table) -> dict[str, Any]:
     shape = shape_of(table)
     try:
-        row = {"extra": text_of(beyond(record, shape.root))}
+        row: dict[str, Any] = {"extra": extra_text(beyond(record, shape.root))}
     except Bad as bad:
         raise ReferenceListError(f"Record {number} of the list of {kind}: {bad} {_UNTOUCHED}") from bad
     for name, path in shape.paths.items():
@@ -93,7 +94,7 @@ def _row(kind: str, number: int, record: Any, table: Table) -> dict[str, Any]:
             value = (value or {}).get(part)
         if value is None and table[name].required:
             raise ReferenceListError(f"Record {number} of the list of {kind} has no {table[name].path}. {_UNTOUCHED}")
-        row[name] = value
+        row[name] = int(value.text) if isinstance(value, Number) else value  # no column of these is a double
     return row
 
 

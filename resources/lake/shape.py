@@ -33,21 +33,29 @@ class Node:
     leaf: pa.DataType | None = None
     whole: bool = False
 
-    @property
-    def type(self) -> pa.DataType:
-        """The Arrow type to parse this place as."""
+    def type(self, *, plain: bool) -> pa.DataType:
+        """The Arrow type to parse this place as.
+
+        With `plain` it takes only what is plainly as declared: whole numbers without a point, and times as text, which
+        are cast only where they have a zone.
+        """
         if self.fields is not None:
-            return pa.struct([pa.field(name, node.type) for name, node in self.fields.items()])
-        return pa.list_(self.element.type) if self.element is not None else self.leaf
+            return pa.struct([pa.field(name, node.type(plain=plain)) for name, node in self.fields.items()])
+        if self.element is not None:
+            return pa.list_(self.element.type(plain=plain))
+        if plain and self.whole:
+            return pa.int64()
+        return pa.string() if plain and pa.types.is_timestamp(self.leaf) else self.leaf
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How records become rows of one table."""
+    """How records become rows of one table: `schema` is that of records, and `plain` that of the plainest ones."""
 
     table: Table
     root: Node
     schema: pa.Schema
+    plain: pa.Schema
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -70,16 +78,17 @@ class Shape:
         found = {}
         for name, path in self.paths.items():
             array, column = inside(path[:-1])[path[-1]], self.table[name]
-            found[name] = array if column.wire is None else _whole(array, column.type)
+            if column.wire is not None:
+                _require_exact(array)
+            found[name] = pc.cast(array, column.type)
         return found
 
 
-def _whole(array: pa.Array, declared: pa.DataType) -> pa.Array:
-    """Doubles as whole numbers; raises pa.ArrowInvalid for a fraction and for numbers that a double cannot tell apart."""
-    greatest = pc.max(pc.abs(array)).as_py()
-    if greatest is not None and greatest >= EXACT_DOUBLE:
-        raise pa.ArrowInvalid(f"{greatest} is beyond the whole numbers that a double holds exactly")
-    return pc.cast(array, declared)
+def _require_exact(array: pa.Array) -> None:
+    """Raise pa.ArrowInvalid for numbers that a double cannot tell from others."""
+    found = pc.min_max(array).as_py()
+    if found["max"] is not None and not -EXACT_DOUBLE < found["min"] <= found["max"] < EXACT_DOUBLE:
+        raise pa.ArrowInvalid("a number is beyond the whole numbers that a double holds exactly")
 
 
 def _node(declared: pa.DataType, *, whole: bool = False) -> Node:
@@ -107,5 +116,4 @@ def shape_of(table: Table) -> Shape:
         whole = column.wire is not None and pa.types.is_integer(column.type)
         node.fields[last] = _node(column.wire or column.type, whole=whole)
     assert root.fields is not None
-    schema = pa.schema([pa.field(name, node.type) for name, node in root.fields.items()])
-    return Shape(table, root, schema, paths)
+    return Shape(table, root, pa.schema(root.type(plain=False)), pa.schema(root.type(plain=True)), paths)

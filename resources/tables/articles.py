@@ -280,7 +280,8 @@ _COLUMNS = (
     Column(
         "extra",
         TEXT,
-        "JSON object of every field that this declaration does not know (has_parts among them), under its own path.",
+        "JSON object of every field that this declaration does not know (has_parts among them), under its own path; also of "
+        "times without a zone, which are read as UTC.",
     ),
     Column("html", TEXT, "Parsoid HTML of the page.", "article_body.html", body=True),
     Column("wikitext", TEXT, "Wikitext of the page.", "article_body.wikitext", body=True),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.lake import DiskFull, LakeError, convert, sweep
+from resources.lake import DiskFull, LakeError, convert, digest_of, find_conversion, sweep
 from resources.lake.errors import landing_failed
 from resources.lake.files import Unfinished
 
@@ -37,6 +37,20 @@ def test_sweep_removes_what_was_left_and_spares_what_is_written(lake):
 
 def test_sweep_of_a_lake_that_is_not_there(lake):
     assert sweep(lake.layout) == ()
+
+
+def test_rows_do_not_land_before_their_rejects(lake, rows):
+    archive = lake.archive(lake.lines(lake.record(1), b"bad"))
+    target = archive.lake_file(lake.layout, "rejects", digest_of(archive))
+    (target / "in the way").mkdir(parents=True)
+    with pytest.raises(LakeError, match="could not be written"):
+        convert(archive, lake.layout)
+    assert files(lake) == []
+    assert find_conversion(archive, lake.layout) is None
+    (target / "in the way").rmdir()
+    target.rmdir()
+    made = convert(archive, lake.layout)
+    assert (made.converted, len(rows(made.path)), len(rows(made.rejects_path))) == (True, 1, 1)
 
 
 KILLED = """

@@ -76,7 +76,7 @@ def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
 def test_blocks_without_a_line(decoder, block):
     decoded = decode(decoder, block)
     decoded.batch.validate(full=True)
-    assert (len(decoded.batch), decoded.line_count, decoded.refused, decoded.unknown) == (0, 0, [], [])
+    assert (len(decoded.batch), decoded.line_count, decoded.refused, [*decoded.unknown]) == (0, 0, [], [])
 
 
 @built

@@ -188,7 +188,9 @@ def spoil(rng: random.Random, line: bytes) -> bytes:
         case 3:
             return line[:at] + line[min(len(line), at + rng.randrange(1, 9)) :]
         case 4:
-            return line + rng.choice([line, b" ", b"\r", b"\t\r ", b",", b"}", b"x", b"\x00", b"{}"])
+            return line + rng.choice(
+                [line, line, line + b"\n", b" ", b"\r", b"\t\r ", b",", b"}", b"x", b"\x00", b"{}"]
+            )
         case 5:
             return rng.choice([b"\xef\xbb\xbf", b" ", b"\t", b"\r", b"\x00", b"[", b"{"]) + line
         case 6:  # another value for a key, or twice the same key
@@ -234,7 +236,7 @@ def block_of(rng: random.Random, count: int) -> bytes:
             if rng.random() < 0.7:
                 break
         lines.append(line)
-    return rng.choice([b"\n", b"\n", b"\r\n"]).join(lines) + rng.choice([b"", b"\n"])
+    return rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"]).join(lines) + rng.choice([b"", b"\n", b"\n\n", b"\n \n"])
 
 
 def campaign(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

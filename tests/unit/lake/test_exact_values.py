@@ -1,0 +1,283 @@
+"""Values are kept as they came or refused, never changed in silence; with the native decoder and without it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from resources.lake import convert, drift, native, strict_json
+from resources.lake.drift import OTHERS
+from resources.lake.strict_json import DEPTH_MAX
+
+NUMBERS = [
+    *("12345678901234567890.5", "123456789012345678901", "1e-400", "-0", "-0.0", "1E+2", "1.0", "1.50", "1e400"),
+    *("1e999999999", "-1e-999999999", "0e0", "9223372036854775808", "0.1234567890123456789", "1" * 5000),
+    "0." + "3" * 5000,
+]
+
+
+@pytest.fixture(
+    autouse=True,
+    params=[pytest.param("1", marks=pytest.mark.skipif(native.library() is None, reason="not built here")), "0"],
+    ids=["native", "pure"],
+)
+def either_way(request, monkeypatch):
+    monkeypatch.setenv("WME_NATIVE", request.param)
+
+
+@pytest.fixture
+def few_values(monkeypatch):
+    """The bound of a line's values, a hundredth of the usual."""
+    for module in (native, strict_json):
+        monkeypatch.setattr(module, "VALUES_MAX", 5000)
+    native.trim()
+    yield 5000
+    native.trim()
+
+
+def line_of(record: dict, **texts: str) -> bytes:
+    """The record with fields of exactly these texts."""
+    return (
+        json.dumps(record).encode()[:-1] + "".join(f',"{name}":{text}' for name, text in texts.items()).encode() + b"}"
+    )
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:24])
+def test_numbers_in_unknown_fields_keep_their_text(lake, rows, number):
+    record = lake.record(1)
+    within = json.dumps(record).replace('"version": {', f'"version": {{"mood":{number},').encode()
+    in_a_list = line_of(record, categories=f'[{{"name":"A"}},{{"name":"B","rank":{number}}}]')
+    line = line_of(record, new=f'[{number},{{"a" : {number}}},"é"]')
+    made = lake.convert(line, within, in_a_list)
+    assert [row["extra"] for row in rows(made.path)] == [
+        f'{{"new":[{number},{{"a":{number}}},"é"]}}',
+        f'{{"version":{{"mood":{number}}}}}',
+        f'{{"categories":[{{}},{{"rank":{number}}}]}}',
+    ]
+    assert made.reject_count == 0
+    assert {seen.path: seen.example[:200] for seen in made.drift}["version.mood"] == number[:200]
+
+
+@pytest.mark.parametrize(
+    ("place", "number", "reason"),
+    [
+        ("double", "1e400", "where a finite number is declared."),
+        ("double", "-1e400", "where a finite number is declared."),
+        ("double", "1e-400", "where a number within the range of a double is declared."),
+        ("double", "-0." + "0" * 400 + "7e5", "where a number within the range of a double is declared."),
+        ("whole", "1.00000000000000000001", "where a whole number below 2 to the power of 53 is declared."),
+        ("whole", "9007199254740991.4", "where a whole number below 2 to the power of 53 is declared."),
+        ("whole", "9007199254740992", "where a whole number below 2 to the power of 53 is declared."),
+        ("whole", "-9007199254740992", "where a whole number below 2 to the power of 53 is declared."),
+        ("whole", "1e-400", "where a number within the range of a double is declared."),
+        ("integer", "9223372036854775808", "where a whole number of at most 64 bits is declared."),
+        ("integer", "-9223372036854775809", "where a whole number of at most 64 bits is declared."),
+        ("integer", "1" * 5000, "where a whole number of at most 64 bits is declared."),
+        ("integer", "1e2", "where a whole number of at most 64 bits is declared."),
+    ],
+)
+def test_numbers_that_a_column_cannot_hold_are_refused(lake, rows, place, number, reason):
+    made = lake.convert(lake.record(1), put_number(lake, place, number), lake.record(3))
+    assert [row["article_id"] for row in rows(made.path)] == [101, 103]
+    (reject,) = rows(made.rejects_path)
+    assert reject["reason"].endswith(reason)
+    assert number[:60] in reject["reason"]
+
+
+@pytest.mark.parametrize(
+    ("place", "number", "value"),
+    [
+        ("double", "12345678901234567890.5", 12345678901234567890.5),
+        ("double", "5e-324", 5e-324),
+        ("double", "0e-999", 0.0),
+        ("double", "0." + "0" * 400, 0.0),
+        ("double", "1" * 300, float("1" * 300)),
+        ("whole", "12.0", 12),
+        ("whole", "1.2e1", 12),
+        ("whole", "-0", 0),
+        ("whole", "9007199254740991", 9007199254740991),
+        ("integer", "9223372036854775807", 9223372036854775807),
+        ("integer", "-9223372036854775808", -9223372036854775808),
+        ("integer", "-0", 0),
+    ],
+)
+def test_numbers_that_a_column_holds_are_its_values(lake, rows, place, number, value):
+    made = lake.convert(lake.record(1), put_number(lake, place, number), lake.record(3))
+    column = {"double": "revertrisk_probability", "whole": "size_bytes", "integer": "editor_edit_count"}[place]
+    assert [row[column] for row in rows(made.path)][1] == value
+    assert made.reject_count == 0
+
+
+def put_number(lake, place: str, number: str) -> bytes:
+    record = lake.record(2)
+    at = {"double": '{"true":"HERE"}', "whole": '{"value":"HERE"}', "integer": '{"edit_count":"HERE"}'}[place]
+    if place == "double":
+        record["version"]["scores"] = {"revertrisk": {"probability": json.loads(at)}}
+    else:
+        record["version"]["size" if place == "whole" else "editor"] = json.loads(at)
+    return json.dumps(record).replace('"HERE"', number).encode()
+
+
+def test_a_time_without_a_zone_is_read_as_utc_and_reported(lake, rows):
+    event = lake.record(1)["event"] | {"date_published": "2026-11-19 05:10"}
+    version = {"identifier": 9, "event": {"date_created": "2026-11-19"}}
+    made = lake.convert(
+        lake.record(1),
+        lake.record(2, date_modified="2026-11-19T05:10:11.5"),
+        lake.record(3, event=event, version=version, new=1),
+        lake.record(4, date_modified="2026-11-19T05:10:11+02:00"),
+        lake.record(5, date_created="2026-11-19T05"),
+    )
+    found = rows(made.path)
+    assert [row["modified_at"] for row in found[1::2]] == [
+        datetime(2026, 11, 19, 5, 10, 11, 500_000, tzinfo=UTC),
+        datetime(2026, 11, 19, 3, 10, 11, tzinfo=UTC),
+    ]
+    assert found[2]["event_at"] == datetime(2026, 11, 19, 5, 10, tzinfo=UTC)
+    assert found[4]["created_at"] == datetime(2026, 11, 19, 5, tzinfo=UTC)
+    assert [row["extra"] and json.loads(row["extra"]) for row in found] == [
+        None,
+        {"date_modified": "2026-11-19T05:10:11.5"},
+        {
+            "version": {"event": {"date_created": "2026-11-19"}},
+            "event": {"date_published": "2026-11-19 05:10"},
+            "new": 1,
+        },
+        None,
+        {"date_created": "2026-11-19T05"},
+    ]
+    assert [(seen.path, seen.count, seen.example) for seen in made.drift] == [
+        ("date_created (a time without a zone, read as UTC)", 1, '"2026-11-19T05"'),
+        ("date_modified (a time without a zone, read as UTC)", 1, '"2026-11-19T05:10:11.5"'),
+        ("event.date_published (a time without a zone, read as UTC)", 1, '"2026-11-19 05:10"'),
+        ("new", 1, "1"),
+        ("version.event.date_created (a time without a zone, read as UTC)", 1, '"2026-11-19"'),
+    ]
+    assert made.reject_count == 0
+
+
+@pytest.mark.parametrize("field", ["date_modified", "date_created"])
+def test_a_time_without_a_zone_is_seen_among_records_with_nothing_else(lake, rows, field):
+    made = lake.convert(lake.record(1), lake.record(2, **{field: "2026-11-19T05:10:11"}), lake.record(3))
+    assert [row["extra"] for row in rows(made.path)] == [None, f'{{"{field}":"2026-11-19T05:10:11"}}', None]
+    assert [seen.path for seen in made.drift] == [f"{field} (a time without a zone, read as UTC)"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"new":1,"new":2',
+        '"new":null,"new":null',
+        '"new":1,"x":2,"n\\u0065w":1',
+        '"new":{"a":1,"b":{"c":1,"c":1}}',
+        '"new":[{"a":1,"a":1}]',
+        '"event":{"identifier":"x","new":1,"new":1}',
+        '"in_language":{"mood":1,"name":"x","mood":1}',
+        '"categories":[{"name":"A"},{"name":"B","new":1,"new":1}]',
+        '"image":{"thumbnail":{"new":1,"new":1}}',
+        '"url":"a","url":"a"',
+        '"url":null,"url":null',
+        '"in_language":{},"in_language":null',
+        '"categories":[{"name":"A","name":"A"}]',
+        '"\\ud800":1,"\\ud800":1',
+    ],
+)
+def test_a_key_that_appears_twice_makes_a_bad_line_at_every_level(lake, rows, fields):
+    record = lake.record(2)
+    del record["event"]
+    bad = json.dumps(record).encode()[:-1] + b"," + fields.encode() + b"}"
+    made = lake.convert(lake.record(1), bad, lake.record(3))
+    assert [row["article_id"] for row in rows(made.path)] == [101, 103]
+    (reject,) = rows(made.rejects_path)
+    assert "twice in one object." in reject["reason"]
+    assert made.drift == ()
+
+
+@pytest.mark.parametrize("ending", [b"\n\n", b"\n \t\r\n", b"\n\n\n", b"\n"])
+@pytest.mark.parametrize("form", ["two", "three", "two and one broken"])
+def test_two_records_on_one_line_are_one_bad_line(lake, rows, ending, form):
+    one, two, three = (json.dumps(lake.record(n)).encode() for n in (1, 2, 3))
+    forms = {"two": one + two, "three": one + b" " + two + three, "two and one broken": one + two + b"\n" + three[:-1]}
+    data = forms[form] + (b"\n}" if form == "two and one broken" else b"") + ending
+    made = convert(lake.archive(lake.lines(lake.record(4)), data), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [104]
+    rejected = rows(made.rejects_path)
+    assert [row["raw"] for row in rejected] == [line for line in data.split(b"\n") if line.strip()]
+    assert "Extra data" in rejected[0]["reason"]
+
+
+def test_reasons_are_short_and_can_be_written_whatever_the_line_holds(lake, rows):
+    bad = [
+        b'{"name":["\\ud800"]}',
+        b'{"identifier":"\\ud800\\u0000"}',
+        b'{"\\ud800":1,"\\ud800":1}',
+        b'{"' + b"k" * 100_000 + b'":1,"' + b"k" * 100_000 + b'":1}',
+        b'{"identifier":"' + b"\\u00e9" * 100_000 + b'"}',
+        b'{"identifier":1.' + b"3" * 100_000 + b"}",
+        b'"' + b"x" * 100_000 + b'"',
+        b"1" * 100_000,
+    ]
+    made = lake.convert(*bad)
+    assert (made.row_count, made.reject_count) == (0, len(bad))
+    assert all(20 < len(row["reason"]) < 200 for row in rows(made.rejects_path))
+
+
+def test_a_key_that_comes_last_of_many_is_found_in_time(lake, rows):
+    keys = ",".join(f'"k{number}":1' for number in range(60_000))
+    made = lake.convert(lake.record(1), b"{" + keys.encode() + b',"k59999":1}')
+    (reject,) = rows(made.rejects_path)
+    assert reject["reason"] == "The key k59999 stands twice in one object."
+
+
+def test_values_are_counted_in_lines_with_nothing_else(lake, rows, few_values):
+    version = {"identifier": 1, "tags": ["x"] * few_values}
+    made = lake.convert(lake.record(1), lake.record(2, version=version), lake.record(3))
+    assert (made.row_count, made.reject_count) == (2, 1)
+
+
+@pytest.mark.parametrize("brackets", ["[]", "{}"])
+def test_depth_is_bounded_by_a_number(lake, rows, brackets):
+    def line(depth: int) -> bytes:
+        inside = '{"a":' * (depth - 1) if brackets == "{}" else "[" * (depth - 1)
+        return line_of(lake.record(depth), new=inside + "1" + brackets[1] * (depth - 1))
+
+    made = lake.convert(line(10), line(DEPTH_MAX), line(DEPTH_MAX + 1), line(100_000), lake.record(1))
+    assert [row["article_id"] - 100 for row in rows(made.path)] == [10, DEPTH_MAX, 1]
+    assert {row["reason"] for row in rows(made.rejects_path)} == {"Nested too deeply to be a record."}
+
+
+def test_values_of_a_line_are_bounded_by_a_number(lake, rows, few_values):
+    def line(number: int, count: int, text: str = "0") -> bytes:
+        others = (json.dumps(lake.record(number)) + "[").count(",") + (json.dumps(lake.record(number)) + "[").count("{")
+        return line_of(lake.record(number), new="[" + ",".join([text] * (count - others - 1)) + "]")
+
+    commas = lake.record(5, abstract="a, [b], {c} " * 2000)
+    listed = lake.record(6, version={"identifier": 1, "tags": ["x"] * few_values})
+    many = {f"k{number}": number for number in range(few_values - 100)}
+    lines = [
+        line(1, few_values),
+        line(2, few_values + 1),
+        commas,
+        listed,
+        lake.record(7, **many),
+        lake.record(8, **many),
+    ]
+    made = lake.convert(lake.record(0), *lines)
+    assert [row["article_id"] - 100 for row in rows(made.path)] == [0, 1, 5, 7, 8]
+    assert [(row["line_number"], row["reason"]) for row in rows(made.rejects_path)] == [
+        (number, "It holds more than 5,000 values, which no record does.") for number in (3, 5)
+    ]
+
+
+def test_fields_are_counted_in_bounded_memory_however_many_there_are(lake, small_blocks, monkeypatch):
+    monkeypatch.setattr(drift, "PATHS_MAX", 20)
+    records = [lake.record(n, **{f"key{n:06}": n, f"other{n:06}": n}) for n in range(60)]
+    made = lake.convert(lake.record(1, **{"k" * 5000: "v" * 5000}), *reversed(records))
+    *named, others = made.drift
+    assert [seen.path for seen in named][:3] == ["key000000", "key000001", "key000002"]
+    assert [(seen.count, seen.example) for seen in named] == [(1, str(n)) for n in range(20)]
+    assert (others.path, others.count) == (OTHERS, 2 * 60 + 1 - 20)
+    made = lake.convert(lake.record(1, **{"k" * 5000: "v" * 5000}))
+    assert [len(seen.path) for seen in made.drift] == [201]

@@ -149,12 +149,13 @@ MACROS = (
         "articles_at",
         ("moment", "project"),
         "The pages as they were at a moment, with the columns of `articles`; `project := 'enwiki'` for one project alone, which "
-        "is faster. Exact from exact_from_at of `project_state` on.",
+        "is faster, and an error where it is not mirrored. Exact from exact_from_at of `project_state` on.",
     ),
     Macro(
         "article_history",
         ("project", "page"),
-        "Everything known of a page, oldest first, each event once: by its page id (a number) or a title it has had (a text).",
+        "Everything known of a page, oldest first, each event once: by its page id (a number) or a title it has had (a text). Where "
+        "only the case of the title differs, the error names the existing titles.",
     ),
     Macro(
         "changes_between",
@@ -164,6 +165,7 @@ MACROS = (
     Macro(
         "find_article",
         ("project", "title"),
-        "The current page with a title, or the one that the title redirects to.",
+        "The current page with a title, or the one that the title redirects to. Where only the case differs, the error names the "
+        "existing titles.",
     ),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from resources import tables
 from resources.warehouse.current import NEWEST_FIRST
-from resources.warehouse.schema import column_list, comments, identifier, quoted, statement
+from resources.warehouse.schema import column_list, comments, identifier, quoted, sql_type, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +27,20 @@ def questions() -> Iterator[str]:
 
 
 def _written(name: str) -> str:
-    """The statement of a question, with the columns of a page and the order of states written in."""
+    """The statement of a question, with the columns of a page and the order of states written in.
+
+    `{complaints}`: those columns, each made of the text `complaint`, so that whatever is asked of a row that is an error meets it.
+    """
     narrow = tables.ARTICLE_CHANGES.narrow
     content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
     digest = f"md5(CAST(row({content}) AS VARCHAR))"
     named = "concat(event_id, chr(10), replace(name, '_', ' '))"
+    complaints = ", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES)
     return (
         statement(f"questions/{name}")
+        .replace("{unmirrored}", statement("unmirrored"))
         .replace("{columns}", column_list(tables.ARTICLES))
+        .replace("{complaints}", complaints)
         .replace("{newest_first}", NEWEST_FIRST)
         .replace("{event_key}", f"md5_number_lower(CASE WHEN event_id IS NULL THEN {digest} ELSE {named} END)")
         .replace("{mark}", f"CASE WHEN event_id IS NULL THEN {digest} ELSE event_id END")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 
 from resources.tables import MACROS
 from resources.tables.questions import ACTIVITY
+from resources.warehouse import QueryError
 
 
 @pytest.fixture
@@ -46,7 +48,6 @@ def test_pages_at_moments(lake, ask, warehouse):
     assert pages(1000) == [(1, "C"), (9, "A")]
     text = "SELECT abstract FROM articles_at('2026-11-01 00:30:00+00', project := 'enwiki') WHERE article_id = 1"
     assert warehouse.sql(text).rows == [("a5",)]
-    assert warehouse.sql("FROM articles_at('2026-11-01 00:30:00+00', project := 'frwiki')").rows == []
     everything = "(FROM articles_at('2026-11-02') EXCEPT ALL FROM articles) UNION ALL (FROM articles EXCEPT ALL FROM articles_at('2026-11-02'))"
     assert warehouse.sql(everything).rows == []
 
@@ -92,7 +93,6 @@ def test_history_of_a_page_by_title_and_by_id(lake, ask, warehouse):
     assert warehouse.sql(query.format("'A b'")).rows == [*whole, (9, 9, "update")]
     assert warehouse.sql(query.format("'C'")).rows == whole
     assert warehouse.sql(query.format("'1'")).rows == []
-    assert warehouse.sql("FROM article_history('frwiki', 1)").rows == []
 
 
 def test_changes_between_moments_count_once(lake, ask, warehouse):
@@ -207,6 +207,46 @@ def test_categories_templates_and_titles(lake, ask, warehouse):
     for title, page in {"New_York": 1, "NYC": 1, "Big Apple": 1, "Taken": 2}.items():
         assert warehouse.sql(find, [title]).rows == [(page,)]
     assert warehouse.sql(find, ["Nowhere"]).rows == []
+
+
+def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, ask, warehouse):
+    ask("SELECT 1", [[lake.change(1, "A", 1)]])
+    said = r"The project enwki is not mirrored here\. The nearest name is enwiki\. SELECT DISTINCT"
+    for macro in (
+        "articles_at('2026-11-01 00:30:00+00', project := {})",
+        "article_history({}, 1)",
+        "article_history({}, 'A')",
+        "find_article({}, 'A')",
+    ):
+        for query in (
+            *("FROM {}", "SELECT count(*) FROM {}", "FROM {} LIMIT 1"),
+            "SELECT url FROM {} WHERE article_id = 1 AND name = 'A'",
+        ):
+            assert len(warehouse.sql(query.format(macro.format("'enwiki'"))).rows) == 1
+            with pytest.raises(QueryError, match=said):
+                warehouse.sql(query.format(macro.format("'enwki'")))
+
+
+def test_before_anything_is_loaded_there_is_no_nearest_project(ask):
+    with pytest.raises(QueryError, match=r"The project enwiki is not mirrored here\. SELECT DISTINCT"):
+        ask("FROM find_article('enwiki', 'A')")
+
+
+def test_title_in_another_case_suggests_those_that_exist(lake, ask, warehouse):
+    redirects = [{"name": "The_Blue planet", "url": None}]
+    rows = [lake.change(1, "Earth", 1, redirects=redirects), lake.change(2, "EARTH", 2), lake.change(3, "Gone", 3)]
+    assert ask("FROM find_article('enwiki', 'Moon')", [[*rows, lake.change(3, "Gone", 4, "delete")]]) == []
+    for asked, found in [
+        ("find_article('enwiki', 'earth')", "the title earth, and upper and lower case count. There is EARTH, Earth."),
+        ("find_article('enwiki', 'the blue_Planet')", "There is The Blue planet."),
+        ("article_history('enwiki', 'gone')", "has had the title gone, and upper and lower case count. There is Gone."),
+    ]:
+        with pytest.raises(QueryError, match=re.escape(found)):
+            warehouse.sql(f"SELECT count(*) FROM {asked}")
+    assert warehouse.sql("SELECT name FROM find_article('enwiki', 'Earth')").rows == [("Earth",)]
+    assert warehouse.sql("SELECT article_id FROM find_article('enwiki', 'The Blue planet')").rows == [(1,)]
+    assert warehouse.sql("SELECT name FROM find_article('enwiki', 'gone')").rows == []
+    assert len(warehouse.sql("FROM article_history('enwiki', 'Gone')").rows) == 2
 
 
 def test_queries_with_parameters_are_described(ask):

@@ -1,4 +1,5 @@
--- A number is a page id, a text a title. A title leads to every page that has had it, and to its deletes.
+-- A number is a page id, a text a title. A title leads to every page that has had it, and to its deletes. Where only another
+-- spelling of the title is known, that is said.
 CREATE MACRO article_history(project, page) AS TABLE
 WITH pages AS (
   SELECT DISTINCT article_id
@@ -19,11 +20,34 @@ told AS (
   UNION ALL
   SELECT {columns}, true AS is_from_snapshot FROM internal.snapshot_pages WHERE project_id = project
 )
-SELECT * EXCLUDE (is_from_snapshot)
-FROM told
-SEMI JOIN pages USING (article_id)
-QUALIFY row_number() OVER (
-  PARTITION BY replace(name, '_', ' '), coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))
-  ORDER BY is_from_snapshot, batch_hour, namespace_id
-) = 1
+SELECT {columns}
+FROM (
+  SELECT *
+  FROM told
+  SEMI JOIN pages USING (article_id)
+  QUALIFY row_number() OVER (
+    PARTITION BY replace(name, '_', ' '), coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))
+    ORDER BY is_from_snapshot, batch_hour, namespace_id
+  ) = 1
+)
+UNION ALL BY NAME
+SELECT {complaints}
+FROM (
+{unmirrored}  UNION ALL
+  SELECT
+    CASE
+      WHEN count(*) > 0 AND NOT EXISTS (FROM pages)
+        THEN CAST(error(concat(
+          'No page of ', project, ' has had the title ', page, ', and upper and lower case count. There is ',
+          string_agg(DISTINCT spelling, ', ' ORDER BY spelling), '.'
+        )) AS VARCHAR)
+    END
+  FROM (
+    SELECT replace(name, '_', ' ') AS spelling FROM article_changes WHERE project_id = project
+    UNION ALL
+    SELECT replace(name, '_', ' ') FROM articles WHERE project_id = project
+  )
+  WHERE typeof(page) = 'VARCHAR' AND lower(spelling) = lower(replace(CAST(page AS VARCHAR), '_', ' '))
+)
+WHERE complaint IS NOT NULL
 ORDER BY event_at, version_id, change_type, name

@@ -55,3 +55,8 @@ SEMI JOIN (
   FROM ranked WHERE place_of_title = 1 AND place_of_page = 1 AND is_update
 ) AS living USING (project_id, namespace_id, batch_hour, article_id, version_id, event_at, title, mark)
 WHERE project IS NULL OR page.project_id = project
+UNION ALL BY NAME
+SELECT {complaints}
+FROM (
+{unmirrored})
+WHERE complaint IS NOT NULL

@@ -1,5 +1,6 @@
+-- Titles differ in case: where only another spelling of the title exists, that is said.
 CREATE MACRO find_article(project, title) AS TABLE
-SELECT articles.*
+SELECT {columns}
 FROM articles
 WHERE project_id = project
   AND (
@@ -11,3 +12,23 @@ WHERE project_id = project
       )
     )
   )
+UNION ALL BY NAME
+SELECT {complaints}
+FROM (
+{unmirrored}  UNION ALL
+  SELECT
+    CASE
+      WHEN NOT bool_or(spelling = replace(title, '_', ' '))
+        THEN CAST(error(concat(
+          'No page of ', project, ' has the title ', title, ', and upper and lower case count. There is ',
+          string_agg(DISTINCT spelling, ', ' ORDER BY spelling), '.'
+        )) AS VARCHAR)
+    END
+  FROM (
+    SELECT replace(name, '_', ' ') AS spelling FROM articles WHERE project_id = project
+    UNION ALL
+    SELECT replace(redirect_name, '_', ' ') FROM redirects WHERE project_id = project
+  )
+  WHERE lower(spelling) = lower(replace(title, '_', ' '))
+)
+WHERE complaint IS NOT NULL

@@ -1,0 +1,169 @@
+"""A mirror of one hour: a service on loopback that serves real archives, and a data folder with its lake and warehouse."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assets import batches
+from assets.ingest import HourlyRun
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.engine import Engine, LineReporter
+from resources.enterprise import EnterpriseClient, Service
+from resources.lake import Archive, Converter, Layout
+from resources.warehouse import Warehouse
+from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService, json_reply
+from tests.unit.lake.conftest import tar_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+    from pathlib import Path
+
+NEXT = HOUR + timedelta(hours=1)
+
+
+def record(number: int, project: str = "enwiki", **changes: Any) -> dict[str, Any]:
+    """A record of the service's form; `changes` replace whole fields."""
+    return {
+        "name": f"Page {number}",
+        "identifier": number,
+        "date_modified": "2026-11-01T05:10:11Z",
+        "version": {"identifier": 9000 + number},
+        "namespace": {"identifier": 0},
+        "is_part_of": {"identifier": project},
+        "article_body": {"html": f"<p>{number}</p>", "wikitext": f"text {number}"},
+        "event": {
+            "identifier": f"{project}-{number}",
+            "type": "update",
+            "date_created": "2026-11-01T05:10:11.123Z",
+            "date_published": "2026-11-01T05:10:12.123456Z",
+        },
+    } | changes
+
+
+def archive_bytes(identifier: str, *records: dict[str, Any] | bytes) -> bytes:
+    """A tar.gz with one member of these records; bytes are lines as they are."""
+    lines = (one if isinstance(one, bytes) else json.dumps(one).encode() for one in records)
+    data = b"".join(line + b"\n" for line in lines)
+    return gzip.compress(tar_bytes([(f"{identifier}_0.ndjson", data)]), 1, mtime=0)
+
+
+@dataclass
+class Bench:
+    """Everything that the steps of an hour work with. `said` holds the lines of progress."""
+
+    data: Path
+    fake: FakeService
+    client: EnterpriseClient
+    clock: Clock
+    converter: Converter
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.data)
+
+    @property
+    def engine(self) -> Engine:
+        return Engine(workers=2, reporter=LineReporter(self.said.append, seconds=3600))
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.data, lock_timeout=5.0, clock=self.clock)
+
+    def serve(self, project: str, *records: dict[str, Any] | bytes | int, namespace: int = 0, **lies: Any) -> str:
+        """Export the hour's file of a project (anew); numbers stand for records. Returns its version."""
+        identifier = f"{project}_namespace_{namespace}"
+        lines = [record(one, project) if isinstance(one, int) else one for one in records]
+        return str(self.fake.add(identifier, archive_bytes(identifier, *lines), **lies)["version"])
+
+    def serve_next(self, times: int = 1) -> None:
+        """Have the next hour listed with no file in it."""
+        self.fake.script("/v2/batches/2026-11-01/06", *[json_reply([])] * times)
+
+    def plan(self, *scope: tuple[str, int]) -> batches.Plan:
+        return batches.plan_hour(HOUR, self.client, self.layout, scope)
+
+    def fetch(self, *scope: tuple[str, int]) -> batches.ArchivedHour:
+        return batches.fetch_hour(self.plan(*scope), self.client, self.layout, self.engine)
+
+    def convert(self, archived: batches.ArchivedHour, bodies: tuple[str, ...] = ("html", "wikitext")) -> Any:
+        return batches.convert_hour(
+            archived, self.layout, bodies=bodies, converter=self.converter, engine=self.engine
+        )
+
+    def listed(self) -> dict[str, str]:
+        """Version by identifier, of the list that is archived."""
+        records = json.loads(self.layout.batch_list(HOUR).read_bytes())
+        return {one["identifier"]: one["version"] for one in records}
+
+    def downloads(self) -> int:
+        """Signed URLs that the service was asked for so far."""
+        return len(self.fake.api.seen("*/download"))
+
+    def states(self) -> dict[tuple[datetime, str, int], str]:
+        """The coverage as the build file has it."""
+        return {
+            (row.batch_hour, row.project_id, row.namespace_id): row.state
+            for row in self.warehouse.coverage(published=False)
+        }
+
+    def resources(self, *projects: str, min_free_gb: float = 0.0) -> dict[str, Any]:
+        """The resources of the assets, on this bench's service and clock."""
+        bench = self
+
+        class OnClock(EnterpriseResource):
+            @contextmanager
+            def client(self) -> Iterator[EnterpriseClient]:
+                yield bench.client
+
+        class OfWarehouse(WarehouseResource):
+            @property
+            def warehouse(self) -> Warehouse:
+                return bench.warehouse
+
+        return {
+            "enterprise": OnClock(data=str(self.data), projects=list(projects or ("enwiki",))),
+            "lake": LakeResource(data=str(self.data), min_free_gb=min_free_gb),
+            "warehouse": OfWarehouse(data=str(self.data)),
+        }
+
+    def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:
+        """A run over hours that nothing was done of."""
+        return HourlyRun(
+            **self.resources(*projects, min_free_gb=min_free_gb), converter=self.converter, engine=self.engine
+        )
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A bench whose service has an hour (HOUR) without a file, and whose clock stands behind the end of the next."""
+    clock = Clock()
+    clock.advance(hours=1)
+    fake = FakeService()
+    urls = {"auth_url": fake.url, "base_url": fake.url, "realtime_url": fake.url}
+    service = Service(**urls, username=USERNAME, password=PASSWORD)
+    with (
+        EnterpriseClient(service, tmp_path / "state", clock=clock, patience=QUICK) as client,
+        Converter(workers=1) as converter,
+    ):
+        yield Bench(tmp_path / "data", fake, client, clock, converter)
+    fake.close()
+
+
+@pytest.fixture
+def archive_of():
+    """`archive_of(path)`: what is known of an archive of HOUR that lies there."""
+
+    def known(path: Path, identifier: str = "enwiki_namespace_0", version: str = "0" * 32) -> Archive:
+        return Archive(path, identifier, version, HOUR, identifier.partition("_")[0], 0)
+
+    return known

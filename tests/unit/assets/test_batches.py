@@ -1,0 +1,173 @@
+"""The steps of an hour: what is fetched, when an hour counts as archived, what is remembered of it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from assets import batches
+from assets.converting import NotArchivedError
+from resources.enterprise import errors
+from resources.lake import ArchiveError
+from resources.tables import HourState
+from tests.unit.assets.conftest import NEXT, record
+from tests.unit.enterprise.conftest import HOUR
+from tests.unit.error_trees import ENTERPRISE
+
+EN, FR, IT = ("enwiki", 0), ("frwiki", 0), ("itwiki", 0)
+
+
+def test_a_plan_takes_the_mirrored_files_alone_and_counts_what_is_not_archived(bench):
+    bench.serve("enwiki", 1, 2)
+    bench.serve("enwiki", 3, namespace=14)
+    bench.serve("frwiki", *range(40))
+    bench.serve("dewiki", 5)
+    plan = bench.plan(FR, IT, EN)
+    assert sorted(one.identifier for one in plan.wanted) == ["enwiki_namespace_0", "frwiki_namespace_0"]
+    assert plan.absent == (IT,)
+    sizes = {one.project_id: one.approximate_bytes for one in plan.wanted}
+    assert (plan.missing_count, plan.missing_bytes) == (2, sum(sizes.values()))
+
+    bench.fetch(EN)
+    plan = bench.plan(FR, IT, EN)
+    assert (plan.missing_count, plan.missing_bytes) == (1, sizes["frwiki"])
+    assert len(plan.wanted) == 2
+    bench.serve("enwiki", 1, 2, 3)  # another version is another file
+    assert bench.plan(EN).missing_count == 1
+
+
+def test_what_is_archived_costs_one_request_and_no_download(bench):
+    bench.serve("enwiki", 1)
+    first = bench.fetch(EN)
+    assert (first.fetched_count, first.fetched_bytes) == (1, first.archive_bytes)
+    before = bench.downloads(), len(bench.fake.api.requests)
+    again = bench.fetch(EN)
+    assert (again.fetched_count, again.fetched_bytes, again.request_count) == (0, 0, 1)
+    assert (bench.downloads(), len(bench.fake.api.requests)) == (before[0], before[1] + 1)
+    assert again.archives == first.archives
+
+
+def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exported_again_meanwhile(bench):
+    old = bench.serve("enwiki", 1)
+    other = bench.serve("frwiki", 1)
+    plan = bench.plan(EN, FR)
+    new = bench.serve("enwiki", 1, 2)
+    archived = batches.fetch_hour(plan, bench.client, bench.layout, bench.engine)
+    assert bench.listed() == {"enwiki_namespace_0": new, "frwiki_namespace_0": other}
+    assert new != old
+    assert {one.version for one in archived.archives} == {new, other}
+    # so that later, without the service, the hour is found whole
+    found = batches.archived_hour(HOUR, bench.layout, [EN, FR])
+    assert set(found.archives) == set(archived.archives)
+    assert [one.row_count for one in sorted(bench.convert(found), key=lambda one: one.project_id)] == [2, 1]
+
+
+def test_an_hour_is_archived_only_when_all_its_files_are(bench):
+    bench.serve("enwiki", 1)
+    bench.serve("frwiki", 1, version="f" * 32)
+    with pytest.raises(errors.IntegrityError):
+        bench.fetch(EN, FR)
+    assert not bench.layout.batch_list(HOUR).exists()
+    with pytest.raises(NotArchivedError, match=r"Nothing of 2026-11-01 05:00 UTC is archived"):
+        batches.archived_hour(HOUR, bench.layout, [EN])
+    bench.serve("frwiki", 1)
+    assert bench.fetch(EN, FR).fetched_count == 1  # the other was kept
+
+
+def test_a_body_that_begins_again_is_not_counted_twice(bench):
+    bench.serve("enwiki", *range(200))
+    bench.fake.ranges = False
+    bench.fake.cut(500, 900)
+    size = bench.fetch(EN).archive_bytes
+    assert size > 900
+    told = [line for line in bench.said if " in " in line]
+    assert len(told) == 1
+    assert told[0].startswith(f"download 2026-11-01 05:00: {size / 1e3:,.1f} kB in ")
+
+
+def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_lacks(bench):
+    for project in ("enwiki", "frwiki"):
+        bench.serve(project, 1)
+    bench.fetch(EN, FR)
+    found = batches.archived_hour(HOUR, bench.layout, [IT, EN])
+    assert [one.project_id for one in found.archives] == ["enwiki"]
+    assert found.absent == (IT,)
+    assert (found.fetched_count, found.request_count) == (0, 0)
+    assert found.archive_bytes == found.archives[0].path.stat().st_size
+
+    found.archives[0].path.unlink()
+    with pytest.raises(NotArchivedError, match="The archive of enwiki_namespace_0 for 2026-11-01 05:00 UTC is not in"):
+        batches.archived_hour(HOUR, bench.layout, [EN])
+    # a project that is not mirrored is nobody's loss
+    assert len(batches.archived_hour(HOUR, bench.layout, [FR]).archives) == 1
+
+
+def test_projects_that_the_list_does_not_name_are_noted_as_absent_with_the_load(bench):
+    bench.serve("enwiki", 1, 2)
+    archived = bench.fetch(EN, IT)
+    load = batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+    assert (load.row_count, load.changed) == (2, True)
+    assert bench.states() == {(HOUR, *EN): "loaded", (HOUR, *IT): "absent"}
+
+
+def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, monkeypatch):
+    bench.serve("enwiki", *range(300))
+    plan = bench.plan(EN)
+    floor = 2_000_000_000
+    needed = int(2 * plan.missing_bytes * batches.DISK_FACTOR) + floor
+    assert needed > floor + 2 * plan.missing_bytes
+    usage = shutil.disk_usage(bench.data.parent)
+
+    def check(free, gigabytes=2.0):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+        batches.check_disk([plan, plan], bench.data, gigabytes)
+
+    check(needed)
+    with pytest.raises(errors.DiskFull, match=r"for 2 hours and leaves 2\.0 GB free.*has 2\.0 GB. Nothing was fetched"):
+        check(needed - 1)
+    check(needed - floor, gigabytes=0)
+    with pytest.raises(errors.DiskFull):
+        check(needed - floor - 1, gigabytes=0)
+
+
+@pytest.mark.parametrize("kind", [*ENTERPRISE, OSError])
+def test_what_is_remembered_of_an_hour_that_failed(kind):
+    told = batches.statuses_of(NEXT, [EN, FR], kind("No."), "No.")
+    assert [(one.batch_hour, one.project_id, one.namespace_id, one.reason) for one in told] == [
+        (NEXT, "enwiki", 0, "No."),
+        (NEXT, "frwiki", 0, "No."),
+    ]
+    states = {errors.NotPublishedYet: HourState.NOT_YET, errors.RetentionPassed: HourState.PAST_RETENTION}
+    assert {one.state for one in told} == {states.get(kind, HourState.MISSING)}
+
+
+def test_one_damaged_archive_fails_the_hour_and_the_others_are_converted(bench):
+    for project in ("enwiki", "frwiki"):
+        bench.serve(project, 1)
+    archived = bench.fetch(EN, FR)
+    whole = {one.project_id: one for one in archived.archives}
+    content = whole["enwiki"].path.read_bytes()
+    whole["enwiki"].path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ArchiveError, match="enwiki_namespace_0"):
+        bench.convert(archived)
+    whole["enwiki"].path.write_bytes(content)
+    bench.said.clear()
+    made = bench.convert(archived)
+    assert {one.project_id: one.converted for one in made} == {"enwiki": True, "frwiki": False}
+    assert [one.identifier for one in made] == [one.identifier for one in archived.archives]
+    # what was there is no work, and not told as such
+    assert bench.said[0] == f"convert 2026-11-01 05:00: {len(content)} B"
+    bench.said.clear()
+    assert [one.converted for one in bench.convert(archived)] == [False, False]
+    assert bench.said == []
+    # other bodies are another conversion
+    assert all(one.converted for one in bench.convert(archived, bodies=("html",)))
+
+
+def test_a_line_that_is_no_record_is_a_reject_and_the_hour_is_loaded_without_it(bench):
+    bench.serve("enwiki", record(1), b"{broken", record(2))
+    archived = bench.fetch(EN)
+    (made,) = bench.convert(archived)
+    load = batches.load_hour(archived, [made], bench.warehouse)
+    assert (load.row_count, load.reject_count) == (2, 1)

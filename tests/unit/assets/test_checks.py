@@ -1,0 +1,199 @@
+"""Checks: each holds on good data, and fails on exactly what it is there for."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import duckdb
+import pytest
+
+from assets import checks
+from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from assets.partitions import RETENTION, last_complete_hour
+from resources.tables import HourState
+from resources.warehouse import HourStatus
+from tests.unit.assets.conftest import NEXT, record
+from tests.unit.enterprise.conftest import HOUR
+
+KEYS = {spec.name: spec.key for spec in checks.HOURLY}
+LINES = round(1 / checks.REJECTS_SHARE)
+
+
+def take(bench, *projects):
+    run = bench.run(*projects)
+    run.plan([HOUR], bench.client)
+    list(run.ingest(HOUR, [ARCHIVE, LAKE, WAREHOUSE], bench.client))
+    return run
+
+
+def answers(run, *names):
+    return {one.check_name: one for one in checks.of_run(run, {KEYS[name] for name in names or KEYS})}
+
+
+def failed(run):
+    return {name for name, one in answers(run).items() if not one.passed}
+
+
+def alter(bench, statement):
+    with duckdb.connect(bench.warehouse.build_path) as connection:
+        connection.execute(statement)
+
+
+def test_good_hours_pass_every_check_and_only_what_is_asked_for_is_answered(bench):
+    bench.serve("enwiki", 1, 2)
+    bench.serve("frwiki", 1)
+    run = take(bench, "enwiki", "frwiki")
+    told = answers(run)
+    assert list(told) == list(KEYS)
+    assert {name for name, one in told.items() if one.passed} == set(KEYS)
+    assert {name: one.metadata["looked_at"].value for name, one in told.items()} == {
+        "archives_verified": 2,
+        "rows_accounted": 2,
+        "rejects_share": 3,
+        "fields_known": 2,
+        "loaded_whole": 1,
+        "unique_key": 1,
+        "no_event_before_its_hour": 1,
+    }
+    for name in KEYS:
+        assert list(answers(run, name)) == [name]
+    assert list(checks.of_run(run, set())) == []
+
+
+def test_every_archive_of_every_hour_is_verified(bench):
+    bench.serve("enwiki", 1)
+    bench.serve("frwiki", 1)
+    run = take(bench, "enwiki", "frwiki")
+    # another hour of the same run, whose archive is damaged
+    victim = next(one for one in run.archived[HOUR].archives if one.project_id == "frwiki")
+    copied = bench.data / "copied"
+    copied.mkdir()
+    damaged = copied / victim.path.name
+    damaged.write_bytes(victim.path.read_bytes()[:-1] + b"x")
+    run.archived[NEXT] = type(run.archived[HOUR])(
+        NEXT, (type(victim)(damaged, victim.identifier, victim.version, NEXT, "frwiki", 0),), ()
+    )
+    told = answers(run, "archives_verified")["archives_verified"]
+    assert not told.passed
+    assert told.severity is dg.AssetCheckSeverity.ERROR
+    assert "frwiki_namespace_0 of 2026-11-01 06:00 is damaged" in told.description
+    assert (told.metadata["wrong"].value, told.metadata["looked_at"].value) == (1, 3)
+
+
+def test_rows_of_a_file_that_was_exchanged_are_noticed(bench):
+    bench.serve("enwiki", 1, 2)
+    bench.serve("frwiki", 1)
+    run = take(bench, "enwiki", "frwiki")
+    files = {one.project_id: one.path for one in run.conversions[HOUR]}
+    shutil.copyfile(files["frwiki"], files["enwiki"])
+    told = answers(run, "rows_accounted")["rows_accounted"]
+    assert not told.passed
+    assert told.description == "enwiki_namespace_0 of 2026-11-01 05:00: 1 rows in the file, 2 counted"
+
+
+@pytest.mark.parametrize(("good", "passes"), [(LINES - 1, True), (LINES - 2, False)])
+def test_a_share_of_the_lines_may_be_rejected_and_no_more(bench, good, passes):
+    bench.serve("enwiki", b"no record", *range(1, good + 1))
+    told = answers(take(bench), "rejects_share")["rejects_share"]
+    assert told.passed is passes
+    assert told.severity is dg.AssetCheckSeverity.WARN
+    assert told.metadata["looked_at"].value == good + 1
+    if not passes:
+        assert told.description == (
+            f"2026-11-01 05:00: 1 of {good + 1} lines rejected; `wme rejects` lists them"
+        )
+
+
+def test_an_hour_without_a_line_has_no_share_of_rejects(bench):
+    bench.serve("enwiki")
+    assert failed(take(bench)) == set()
+
+
+def test_a_field_without_a_column_is_told_once_with_its_count(bench):
+    bench.serve("enwiki", record(1, news="a"), record(2, news="b"))
+    bench.serve("frwiki", record(1, "frwiki", news="c"))
+    told = answers(take(bench, "enwiki", "frwiki"), "fields_known")["fields_known"]
+    assert not told.passed
+    assert told.severity is dg.AssetCheckSeverity.WARN
+    assert told.description.startswith("news in 3 places, for example ")
+
+
+@pytest.mark.parametrize(
+    ("statement", "wrong", "sentence"),
+    [
+        ("DELETE FROM article_changes WHERE article_id = 1", "loaded_whole", "1 rows, 2 expected"),
+        (
+            "UPDATE article_changes SET event_id = 'enwiki-1', name = 'Page 1'",
+            "unique_key",
+            "1 events stand twice",
+        ),
+        (
+            "UPDATE article_changes SET event_at = batch_hour - INTERVAL 1 MICROSECOND WHERE article_id = 1",
+            "no_event_before_its_hour",
+            "1 events before the hour",
+        ),
+    ],
+)
+def test_what_is_wrong_in_duckdb_fails_its_own_check(bench, statement, wrong, sentence):
+    bench.serve("enwiki", 1, 2)
+    run = take(bench)
+    alter(bench, statement)
+    assert failed(run) == {wrong}
+    assert answers(run, wrong)[wrong].description == f"2026-11-01 05:00: {sentence}"
+
+
+def test_an_event_at_the_very_start_of_its_hour_is_of_the_hour(bench):
+    bench.serve("enwiki", 1)
+    run = take(bench)
+    alter(bench, "UPDATE article_changes SET event_at = batch_hour")
+    assert failed(run) == set()
+
+
+# --- at any time ------------------------------------------------------------------------------------------------------
+
+
+def covered(bench, *projects):
+    parts = bench.resources(*projects)
+    return checks.last_48_hours_covered(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
+
+
+def note(bench, hour, state, project="enwiki", namespace=0):
+    bench.warehouse.record_statuses([HourStatus(hour, project, namespace, state, "Because.")])
+
+
+@pytest.mark.parametrize("state", [state for state in HourState if state is not HourState.LOADED])
+def test_each_state_of_an_hour_is_a_gap_or_is_not(bench, state):
+    hour = last_complete_hour(datetime.now(UTC)) - timedelta(hours=5)
+    note(bench, hour, state)
+    told = covered(bench)
+    assert told.passed is (state in {HourState.EMPTY, HourState.ABSENT, HourState.NOT_YET})
+    assert told.severity is dg.AssetCheckSeverity.WARN
+    if not told.passed:
+        assert told.description == f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: {state}"
+
+
+def test_gaps_are_looked_for_in_two_days_of_what_is_mirrored(bench):
+    newest = last_complete_hour(datetime.now(UTC))
+    note(bench, newest - RETENTION - timedelta(hours=2), HourState.MISSING)
+    note(bench, newest - timedelta(hours=1), HourState.MISSING, "dewiki")
+    note(bench, newest - timedelta(hours=1), HourState.MISSING, namespace=14)
+    assert covered(bench).passed
+    inside = [newest - RETENTION + timedelta(hours=2), newest]
+    for hour in inside:
+        note(bench, hour, HourState.MISSING)
+    told = covered(bench)
+    assert told.metadata["missing"].value == 2
+    assert [part[-27:] for part in told.description.split("; ")] == [
+        f"0 {hour:%Y-%m-%d %H:00}: missing" for hour in inside
+    ]
+
+
+def test_only_so_many_gaps_are_named_and_all_are_counted(bench):
+    newest = last_complete_hour(datetime.now(UTC))
+    bench.warehouse.record_statuses(
+        [HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, "") for n in range(30)]
+    )
+    told = covered(bench)
+    assert (told.metadata["missing"].value, len(told.description.split("; "))) == (30, 20)

@@ -1,0 +1,166 @@
+"""The asset over some hours: one fails alone, some errors end all, and nothing is told of what was not made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from assets.hourly import hourly_changes
+from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from assets.partitions import hour_of, key_of
+from resources.adapters import EngineResource
+from tests.unit.assets.conftest import NEXT
+from tests.unit.enterprise.conftest import HOUR
+from tests.unit.enterprise.loopback import json_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+ALL = [ARCHIVE, LAKE, WAREHOUSE]
+BEFORE = HOUR - timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What Dagster's history has of one run.
+
+    Attributes:
+        made: Hours materialized, by layer, in order.
+        noted: Sentences beside (layer, hour).
+        failure: Description of the failed step; None: it did not fail.
+        passed: Names of the checks that passed.
+    """
+
+    made: dict[dg.AssetKey, list[datetime]]
+    noted: dict[tuple[dg.AssetKey, datetime], str | None]
+    failure: str | None
+    passed: set[str]
+
+
+@pytest.fixture
+def materialize(bench: Any) -> Iterator[Callable[..., Told]]:
+    """`materialize(hours, *projects)`: one run over consecutive hours, in this process."""
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def run(hours: Sequence[datetime], *projects: str) -> Told:
+            result = dg.materialize(
+                [hourly_changes],
+                instance=instance,
+                resources=bench.resources(*projects) | {"engine": EngineResource(workers=2, threads=1)},
+                tags={
+                    ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
+                    ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
+                },
+                raise_on_error=False,
+            )
+            # of the history, because a result lacks what is logged right before a failure
+            entries = instance.all_logs(result.run_id)
+            return _told([entry.dagster_event for entry in entries if entry.dagster_event is not None])
+
+        yield run
+
+
+def _told(events: list[dg.DagsterEvent]) -> Told:
+    told = Told({key: [] for key in ALL}, {}, None, set())
+    for event in events:
+        if event.is_step_materialization:
+            assert event.asset_key is not None
+            assert event.partition is not None
+            told.made[event.asset_key].append(hour_of(event.partition))
+        elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
+            seen = event.asset_observation_data.asset_observation
+            assert seen.partition is not None
+            told.noted[seen.asset_key, hour_of(seen.partition)] = seen.description
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            checked = event.asset_check_evaluation_data
+            if checked.passed:
+                told.passed.add(checked.check_name)
+        elif event.is_step_failure and event.step_failure_data.user_failure_data is not None:
+            told = replace(told, failure=event.step_failure_data.user_failure_data.description)
+    return told
+
+
+def test_an_hour_that_fails_is_red_with_its_sentence_and_the_others_are_loaded(bench, materialize):
+    bench.serve("enwiki", 1)
+    # its list names a file that is not there
+    bench.fake.script("/v2/batches/2026-11-01/04", json_reply(list(bench.fake.records.values())))
+    bench.serve_next()
+    told = materialize([BEFORE, HOUR, NEXT])
+    assert told.made == dict.fromkeys(ALL, [HOUR, NEXT])
+    assert told.failure is not None
+    assert told.failure.startswith("1 of 3 hours failed. The other 2 are loaded and stay.\n- 2026-11-01 04:00: ")
+    assert set(told.noted) == {(key, BEFORE) for key in ALL}
+    assert bench.states() == {
+        (BEFORE, "enwiki", 0): "missing",
+        (HOUR, "enwiki", 0): "loaded",
+        (NEXT, "enwiki", 0): "absent",
+    }
+
+
+def test_layers_that_were_made_before_the_hour_failed_are_told_as_made(bench, materialize):
+    bench.serve("enwiki", 1)
+    bench.serve_next()
+    # in the way of the file of rows, behind the archive
+    (bench.data / "lake").parent.mkdir(parents=True)
+    (bench.data / "lake").write_text("in the way")
+    told = materialize([HOUR, NEXT])
+    assert told.made == {ARCHIVE: [HOUR, NEXT], LAKE: [NEXT], WAREHOUSE: [NEXT]}
+    assert set(told.noted) == {(LAKE, HOUR), (WAREHOUSE, HOUR)}
+    assert "could not be written" in str(told.noted[LAKE, HOUR])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full to write to")
+def test_a_disk_that_fills_up_while_an_hour_is_converted_ends_the_run(bench, materialize, monkeypatch):
+    def full(path, flags, mode=0o777):
+        return opened("/dev/full", os.O_RDWR) if str(path).endswith(".unfinished") else opened(path, flags, mode)
+
+    bench.serve("enwiki", 1)
+    bench.serve_next()
+    opened = os.open
+    with monkeypatch.context() as patch:
+        patch.setattr("resources.lake.files.os.open", full)
+        told = materialize([HOUR, NEXT])
+    assert told.made == {ARCHIVE: [HOUR], LAKE: [], WAREHOUSE: []}
+    assert set(told.noted) == {(LAKE, HOUR), (WAREHOUSE, HOUR), *((key, NEXT) for key in ALL)}
+    assert {str(text).split(":")[0] for text in told.noted.values()} == {"The disk is full"}
+    assert told.failure is not None
+    assert told.failure.startswith("2 of 2 hours failed.\n")
+    assert set(bench.states().values()) == {"missing"}
+
+    bench.serve_next()
+    assert materialize([HOUR, NEXT]).failure is None
+    assert bench.states() == {(HOUR, "enwiki", 0): "loaded", (NEXT, "enwiki", 0): "absent"}
+
+
+def test_what_meets_every_hour_is_told_of_every_hour_and_asked_once(bench, materialize):
+    bench.fake.password = "another"
+    told = materialize([HOUR, NEXT])
+    assert told.made == {key: [] for key in ALL}
+    assert set(told.noted) == {(key, hour) for key in ALL for hour in (HOUR, NEXT)}
+    assert len(bench.fake.api.seen("/v1/login")) == 1
+    assert len(bench.states()) == 2
+
+
+def test_an_hour_alone_in_its_run_is_told_once_in_each_layer(bench, materialize):
+    bench.serve("enwiki", 1)
+    told = materialize([HOUR])
+    assert (told.failure, told.noted) == (None, {})
+    assert told.made == dict.fromkeys(ALL, [HOUR])
+    assert told.passed == {spec.name for spec in hourly_changes.check_specs}
+
+
+def test_what_a_killed_run_left_unfinished_in_the_lake_is_removed_first(bench, materialize):
+    bench.serve("enwiki", 1)
+    left = bench.data / "lake" / "article_changes" / "date=2026-11-01" / "x.parquet.1-a.unfinished"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    assert materialize([HOUR]).failure is None
+    assert not left.exists()

@@ -1,0 +1,177 @@
+"""One hour after another through the layers: what each is given, what it tells, what is remembered of a failure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from assets.converting import NotArchivedError
+from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from resources.enterprise import errors
+from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.tables import HourState
+from tests.unit.assets.conftest import NEXT, record
+from tests.unit.enterprise.conftest import HOUR
+from tests.unit.enterprise.loopback import error_reply
+
+ALL = [ARCHIVE, LAKE, WAREHOUSE]
+LONG_AGO = HOUR - timedelta(days=3)
+
+
+def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench):
+    bench.serve("enwiki", 1)
+    run = bench.run("enwiki", "frwiki")
+    run.plan([LONG_AGO, HOUR, NEXT], bench.client)
+    assert list(run.plans) == [HOUR]
+    assert {hour: type(error) for hour, error in run.failed.items()} == {LONG_AGO: RetentionPassed, NEXT: NotPublishedYet}
+    assert bench.states() == {
+        (hour, project, 0): state
+        for project in ("enwiki", "frwiki")
+        for hour, state in ((LONG_AGO, HourState.PAST_RETENTION), (NEXT, HourState.NOT_YET))
+    }
+    assert bench.said[0] == "list: 3 hours"
+    assert len(bench.said) == 2
+
+
+def test_what_would_meet_every_hour_ends_the_planning_at_once(bench):
+    bench.fake.password = "another"
+    run = bench.run()
+    with pytest.raises(errors.AuthenticationError):
+        run.plan([HOUR, NEXT], bench.client)
+    assert (run.plans, run.failed) == ({}, {})  # whoever called decides
+    assert len(bench.fake.api.seen("/v1/login")) == 1
+
+
+def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(bench):
+    bench.serve("enwiki", 1, 2)
+    bench.fetch(("enwiki", 0))
+    bench.clock.advance(days=3)
+    bench.fake.script("/v2/batches/2026-11-01/05", error_reply(404, "Not Found"))
+    asked = bench.downloads()
+    run = bench.run()
+    run.plan([HOUR], bench.client)
+    assert (run.plans, run.failed) == ({}, {})
+    layers = {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
+    assert list(layers) == ALL
+    assert layers[ARCHIVE].metadata["requests"] == 0
+    assert layers[WAREHOUSE].metadata["dagster/partition_row_count"] == 2
+    assert bench.downloads() == asked
+
+
+def test_a_disk_that_is_too_small_ends_the_run_before_anything_is_fetched(bench):
+    bench.serve("enwiki", 1)
+    with pytest.raises(errors.DiskFull):
+        bench.run(min_free_gb=1e6).plan([HOUR], bench.client)
+    assert bench.downloads() == 0
+
+
+@pytest.mark.parametrize(
+    ("selected", "converted", "loaded"),
+    [([ARCHIVE], False, False), ([LAKE], True, False), ([WAREHOUSE], True, True), ([ARCHIVE, LAKE], True, False)],
+)
+def test_only_the_selected_layers_are_made_and_told(bench, selected, converted, loaded):
+    bench.serve("enwiki", 1)
+    run = bench.run()
+    if ARCHIVE in selected:
+        run.plan([HOUR], bench.client)
+        layers = list(run.ingest(HOUR, selected, bench.client))
+    else:
+        bench.fetch(("enwiki", 0))
+        layers = list(run.ingest(HOUR, selected, None))
+    assert [layer.key for layer in layers] == selected
+    assert list(run.archived) == [HOUR]
+    assert (HOUR in run.conversions, run.loaded) == (converted, [HOUR] if loaded else [])
+    assert bool(list((bench.data / "lake").glob("**/*.parquet"))) is converted
+    assert ((HOUR, "enwiki", 0) in bench.states()) is loaded
+
+
+def test_a_layer_is_told_when_it_is_committed_and_not_before(bench):
+    bench.serve("enwiki", 1)
+    run = bench.run()
+    run.plan([HOUR], bench.client)
+    told = run.ingest(HOUR, ALL, bench.client)
+    assert not bench.layout.batch_list(HOUR).exists()
+    assert next(told).key == ARCHIVE
+    assert bench.layout.batch_list(HOUR).exists()
+    assert not (bench.data / "lake").exists()
+    assert next(told).key == LAKE
+    assert bench.states() == {}
+    assert next(told).key == WAREHOUSE
+    assert bench.states() == {(HOUR, "enwiki", 0): "loaded"}
+
+
+def layers_of(bench, *projects):
+    run = bench.run(*projects)
+    run.plan([HOUR], bench.client)
+    return {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
+
+
+def test_what_each_layer_tells(bench):
+    first = record(1, news={"headline": "unknown"}, event=record(1)["event"] | {"type": "delete"})
+    bench.serve("enwiki", first, 2, 2, b"no record")
+    bench.serve("frwiki", 1)
+    told = layers_of(bench, "enwiki", "frwiki", "itwiki")
+    archive, lake, warehouse = (told[key].metadata for key in ALL)
+    assert (archive["files"], archive["files_fetched"], archive["absent"]) == (2, 2, "itwiki namespace 0")
+    assert archive["bytes"] == archive["bytes_fetched"] > 0
+    assert "| enwiki | 0 | " in archive["archives"].value
+    assert archive["dagster/uri"] == str(bench.layout.archive_hour(HOUR))
+    assert (lake["dagster/partition_row_count"], lake["rejects"], lake["files"], lake["files_converted"]) == (4, 1, 2, 2)
+    assert set(lake["seconds_by_archive"]) == {"enwiki_namespace_0", "frwiki_namespace_0"}
+    assert "| enwiki_namespace_0 | news" in lake["unknown_fields"].value
+    assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, True)
+    assert "| enwiki | 0 | 3 | 2 | 1 | 1 |" in warehouse["projects"].value
+    assert "empty" not in warehouse
+
+    again = layers_of(bench, "enwiki", "frwiki", "itwiki")
+    archive, lake, warehouse = (again[key].metadata for key in ALL)
+    assert (archive["files"], archive["files_fetched"], archive["bytes_fetched"]) == (2, 0, 0)
+    assert (lake["dagster/partition_row_count"], lake["files_converted"], lake["seconds"]) == (4, 0, 0)
+    assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, False)
+    assert [again[key].data_version for key in ALL] == [told[key].data_version for key in ALL]
+
+    bench.serve("frwiki", 1, 2)
+    other = layers_of(bench, "enwiki", "frwiki")
+    assert all(other[key].data_version != told[key].data_version for key in ALL)
+
+
+def test_an_hour_without_a_change_says_so(bench):
+    told = layers_of(bench, "enwiki")
+    assert "no change" in told[WAREHOUSE].metadata["empty"]
+    assert told[WAREHOUSE].metadata["dagster/partition_row_count"] == 0
+    assert "dagster/uri" not in told[ARCHIVE].metadata
+    assert "preview" not in told[LAKE].metadata
+
+
+def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
+    bench.serve("enwiki", 1)
+    layers_of(bench, "enwiki")
+    before = len(bench.fake.api.requests), bench.warehouse.loaded_digests(HOUR)
+    run = bench.run()
+    run.recall([LONG_AGO, HOUR, NEXT])
+    assert list(run.archived) == list(run.conversions) == run.loaded == [HOUR]
+    assert [one.converted for one in run.conversions[HOUR]] == [False]
+    assert (len(bench.fake.api.requests), bench.warehouse.loaded_digests(HOUR)) == before
+
+
+def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(bench):
+    (bench.data / "warehouse").mkdir(parents=True)
+    bench.warehouse.build_path.mkdir()
+    run = bench.run()
+    error = NotArchivedError("Not there.")
+    run.fail(HOUR, error)
+    assert run.failed == {HOUR: error}
+    assert len(error.__notes__) == 1
+    assert error.__notes__[0].startswith("The coverage could not be noted either: ")
+
+
+def test_a_failure_of_the_list_is_the_hours_own(bench):
+    bench.serve("enwiki", 1)
+    bench.serve_next()
+    bench.fake.script("/v2/batches/2026-11-01/05", *[error_reply(500, "Internal")] * 9)
+    run = bench.run()
+    run.plan([HOUR, NEXT], bench.client)
+    assert {hour: type(error) for hour, error in run.failed.items()} == {HOUR: errors.ServiceUnavailable}
+    assert list(run.plans) == [NEXT]
+    assert set(bench.states().values()) == {HourState.MISSING}

@@ -1,0 +1,139 @@
+"""A snapshot as it lies in the archive: which version counts, when it is whole, what becomes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from assets import snapshot_sets
+from assets.converting import NotArchivedError
+from resources.enterprise import models
+from tests.unit.assets.conftest import archive_bytes, record
+
+NAME = "enwiki_namespace_0"
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def version_of(number):
+    return f"{number}" * 32
+
+
+@pytest.fixture
+def put(bench):
+    """`put(number, *chunks)`: a version of a snapshot of so many chunks, each a list of pages; `at`: when it was exported."""
+
+    def archive(number, *chunks, at=DAY, manifest=True):
+        folder = bench.layout.snapshot_archive(NAME)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for index, pages in enumerate(chunks):
+            identifier = f"{NAME}_chunk_{index}"
+            content = archive_bytes(identifier, *(record(page) for page in pages))
+            version = hashlib.md5(content).hexdigest()
+            name = f"{identifier}.{version[:8]}.tar.gz"
+            (folder / name).write_bytes(content)
+            files.append({"name": name, "identifier": identifier, "version": version})
+        told = {
+            "identifier": NAME,
+            "version": version_of(number),
+            "date_modified": None if at is None else at.isoformat(),
+            "is_part_of": {"identifier": "enwiki"},
+            "namespace": {"identifier": 0},
+        }
+        path = folder / f"{NAME}.{version_of(number)[:8]}.set.json"
+        if manifest:
+            path.write_text(json.dumps({"snapshot": told, "files": files}))
+        return path
+
+    return archive
+
+
+def snapshot(number, project="enwiki", namespace=0):
+    return models.Snapshot.model_validate(
+        {
+            "identifier": f"{project}_namespace_{namespace}",
+            "version": version_of(number),
+            "is_part_of": {"identifier": project},
+            "namespace": {"identifier": namespace},
+        }
+    )
+
+
+def test_the_snapshots_of_mirrored_projects_and_namespaces_are_taken():
+    records = [snapshot(1), snapshot(1, namespace=14), snapshot(1, "frwiki"), snapshot(1, "dewiki")]
+    found = snapshot_sets.mirrored(records, [("enwiki", 0), ("dewiki", 0), ("frwiki", 14)])
+    assert [one.identifier for one in found] == [NAME, "dewiki_namespace_0"]
+
+
+def test_a_version_is_archived_when_its_own_set_is_whole(bench, put):
+    assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
+    put(1, [1], manifest=False)
+    assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
+    put(1, [1], [2, 3])
+    assert snapshot_sets.is_archived(snapshot(1), bench.layout)
+    assert not snapshot_sets.is_archived(snapshot(2), bench.layout)
+    # versions have no order: an earlier export that the service offers again is another one
+    put(2, [4], at=DAY - timedelta(days=1))
+    assert snapshot_sets.is_archived(snapshot(2), bench.layout)
+    next(bench.layout.snapshot_archive(NAME).glob("*_chunk_1*.tar.gz")).unlink()
+    assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
+
+
+def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
+    put(2, [1], [2], at=DAY + timedelta(days=2))
+    put(3, [3], at=DAY + timedelta(days=1))
+    newest = snapshot_sets.archived_snapshot(NAME, bench.layout)
+    assert (newest.version, newest.exported_at) == (version_of(2), DAY + timedelta(days=2))
+    assert [one.identifier for one in newest.archives] == [f"{NAME}_chunk_0", f"{NAME}_chunk_1"]
+    assert {one.snapshot_version for one in newest.archives} == {version_of(2)}
+    assert newest.archive_bytes == sum(one.path.stat().st_size for one in newest.archives)
+    assert snapshot_sets.archived_snapshot(NAME, bench.layout, version_of(3)).version == version_of(3)
+    with pytest.raises(NotArchivedError, match=r"No complete set of files of enwiki_namespace_0 is archived"):
+        snapshot_sets.archived_snapshot(NAME, bench.layout, version_of(4))
+
+
+def test_a_set_without_a_date_is_as_old_as_its_manifest(bench, put):
+    path = put(1, [1], at=None)
+    moment = DAY + timedelta(days=5)
+    os.utime(path, (moment.timestamp(), moment.timestamp()))
+    put(2, [2], at=DAY)
+    assert snapshot_sets.archived_snapshot(NAME, bench.layout).exported_at == moment
+
+
+def test_a_removed_file_is_named(bench, put):
+    put(1, [1], [2])
+    victim = next(bench.layout.snapshot_archive(NAME).glob("*_chunk_1*.tar.gz"))
+    victim.unlink()
+    with pytest.raises(NotArchivedError, match=f"{victim.name} of {NAME} was removed from the archive"):
+        snapshot_sets.archived_snapshot(NAME, bench.layout)
+
+
+def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
+    put(1, [1], [2, 3])
+    archived = snapshot_sets.archived_snapshot(NAME, bench.layout)
+    how = {"bodies": ["html"], "converter": bench.converter, "engine": bench.engine}
+    for missing, of in ((2, archived.archives[:1]), (1, archived.archives[1:])):
+        with pytest.raises(NotArchivedError, match=f"{missing} of the 2 archives of {NAME} are not converted"):
+            snapshot_sets.all_conversions(archived, bench.layout, ["html"])
+        one = snapshot_sets.ArchivedSnapshot(archived.identifier, archived.version, archived.exported_at, of)
+        snapshot_sets.convert_snapshot(one, bench.layout, **how)
+    with pytest.raises(NotArchivedError):
+        snapshot_sets.all_conversions(archived, bench.layout, ["html", "wikitext"])
+
+    conversions = snapshot_sets.all_conversions(archived, bench.layout, ["html"])
+    assert [one.row_count for one in conversions] == [1, 2]
+    load = snapshot_sets.load_snapshot(archived, conversions, bench.warehouse)
+    assert (load.row_count, load.file_count, load.is_base, load.changed) == (3, 2, True, True)
+    assert not snapshot_sets.load_snapshot(archived, conversions, bench.warehouse).changed
+    assert bench.warehouse.apply_changes().article_count == 3
+
+
+def test_what_is_asked_of_the_planner_leaves_the_floor_free_and_counts_what_is_made_of_the_files():
+    wishes = snapshot_sets.wishes_of(1.5, form="chunks", beyond_quota=True)
+    assert (wishes.keep_free_bytes, wishes.disk_factor) == (1_500_000_000, snapshot_sets.DISK_FACTOR)
+    assert (wishes.form, wishes.beyond_quota) == ("chunks", True)
+    assert snapshot_sets.DISK_FACTOR > 2

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from assets import snapshot_sets
+from assets.converting import NotArchivedError
 from resources.engine import Engine
 from resources.enterprise import (
     EnterpriseClient,
@@ -26,6 +28,7 @@ from resources.enterprise import (
     is_intact,
     superseded,
 )
+from resources.lake import Layout
 from resources.sandbox import Settings, running
 from tests.integration.clients import PASSWORD, QUICK, new_account
 
@@ -527,3 +530,35 @@ def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
     assert len(plan.pieces) <= units <= len(plan.pieces) + flying  # one killed while landing needs nothing more
     assert all(is_intact(piece.target) for piece in plan.pieces)
     assert peak < 120_000_000
+
+
+@pytest.mark.parametrize(
+    ("faults", "raised", "attempts"),
+    [
+        # a passing fault alone is tried once more; one for good is not, and neither is what failed beside it
+        ({2: 500}, None, 2),
+        ({2: 403}, errors.Forbidden, 1),
+        ({2: 500, 4: 403}, errors.ServiceUnavailable, 1),
+    ],
+)
+def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
+    client, sandbox, tmp_path, faults, raised, attempts
+):
+    layout = Layout(tmp_path)
+    plan = client.plan_snapshot(NAME, layout.snapshot_archive(NAME), CHUNKS)
+    paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.pieces[n].identifier}/download" for n in faults}
+    for n, status in faults.items():
+        sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)
+    if raised is None:
+        archived = snapshot_sets.fetch_snapshot(plan, client, layout, Engine(workers=3))
+        assert len(archived.archives) == len(plan.pieces)
+    else:
+        with pytest.raises(raised):
+            snapshot_sets.fetch_snapshot(plan, client, layout, Engine(workers=3))
+        assert len(landed(plan)) == len(plan.pieces) - len(faults)  # the others are kept
+        with pytest.raises(NotArchivedError):
+            snapshot_sets.archived_snapshot(NAME, layout)
+    for n, status in faults.items():
+        once = 1 if status == 403 else QUICK.retries + 1
+        seen = sum(request.path == paths[n] for request in sandbox.requests)
+        assert seen == once + attempts - 1

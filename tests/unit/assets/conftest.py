@@ -96,9 +96,7 @@ class Bench:
         return batches.fetch_hour(self.plan(*scope), self.client, self.layout, self.engine)
 
     def convert(self, archived: batches.ArchivedHour, bodies: tuple[str, ...] = ("html", "wikitext")) -> Any:
-        return batches.convert_hour(
-            archived, self.layout, bodies=bodies, converter=self.converter, engine=self.engine
-        )
+        return batches.convert_hour(archived, self.layout, bodies=bodies, converter=self.converter, engine=self.engine)
 
     def listed(self) -> dict[str, str]:
         """Version by identifier, of the list that is archived."""
@@ -116,7 +114,9 @@ class Bench:
             for row in self.warehouse.coverage(published=False)
         }
 
-    def resources(self, *projects: str, min_free_gb: float = 0.0) -> dict[str, Any]:
+    def resources(
+        self, *projects: str, min_free_gb: float = 0.0, publish_minutes: float | None = 0.0
+    ) -> dict[str, Any]:
         """The resources of the assets, on this bench's service and clock."""
         bench = self
 
@@ -133,7 +133,7 @@ class Bench:
         return {
             "enterprise": OnClock(data=str(self.data), projects=list(projects or ("enwiki",))),
             "lake": LakeResource(data=str(self.data), min_free_gb=min_free_gb),
-            "warehouse": OfWarehouse(data=str(self.data)),
+            "warehouse": OfWarehouse(data=str(self.data), publish_minutes=publish_minutes),
         }
 
     def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:

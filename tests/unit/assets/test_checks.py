@@ -101,9 +101,7 @@ def test_a_share_of_the_lines_may_be_rejected_and_no_more(bench, good, passes):
     assert told.severity is dg.AssetCheckSeverity.WARN
     assert told.metadata["looked_at"].value == good + 1
     if not passes:
-        assert told.description == (
-            f"2026-11-01 05:00: 1 of {good + 1} lines rejected; `wme rejects` lists them"
-        )
+        assert told.description == (f"2026-11-01 05:00: 1 of {good + 1} lines rejected; `wme rejects` lists them")
 
 
 def test_an_hour_without_a_line_has_no_share_of_rejects(bench):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import dagster as dg
 import pytest
 
-from assets.failures import ends_run, failed_hours, failure, sentence
+from assets.converting import NotArchivedError
+from assets.failures import ends_run, failed_hours, failure, sentence, told
+from resources import lake
 from resources.enterprise import errors
 from resources.lake import LakeError
 from resources.lake.origin import OriginError, claim, origin_of
+from resources.warehouse import NotPublishedError, WarehouseBusyError, WarehouseFullError
+from tests.unit.error_trees import ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 
@@ -26,31 +32,76 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
     assert sentence(RuntimeError()) == "RuntimeError"
 
 
-@pytest.mark.parametrize("kind", [errors.AuthenticationError, errors.TokenSpent, errors.QuotaExceeded, errors.DiskFull])
-def test_what_would_meet_every_hour_ends_the_run(kind):
-    assert ends_run(kind("No."))
+#: What every other hour would meet as well.
+ENDING = {
+    *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
+    *(errors.QuotaExceeded, errors.DiskFull, lake.DiskFull, OriginError),
+}
+#: What may be gone by itself, or by somebody's doing, when the same is tried again.
+PASSING = {
+    *(errors.NotPublishedYet, errors.RateLimited, errors.ServiceUnavailable, errors.UnreachableError, errors.StateBusy),
+    *(lake.DiskFull, WarehouseBusyError, WarehouseFullError, NotPublishedError),
+}
 
 
-def test_one_bad_hour_does_not_end_the_run():
-    assert not ends_run(errors.IntegrityError("Wrong MD5."))
+def example(kind):
+    return kind(Path("x.tar.gz"), "No.") if kind is lake.ArchiveError else kind("No.")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, NotArchivedError],
+    ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
+)
+def test_every_error_ends_the_run_or_its_hour_and_may_be_tried_again_or_not(kind):
+    assert ends_run(example(kind)) is (kind in ENDING)
+    assert failure(example(kind)).allow_retries is (kind in PASSING)
+    assert "No." in sentence(example(kind))
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError, OSError, MemoryError])
+def test_errors_that_do_not_say_end_their_hour_and_are_not_tried_again(kind):
+    assert not ends_run(kind("x"))
+    assert not failure(kind("x")).allow_retries
 
 
 def test_every_failed_hour_is_named_with_its_reason():
-    told = failed_hours(
+    failed = failed_hours(
         {HOUR + timedelta(hours=1): errors.IntegrityError("Wrong MD5."), HOUR: errors.NotPublishedYet("Not yet.")},
         total=24,
     )
-    assert told.description == (
+    assert failed.description == (
         "2 of 24 hours failed. The other 22 are loaded and stay.\n"
         "- 2026-11-19 05:00: Not yet.\n- 2026-11-19 06:00: Wrong MD5."
     )
-    assert told.allow_retries  # one of them can heal
+    assert failed.allow_retries  # one of them can heal
 
 
 def test_when_all_hours_fail_nothing_is_claimed_to_be_loaded():
-    told = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1)
-    assert told.description == "1 of 1 hour failed.\n- 2026-11-19 05:00: Gone."
-    assert not told.allow_retries
+    failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1)
+    assert failed.description == "1 of 1 hour failed.\n- 2026-11-19 05:00: Gone."
+    assert not failed.allow_retries
+
+
+def test_one_hour_that_is_left_is_one():
+    failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=2)
+    assert failed.description == ("1 of 2 hours failed. The other one is loaded and stays.\n- 2026-11-19 05:00: Gone.")
+
+
+def test_whatever_goes_wrong_within_becomes_a_failure_once():
+    with pytest.raises(dg.Failure) as caught, told():
+        raise errors.RateLimited("Too many.")
+    assert (caught.value.description, caught.value.allow_retries) == ("Too many.", True)
+    own = dg.Failure("Mine.", allow_retries=False)
+    with pytest.raises(dg.Failure) as caught, told():
+        raise own
+    assert caught.value is own
+
+
+def test_what_the_system_refuses_names_the_file_and_what_to_do():
+    refused = OSError(13, "Permission denied", "/data/x")
+    assert sentence(refused).startswith("Permission denied: /data/x. ")
+    assert "run the same command again" in sentence(refused)
 
 
 def test_a_data_folder_refuses_another_service(tmp_path):

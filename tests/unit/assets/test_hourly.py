@@ -94,7 +94,7 @@ def test_an_hour_that_fails_is_red_with_its_sentence_and_the_others_are_loaded(b
     bench.fake.script("/v2/batches/2026-11-01/04", json_reply(list(bench.fake.records.values())))
     bench.serve_next()
     told = materialize([BEFORE, HOUR, NEXT])
-    assert told.made == dict.fromkeys(ALL, [HOUR, NEXT])
+    assert told.made == {key: [HOUR, NEXT] for key in ALL}
     assert told.failure is not None
     assert told.failure.startswith("1 of 3 hours failed. The other 2 are loaded and stay.\n- 2026-11-01 04:00: ")
     assert set(told.noted) == {(key, BEFORE) for key in ALL}
@@ -153,7 +153,7 @@ def test_an_hour_alone_in_its_run_is_told_once_in_each_layer(bench, materialize)
     bench.serve("enwiki", 1)
     told = materialize([HOUR])
     assert (told.failure, told.noted) == (None, {})
-    assert told.made == dict.fromkeys(ALL, [HOUR])
+    assert told.made == {key: [HOUR] for key in ALL}
     assert told.passed == {spec.name for spec in hourly_changes.check_specs}
 
 

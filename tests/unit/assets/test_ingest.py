@@ -24,7 +24,10 @@ def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench
     run = bench.run("enwiki", "frwiki")
     run.plan([LONG_AGO, HOUR, NEXT], bench.client)
     assert list(run.plans) == [HOUR]
-    assert {hour: type(error) for hour, error in run.failed.items()} == {LONG_AGO: RetentionPassed, NEXT: NotPublishedYet}
+    assert {hour: type(error) for hour, error in run.failed.items()} == {
+        LONG_AGO: RetentionPassed,
+        NEXT: NotPublishedYet,
+    }
     assert bench.states() == {
         (hour, project, 0): state
         for project in ("enwiki", "frwiki")
@@ -117,7 +120,12 @@ def test_what_each_layer_tells(bench):
     assert archive["bytes"] == archive["bytes_fetched"] > 0
     assert "| enwiki | 0 | " in archive["archives"].value
     assert archive["dagster/uri"] == str(bench.layout.archive_hour(HOUR))
-    assert (lake["dagster/partition_row_count"], lake["rejects"], lake["files"], lake["files_converted"]) == (4, 1, 2, 2)
+    assert (lake["dagster/partition_row_count"], lake["rejects"], lake["files"], lake["files_converted"]) == (
+        4,
+        1,
+        2,
+        2,
+    )
     assert set(lake["seconds_by_archive"]) == {"enwiki_namespace_0", "frwiki_namespace_0"}
     assert "| enwiki_namespace_0 | news" in lake["unknown_fields"].value
     assert (warehouse["dagster/partition_row_count"], warehouse["duplicates"], warehouse["changed"]) == (3, 1, True)

@@ -1,0 +1,98 @@
+"""When the file of analysts is made anew, and what a run does that does not make it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+
+from assets.partitions import HOUR as ONE_HOUR
+from assets.published import WHEN_DUE, next_text, published_warehouse
+from resources.tables import HourState
+from resources.warehouse import HourStatus, Publication
+from tests.unit.enterprise.conftest import HOUR
+
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+HALF_HOUR = timedelta(minutes=30)
+
+
+@pytest.fixture
+def publish(bench):
+    """`publish(minutes)`: materialize the asset; `tags`: of its run. Returns the metadata."""
+
+    def run(minutes, tags=WHEN_DUE, **more):
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = dg.materialize(
+                [published_warehouse],
+                instance=instance,
+                resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES},
+                tags=tags,
+            )
+        (made,) = result.asset_materializations_for_node("published__warehouse")
+        return {name: value.value for name, value in made.metadata.items()}
+
+    return run
+
+
+RESOURCES = ("enterprise", "lake", "warehouse")
+
+
+def test_runs_publish_when_it_is_due_and_people_when_they_ask(bench, publish):
+    assert publish(None)["changed"] is False
+    assert not bench.warehouse.published_path.exists()
+    assert publish(0)["changed"] is True
+    first = bench.warehouse.publication()
+    note(bench, 0)
+    assert publish(30)["changed"] is False
+    bench.clock.advance(minutes=29)
+    assert publish(30)["changed"] is False
+    bench.clock.advance(minutes=1)
+    assert publish(30)["changed"] is True
+    assert bench.warehouse.publication().published_at == first.published_at + HALF_HOUR
+    note(bench, 1)
+    assert publish(None, tags={"wme/publish": "another word"})["changed"] is True
+    note(bench, 2)
+    assert publish(None, tags={})["changed"] is True
+
+
+def note(bench, number, state=HourState.MISSING):
+    bench.warehouse.record_statuses([HourStatus(HOUR + number * ONE_HOUR, "enwiki", 0, state, "Because.")])
+
+
+def test_gaps_are_filled_whether_it_publishes_or_not(bench, publish):
+    note(bench, 0, HourState.EMPTY)
+    note(bench, 3, HourState.EMPTY)
+    assert publish(None)["changed"] is False
+    assert [row.state for row in bench.warehouse.coverage(published=False)] == ["empty", "missing", "missing", "empty"]
+
+
+def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):
+    note(bench, 0)
+    journal = bench.data / "state" / "replaced.json"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    told = publish(0)
+    assert told["freed_files"] == told["replaced_files"] == 0
+    journal.unlink()
+    journal.mkdir()
+    told = publish(0)
+    assert "freed_files" not in told
+    assert told["next_publication"] == "by the next run"
+
+
+@pytest.mark.parametrize(
+    ("every", "last", "text"),
+    [
+        (None, NOON, "only when asked for, by `wme publish` (WME_PUBLISH=off)"),
+        (timedelta(0), NOON, "by the next run"),
+        (HALF_HOUR, None, "by the next run"),
+        (HALF_HOUR, NOON, "by the first run after 2026-11-01 12:30 UTC (WME_PUBLISH=30)"),
+        (
+            timedelta(minutes=90),
+            NOON.astimezone(tz=None),
+            "by the first run after 2026-11-01 13:30 UTC (WME_PUBLISH=90)",
+        ),
+    ],
+)
+def test_people_are_told_when_it_is_published_next(every, last, text):
+    assert next_text(None if last is None else Publication(last, 1), every) == text

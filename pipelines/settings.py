@@ -126,6 +126,22 @@ def _flag(environ: Mapping[str, str], name: str) -> bool | None:
     return None
 
 
+def read_data(environ: Mapping[str, str] | None = None) -> Path:
+    """The data folder, for what needs no other setting.
+
+    Raises:
+        SettingsError: It cannot be used.
+    """
+    env = os.environ if environ is None else environ
+    data = Path(env.get("WME_DATA", "").strip() or Settings.model_fields["data"].default)
+    if set(_PATTERNS) & set(str(data.absolute())):
+        raise SettingsError(
+            f"WME_DATA is the folder {data.absolute()}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read "
+            "files of other folders. Choose one without them."
+        )
+    return data
+
+
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of an environment (default: this process's).
 
@@ -142,16 +158,10 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         ("base_url", "WME_BASE_URL"),
         ("realtime_url", "WME_REALTIME_URL"),
         ("contact", "WME_CONTACT"),
-        ("data", "WME_DATA"),
     ):
         if env[name]:
             values[field] = _address(name, env[name]) if field.endswith("_url") else env[name]
-    folder = Path(str(values.get("data", Settings.model_fields["data"].default))).absolute()
-    if set(_PATTERNS) & set(str(folder)):
-        raise SettingsError(
-            f"WME_DATA is the folder {folder}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read files of "
-            "other folders. Choose one without them."
-        )
+    values["data"] = read_data(given)
     if "username" in values:
         # the service's user pool knows names in lower case only
         values["username"] = str(values["username"]).lower()

@@ -15,6 +15,7 @@ import click
 from pipelines import interrupts, terminal
 from pipelines.cli import service
 from pipelines.settings import read as read_settings
+from pipelines.settings import read_data
 
 
 @click.command(
@@ -26,8 +27,6 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
     """Serve the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
     from resources.sandbox.__main__ import main as serve
 
-    given = any(word.startswith("--state") for word in arguments)
-    state = None if given else read_settings().data / "sandbox"
     ended = threading.Event()
 
     def end() -> None:
@@ -36,7 +35,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 
     try:
         with interrupts.tidied(end):
-            sys.exit(serve(["serve", *arguments], called="wme sandbox", state=state))
+            sys.exit(serve(arguments, called="wme sandbox", state=read_data() / "sandbox"))
     finally:
         ended.set()
 

@@ -1,18 +1,20 @@
-"""`python -m resources.sandbox serve`: the sandbox in the foreground, until Ctrl-C, a signal, or idleness.
+"""`python -m resources.sandbox`: the sandbox in the foreground, until Ctrl-C, a signal, or idleness.
 
-Belongs here: the command line. Does not belong here: serving (`server`) or attaching (`process`).
+Belongs here: serving from the command line. Does not belong here: its options (`options`), serving itself (`server`)
+or attaching (`process`).
 """
 
 from __future__ import annotations
 
-import argparse
+import os
 import signal
 import sys
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from resources.sandbox.process import add_arguments, settings_from
+from resources.sandbox import administration
+from resources.sandbox.options import parse
 from resources.sandbox.record import SandboxConflictError
 from resources.sandbox.server import Sandbox, running
 
@@ -20,11 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from resources.sandbox.options import Options
+
 _POLL_SECONDS = 0.2
 
 _WELCOME = """\
 The sandbox answers at {url} (signed downloads at {object_url}). Its data is synthetic.
-Account: {username}, password in {account}. Mail arrives in {outbox}.
+{accounts}
+Mail arrives in {outbox}.
 
   TOKEN=$(curl -s {url}/v1/login -H 'Content-Type: application/json' -d @{account} \\
     | python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])')
@@ -48,31 +53,30 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
         called: Command that the help names, if it is another.
         state: Default of `--state`; None: it must be given.
     """
-    parser = argparse.ArgumentParser(prog="python -m resources.sandbox", description="A local content service.")
-    serve = parser.add_subparsers(dest="command", required=True).add_parser(
-        "serve", help="serve until told to end", prog=called
-    )
-    add_arguments(serve, state=state)
-    serve.add_argument("--port", type=int, default=0, help="port of the service (default: a free one)")
-    serve.add_argument("--object-port", type=int, default=0, help="port of signed downloads (default: a free one)")
-    serve.add_argument("--idle", type=float, help="end after so many seconds without a request (default: never)")
-    arguments = parser.parse_args(words)
-    try:
-        settings = settings_from(arguments)
-    except ValueError as error:
-        parser.error(str(error))
+    options = parse(words, called=called or "python -m resources.sandbox", state=state)
     try:
         with (
             _caught_signals() as signals,
-            running(settings, port=arguments.port, object_port=arguments.object_port) as sandbox,
+            running(options.settings, port=options.port, object_port=options.object_port) as sandbox,
         ):
-            sys.stdout.write(_welcome(sandbox, settings.state))
+            told = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
+            told += administration.provide(sandbox.accounts, options, os.environ)
+            sys.stdout.write(_welcome(sandbox, options, told))
             sys.stdout.flush()
-            _wait(sandbox, signals, arguments.idle)
-    except (SandboxConflictError, OSError) as error:
-        sys.stderr.write(f"{getattr(error, 'strerror', None) or error}\n")
+            _wait(sandbox, signals, options.idle)
+    except OSError as error:
+        sys.stderr.write(f"{_sentence(error)}\n")
+        return 1
+    except (SandboxConflictError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def _sentence(error: OSError) -> str:
+    if error.filename is None:
+        return error.strerror or str(error)
+    return f"The sandbox cannot use {error.filename}: {error.strerror}. Name another folder with --state."
 
 
 @contextmanager
@@ -97,20 +101,21 @@ def _wait(sandbox: Sandbox, signals: list[int], idle: float | None) -> None:
             return
 
 
-def _welcome(sandbox: Sandbox, state: Path) -> str:
+def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str:
     now = sandbox.clock.now()
     hour = now.replace(minute=0, second=0, microsecond=0)
     while sandbox.world.hour_ready_at(hour) > now:
         hour -= timedelta(hours=1)
+    settings = options.settings
     return _WELCOME.format(
         url=sandbox.url,
         object_url=sandbox.object_url,
-        username=sandbox.username,
-        account=state / "account.json",
-        outbox=state / "outbox",
+        accounts="\n".join(accounts),
+        account=settings.state / "account.json",
+        outbox=settings.state / "outbox",
         date=f"{hour:%Y-%m-%d}",
         hour=f"{hour:%H}",
-        identifier=f"{sandbox.settings.projects[0]}_namespace_{sandbox.settings.namespaces[0]}",
+        identifier=f"{settings.projects[0]}_namespace_{settings.namespaces[0]}",
     )
 
 

@@ -15,7 +15,6 @@ import hmac
 import ipaddress
 import json
 import secrets
-import sqlite3
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,6 +27,7 @@ from resources.sandbox.private import write_private
 from resources.sandbox.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -117,6 +117,8 @@ class Accounts:
         self._source_2025 = source_2025
         self._outbox = Outbox(state / "outbox", clock)
         self._database = Database(state / "accounts.sqlite")
+        self.username = ""
+        #: The default account, with its password as the sandbox starts; `account.json` has the present one.
         self.username, self.password = self._default_account()
 
     def close(self) -> None:
@@ -142,25 +144,45 @@ class Accounts:
         subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
         email = email or f"{username}@example.org"
         salt, digest = hash_password(password)
-        try:
+        with self._database.transaction():
+            if self._row(username) is not None:
+                raise ValueError(f"The sandbox already has an account {username}; choose another name.")
             self._database.change(
                 "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *(username, subject, email, salt, digest, temporary, json.dumps(list(groups))),
             )
-        except sqlite3.IntegrityError:
-            raise ValueError(f"The sandbox already has an account {username}; choose another name.") from None
         if temporary:
             self._outbox.send(username, email, "invitation", password)
         return User(username, subject, email, tuple(groups))
+
+    def usernames(self) -> list[str]:
+        """The names of all accounts."""
+        return [row["username"] for row in self._database.rows("SELECT username FROM users ORDER BY username")]
+
+    def user(self, username: str) -> User | None:
+        """The account of that name, or None."""
+        row = self._row(username)
+        return None if row is None else _user(row)
+
+    def is_temporary(self, username: str) -> bool:
+        """Whether its next login is answered with a challenge."""
+        return bool(self._require(username)["temporary"])
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
         """Put the account into exactly these groups (`group_1` free, `group_2` batches, `group_3` everything)."""
         self._update_user(username, "groups = ?", json.dumps(list(groups)))
 
-    def set_password(self, username: str, password: str) -> None:
-        """Give the account a permanent password without asking for the old one."""
+    def set_password(self, username: str, password: str, *, temporary: bool = False) -> None:
+        """Give the account a password without asking for the old one; `temporary`: the next login is challenged."""
         salt, digest = hash_password(password)
-        self._update_user(username, "salt = ?, digest = ?, temporary = 0", salt, digest)
+        with self._database.transaction():
+            row = self._require(username)
+            if username == self.username:
+                # first the file, which the next start believes if the process ends in between
+                _write_default_account(self._state, self.username, password)
+            self._update_user(username, "salt = ?, digest = ?, temporary = ?", salt, digest, temporary)
+        if temporary:
+            self._outbox.send(username, row["email"], "invitation", password)
 
     def set_quota(self, username: str, kind: QuotaKind, *, limit: int | None = None, used: int = 0) -> None:
         """Set how many requests of `kind` are allowed and counted; `limit` None: as the group has it."""
@@ -190,6 +212,11 @@ class Accounts:
         """Let requests without a token in from an address range (`127.0.0.0/8`), as a user of these groups."""
         text = str(ipaddress.ip_network(network))
         self._database.change("REPLACE INTO admissions VALUES (?, ?)", text, json.dumps(list(groups)))
+
+    def admissions(self) -> dict[str, list[str]]:
+        """The address ranges that are admitted, and the groups of each."""
+        rows = self._database.rows("SELECT * FROM admissions ORDER BY network")
+        return {row["network"]: json.loads(row["groups"]) for row in rows}
 
     def withdraw_admissions(self) -> None:
         """Ask everybody for a token again."""
@@ -431,19 +458,28 @@ class Accounts:
         return access, identity
 
     def _default_account(self) -> tuple[str, str]:
-        path = self._state / "account.json"
-        if not path.exists():
-            password = f"Sandbox-{secrets.token_hex(8)}-1"
-            if self._row(DEFAULT_USERNAME) is None:
-                self.create(DEFAULT_USERNAME, password, groups=("group_3",))
-            else:
-                self.set_password(DEFAULT_USERNAME, password)
-            write_private(path, json.dumps({"username": DEFAULT_USERNAME, "password": password}).encode())
-        return read_default_account(self._state)
+        """The account of `account.json`: made with a new folder, and whatever happened before, the file opens it."""
+        try:
+            username, password = read_default_account(self._state)
+        except FileNotFoundError:
+            username, password = DEFAULT_USERNAME, f"Sandbox-{secrets.token_hex(8)}-1"
+            _write_default_account(self._state, username, password)
+        if self._row(username) is None:
+            self.create(username, password, groups=("group_3",))
+        else:
+            try:
+                self._authenticate(username, password)
+            except AccountError:
+                self.set_password(username, password)
+        return username, password
+
+
+def _write_default_account(state: Path, username: str, password: str) -> None:
+    write_private(state / "account.json", json.dumps({"username": username, "password": password}).encode())
 
 
 def read_default_account(state: Path) -> tuple[str, str]:
-    """Username and password of the account that the state folder started with."""
+    """Username and password of the account that the state folder started with, as they are now."""
     content = json.loads((state / "account.json").read_bytes())
     return content["username"], content["password"]
 

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from resources.sandbox import answers, authentication, batches, metadata, snapshots
 from resources.sandbox.answers import Refusal
+from resources.sandbox.journal import CONTROLS
 from resources.sandbox.operations import perform
 from resources.sandbox.spec import describe
 
@@ -50,10 +51,12 @@ def service_app(service: Service, control: Control) -> ASGIApp:
         path = request.url.path
         if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
             return answers.no_content()
-        if path.startswith("/sandbox/"):
+        if path.startswith(CONTROLS):
             return await control.answer(request)
         if path == "/spec" and request.method == "GET":
             return answers.document(describe(service))
+        # a slash at the end makes no other path: generated clients write one
+        path = path.removesuffix("/")
         for pattern, operation in routes:
             match = pattern.fullmatch(path)
             if match is not None and request.method in operation.methods:
@@ -73,7 +76,8 @@ def service_app(service: Service, control: Control) -> ASGIApp:
         except Exception:
             _logger.exception("The sandbox failed to answer %s %s.", request.method, request.url.path)
             response = answers.error(accept, 500, "Internal Server Error")
-        response.headers.update(_CORS)
+        if not request.url.path.startswith(CONTROLS):
+            response.headers.update(_CORS)
         if not request.url.path.startswith("/v1/"):
             response.headers["X-Request-Id"] = str(uuid.uuid4())
         await response(scope, receive, send)

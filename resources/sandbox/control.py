@@ -1,4 +1,4 @@
-"""The controls of a running sandbox under `/sandbox/`, for tests and people in other processes.
+"""The controls of a running sandbox under `/sandbox/`, for tests and people in other processes and other languages.
 
 | request | what it does |
 |---|---|
@@ -8,9 +8,13 @@
 | `GET`, `DELETE /sandbox/requests` | what was asked, oldest first; forget it |
 | `GET`, `POST`, `DELETE /sandbox/snapshots` | the exports that stand; a new one out of turn: `{"identifier": "...", "after_downloads": n, "free": bool}`; back to the schedule |
 | `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
+| `GET`, `POST /sandbox/accounts` | the accounts; make or change one: `{"username": "...", "groups": [...], "password": "...", "temporary": bool, "quotas": {"snapshot": n}}` |
+| `POST /sandbox/tokens` | end tokens early: `{"username": "...", "revoke": "access" or "all"}` or `{"username": "...", "exhaust": true}` |
+| `GET`, `POST`, `DELETE /sandbox/admissions` | address ranges that need no token; `{"network": "127.0.0.0/8", "groups": [...]}` |
+| `GET /sandbox/outbox` | the messages sent, oldest first, with codes and temporary passwords |
 | `POST /sandbox/stop` | end the sandbox |
 
-They need no token: the sandbox listens on loopback only.
+They need no token: the sandbox listens on loopback only. A page in a browser is refused: it could be anybody's.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from resources.sandbox import answers
+from resources.sandbox import administration, answers
 from resources.sandbox.answers import Refusal
+from resources.sandbox.operations import LOOPBACK_NAMES
 from resources.sandbox.parameters import decode_json
 
 if TYPE_CHECKING:
@@ -53,6 +58,8 @@ class Control:
         Raises:
             Refusal: 404 for what there is not, 422 for what cannot be read, 503 when the sandbox is ending.
         """
+        if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
+            raise Refusal(403, "Controls are for programs on this machine, not for pages in a browser.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
         try:
             match request.method, request.url.path.removeprefix("/sandbox/"):
@@ -72,6 +79,14 @@ class Control:
                 case "POST", "limits":
                     self.service.rate.set(content["per_second"], int(content.get("burst", 1)))
                     return answers.no_content()
+                case method, "accounts" if method in ("GET", "POST"):
+                    return self._set_accounts(method, content)
+                case "POST", "tokens":
+                    return answers.document(administration.spoil_tokens(self.service.accounts, content))
+                case method, "admissions" if method in ("GET", "POST", "DELETE"):
+                    return self._set_admissions(method, content)
+                case "GET", "outbox":
+                    return self._outbox()
                 case "POST", "stop":
                     self.ending = True
                     self.stop()
@@ -115,6 +130,32 @@ class Control:
                 if turn is not None:
                     started, ended = turn.started.isoformat(), turn.ended.isoformat()
                     told.append({"identifier": identifier, "free": free, "started": started, "ended": ended})
+        return answers.document(told)
+
+    def _set_accounts(self, method: str, content: dict[str, Any]) -> Response:
+        if method == "POST":
+            return answers.document(administration.change(self.service.accounts, content))
+        return answers.document(administration.listed(self.service.accounts))
+
+    def _set_admissions(self, method: str, content: dict[str, Any]) -> Response:
+        accounts = self.service.accounts
+        if method == "DELETE":
+            accounts.withdraw_admissions()
+        elif method == "POST":
+            administration.admit(accounts, content)
+        return answers.document([{"network": n, "groups": groups} for n, groups in accounts.admissions().items()])
+
+    def _outbox(self) -> Response:
+        told = [
+            {
+                "to": m.to,
+                "username": m.username,
+                "purpose": m.purpose,
+                "secret": m.secret,
+                "sent_at": m.sent_at.isoformat(),
+            }
+            for m in self.service.accounts.outbox()
+        ]
         return answers.document(told)
 
     def _set_clock(self, content: dict[str, Any]) -> Response:

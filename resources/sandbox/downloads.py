@@ -47,5 +47,5 @@ async def download(call: Call, key: str) -> Response:
         return Response(status_code=200, headers=told)
     age = timedelta(seconds=SIGNED_URL_SECONDS + 1) if call.request.scope.get(EXPIRED) else timedelta()
     subject = call.user.subject if call.user is not None else ""
-    location = call.service.object_url + call.service.signer.sign(key, subject, age=age)
+    location = call.service.objects_for(call.request) + call.service.signer.sign(key, subject, age=age)
     return Response(status_code=307, headers={"Location": location})

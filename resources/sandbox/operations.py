@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from resources.sandbox.shelf import Shelf, Signer
     from resources.sandbox.tokens import TokenMint
 
+#: The two names of the machine itself that every machine has. The service's data and its downloads have one each: a
+#: client that keeps its token on redirects within a host would otherwise send it to the object store, which refuses it.
+API_NAME, OBJECTS_NAME = "127.0.0.1", "localhost"
+LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
+
 FREE_GROUP = "group_1"
 EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
 PAID_GROUPS = ("group_2", "group_3")
@@ -50,6 +55,12 @@ class Service:
     url: str
     object_url: str
     operations: tuple[Operation, ...]
+
+    def objects_for(self, request: Request) -> str:
+        """Where the object store answers under another name than the one that the request came to."""
+        if request.url.hostname != OBJECTS_NAME:
+            return self.object_url
+        return self.object_url.replace(OBJECTS_NAME, API_NAME, 1)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The sandbox's reference lists: codes, languages, projects and namespaces, in the service's wire form.
 
-Belongs here: facts about wikis (names, own names, writing directions, addresses, local namespace names). Does not
-belong here: anything that depends on a seed, and answering requests.
+Belongs here: facts about wikis (addresses, local namespace names) and the records of them. Does not belong here: the
+table of languages and wikis (`wikis`), anything that depends on a seed, and answering requests.
 
 Source of the shapes: the service's documentation of `/v2/codes`, `/v2/languages`, `/v2/projects`, `/v2/namespaces`.
 """
@@ -9,7 +9,13 @@ Source of the shapes: the service's documentation of `/v2/codes`, `/v2/languages
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from resources.sandbox import wikis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -62,107 +68,9 @@ _NAMESPACES = (
     (14, "Category", "Pages that gather other pages by subject."),
 )
 
-#: code, English name, own name, direction, name of its Wikipedia
-_LANGUAGES = """
-id|Indonesian|Bahasa Indonesia|ltr|Wikipedia
-vi|Vietnamese|Tiếng Việt|ltr|Wikipedia
-eo|Esperanto|Esperanto|ltr|Vikipedio
-tr|Turkish|Türkçe|ltr|Vikipedi
-it|Italian|italiano|ltr|Wikipedia
-lt|Lithuanian|lietuvių|ltr|Vikipedija
-ml|Malayalam|മലയാളം|ltr|വിക്കിപീഡിയ
-ja|Japanese|日本語|ltr|Wikipedia
-ur|Urdu|اردو|rtl|ویکیپیڈیا
-no|Norwegian|norsk|ltr|Wikipedia
-sv|Swedish|svenska|ltr|Wikipedia
-uk|Ukrainian|українська|ltr|Вікіпедія
-fa|Persian|فارسی|rtl|ویکی‌پدیا
-de|German|Deutsch|ltr|Wikipedia
-fi|Finnish|suomi|ltr|Wikipedia
-ru|Russian|русский|ltr|Википедия
-he|Hebrew|עברית|rtl|ויקיפדיה
-az|Azerbaijani|azərbaycanca|ltr|Vikipediya
-simple|Simple English|Simple English|ltr|Wikipedia
-ar|Arabic|العربية|rtl|ويكيبيديا
-es|Spanish|español|ltr|Wikipedia
-pt|Portuguese|português|ltr|Wikipédia
-hu|Hungarian|magyar|ltr|Wikipédia
-ta|Tamil|தமிழ்|ltr|விக்கிப்பீடியா
-ro|Romanian|română|ltr|Wikipedia
-cy|Welsh|Cymraeg|ltr|Wicipedia
-be|Belarusian|беларуская|ltr|Вікіпедыя
-th|Thai|ไทย|ltr|วิกิพีเดีย
-el|Greek|Ελληνικά|ltr|Βικιπαίδεια
-sw|Swahili|Kiswahili|ltr|Wikipedia
-hr|Croatian|hrvatski|ltr|Wikipedija
-sr|Serbian|српски / srpski|ltr|Википедија
-ms|Malay|Bahasa Melayu|ltr|Wikipedia
-zh|Chinese|中文|ltr|Wikipedia
-fr|French|français|ltr|Wikipédia
-lv|Latvian|latviešu|ltr|Vikipēdija
-pl|Polish|polski|ltr|Wikipedia
-nl|Dutch|Nederlands|ltr|Wikipedia
-sl|Slovenian|slovenščina|ltr|Wikipedija
-bn|Bangla|বাংলা|ltr|উইকিপিডিয়া
-hy|Armenian|հայերեն|ltr|Վիքիպեդիա
-kk|Kazakh|қазақша|ltr|Уикипедия
-hi|Hindi|हिन्दी|ltr|विकिपीडिया
-bg|Bulgarian|български|ltr|Уикипедия
-cs|Czech|čeština|ltr|Wikipedie
-af|Afrikaans|Afrikaans|ltr|Wikipedia
-et|Estonian|eesti|ltr|Vikipeedia
-ga|Irish|Gaeilge|ltr|Vicipéid
-ca|Catalan|català|ltr|Viquipèdia
-mr|Marathi|मराठी|ltr|विकिपीडिया
-te|Telugu|తెలుగు|ltr|వికీపీడియా
-is|Icelandic|íslenska|ltr|Wikipedia
-ko|Korean|한국어|ltr|위키백과
-da|Danish|dansk|ltr|Wikipedia
-gl|Galician|galego|ltr|Wikipedia
-eu|Basque|euskara|ltr|Wikipedia
-la|Latin|Latina|ltr|Vicipaedia
-en|English|English|ltr|Wikipedia
-sk|Slovak|slovenčina|ltr|Wikipédia
-tl|Tagalog|Tagalog|ltr|Wikipedia
-ka|Georgian|ქართული|ltr|ვიკიპედია
-"""
-
-#: The other kinds of wiki, in the languages whose sister projects are listed here; a name where it is a local one.
-_SISTERS: dict[str, dict[str, str]] = {
-    "en": {
-        "wiktionary": "Wiktionary",
-        "wikibooks": "Wikibooks",
-        "wikinews": "Wikinews",
-        "wikiquote": "Wikiquote",
-        "wikisource": "Wikisource",
-        "wikiversity": "Wikiversity",
-        "wikivoyage": "Wikivoyage",
-    },
-    "fr": {
-        "wiktionary": "Wiktionnaire",
-        "wikibooks": "Wikilivres",
-        "wikinews": "Wikinews",
-        "wikiquote": "Wikiquote",
-        "wikisource": "Wikisource",
-        "wikiversity": "Wikiversité",
-        "wikivoyage": "Wikivoyage",
-    },
-    "de": {
-        "wiktionary": "Wiktionary",
-        "wikibooks": "Wikibooks",
-        "wikinews": "Wikinews",
-        "wikiquote": "Wikiquote",
-        "wikisource": "Wikisource",
-        "wikiversity": "Wikiversity",
-        "wikivoyage": "Wikivoyage",
-    },
-    "it": {"wiktionary": "Wikizionario", "wikiquote": "Wikiquote", "wikivoyage": "Wikivoyage"},
-    "es": {"wiktionary": "Wikcionario", "wikiquote": "Wikiquote", "wikivoyage": "Wikiviajes"},
-    "pl": {"wiktionary": "Wikisłownik", "wikivoyage": "Wikipodróże"},
-    "ru": {"wiktionary": "Викисловарь", "wikivoyage": "Wikivoyage"},
-    "simple": {"wiktionary": "Wiktionary"},
-}
+#: Hosts where they are not called as the family or the language is.
 _DOMAINS = {"wiki": "wikipedia"}
+_HOSTS = {"be-x-old": "be-tarask"}
 
 #: Local namespace names by language: user, file, template, category. Elsewhere the canonical English names hold.
 _PREFIXES: dict[str, tuple[str, str, str, str]] = {
@@ -201,11 +109,11 @@ class Language:
 
 def _project(language: str, code: str, name: str) -> Project:
     return Project(
-        identifier=f"{language}{code}",
+        identifier=f"{language.replace('-', '_')}{code}",
         name=name,
         code=code,
         language=language,
-        url=f"https://{language}.{_DOMAINS.get(code, code)}.org",
+        url=f"https://{_HOSTS.get(language, language)}.{_DOMAINS.get(code, code)}.org",
         prefixes=dict(zip(_PREFIXED, _PREFIXES.get(language, _CANONICAL), strict=True)),
     )
 
@@ -213,11 +121,14 @@ def _project(language: str, code: str, name: str) -> Project:
 def _read() -> tuple[dict[str, Language], dict[str, Project]]:
     languages: dict[str, Language] = {}
     projects: list[Project] = []
-    for line in _LANGUAGES.strip().splitlines():
-        code, name, own, direction, wikipedia = line.split("|")
-        languages[code] = Language(code, name, own, direction)
-        projects.append(_project(code, "wiki", wikipedia))
-        projects += [_project(code, kind, local) for kind, local in _SISTERS.get(code, {}).items()]
+    for line in wikis.LANGUAGES.splitlines():
+        code, name, own, families, *called = line.split("|")
+        direction = "rtl" if own.startswith("<") else "ltr"
+        languages[code] = Language(code, name, own.removeprefix("<") or name, direction)
+        local = {letter: text for letter, _, text in (entry.partition(" ") for entry in called)}
+        for letter in families:
+            family, usual = wikis.FAMILIES[letter]
+            projects.append(_project(code, family, local.get(letter, usual)))
     return languages, {project.identifier: project for project in projects}
 
 
@@ -229,11 +140,17 @@ def project(identifier: str) -> Project:
     """The project of that database name.
 
     Raises:
-        ValueError: The sandbox does not know it; the message names those it knows.
+        ValueError: The sandbox does not know it; the message names those that are spelt alike.
     """
     if identifier not in PROJECTS:
-        raise ValueError(f"The sandbox knows no project {identifier!r}. It knows: {', '.join(sorted(PROJECTS))}.")
+        raise ValueError(f"The sandbox knows no project {identifier!r}; {nearest(identifier, list(PROJECTS))}")
     return PROJECTS[identifier]
+
+
+def nearest(wanted: str, known: Sequence[str]) -> str:
+    """The names nearest to one that is not known, as the end of a sentence."""
+    found = get_close_matches(wanted, known, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(known[:8])} and so on."
 
 
 def codes() -> list[dict[str, Any]]:

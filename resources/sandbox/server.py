@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import secrets
 import socket
 import threading
@@ -27,7 +28,7 @@ from resources.sandbox.faults import Faults
 from resources.sandbox.journal import Journal
 from resources.sandbox.limits import RateLimit
 from resources.sandbox.misbehaviour import misbehaving
-from resources.sandbox.operations import Service
+from resources.sandbox.operations import API_NAME, OBJECTS_NAME, Service
 from resources.sandbox.record import claimed, publish
 from resources.sandbox.shelf import Shelf, Signer
 from resources.sandbox.tokens import TokenMint
@@ -41,7 +42,12 @@ if TYPE_CHECKING:
     from resources.sandbox.settings import Settings
     from resources.sandbox.world import World
 
-HOST = "127.0.0.1"
+#: The sockets of a port: one for each address of the machine itself.
+Loopback = tuple[socket.socket, ...]
+
+_ADDRESSES = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+#: How often a free port is looked for.
+_TRIES = 20
 _START_SECONDS = 20
 #: Answers still under way when a sandbox ends get this long.
 _GRACE_SECONDS = 1
@@ -51,14 +57,17 @@ _POLL_SECONDS = 0.002
 class Sandbox:
     """A running sandbox, and what a test turns on it."""
 
-    def __init__(self, settings: Settings, world: World, sockets: tuple[socket.socket, socket.socket]) -> None:
+    def __init__(self, settings: Settings, world: World, sockets: tuple[Loopback, Loopback]) -> None:
         self.settings = settings
         self.world = world
         self.clock = Clock(settings.now)
         self.faults = Faults()
         self.rate = RateLimit()
         self.journal = Journal()
-        self.url, self.object_url = (f"http://{HOST}:{s.getsockname()[1]}" for s in sockets)
+        self.url, self.object_url = (
+            f"http://{name}:{bound[0].getsockname()[1]}"
+            for name, bound in zip((API_NAME, OBJECTS_NAME), sockets, strict=True)
+        )
         self.stopped = threading.Event()
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
@@ -80,7 +89,7 @@ class Sandbox:
             operations=OPERATIONS,
         )
         self.control = Control(service, self.faults, self.journal, self.stopped.set)
-        api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path)
+        api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path.removesuffix("/"))
         store = misbehaving(objects.object_store(shelf, signer), self.faults, "objects", objects.api_path)
         self._servers = [_server(self.journal.watch(app)) for app in (api, store)]
         self._sockets = sockets
@@ -127,7 +136,9 @@ class Sandbox:
         asyncio.run(self._both())
 
     async def _both(self) -> None:
-        serving = (server.serve(sockets=[s]) for server, s in zip(self._servers, self._sockets, strict=True))
+        serving = (
+            server.serve(sockets=list(bound)) for server, bound in zip(self._servers, self._sockets, strict=True)
+        )
         await asyncio.gather(*serving)
 
 
@@ -150,8 +161,10 @@ def running(
             from resources.sandbox.world import World  # noqa: PLC0415
 
             world = World(settings)
-        bound = tuple(stack.enter_context(_bind(number)) for number in (port, object_port))
-        sandbox = Sandbox(settings, world, (bound[0], bound[1]))
+        bound = (_bind(port), _bind(object_port))
+        for one in (*bound[0], *bound[1]):
+            stack.enter_context(one)
+        sandbox = Sandbox(settings, world, bound)
         sandbox.start()
         try:
             publish(settings, sandbox.url, sandbox.object_url)
@@ -160,15 +173,47 @@ def running(
             sandbox.close()
 
 
-def _bind(port: int) -> socket.socket:
-    # With the protocol named, asyncio switches Nagle's delay off; without, each answer would take 40 ms.
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _bind(port: int) -> Loopback:
+    """The port on both addresses of the machine itself; on the first alone where there is no IPv6.
+
+    `localhost` is either of them, and which one is asked first is for the client to choose.
+    """
+    for tries_left in reversed(range(1 if port else _TRIES)):
+        first = _bound(socket.AF_INET, port)
+        try:
+            return first, _bound(socket.AF_INET6, first.getsockname()[1])
+        except OSError:
+            if not _has_ipv6():
+                return (first,)
+            first.close()
+            # a port chosen free in the one family may be taken in the other
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+def _has_ipv6() -> bool:
     try:
-        bound.bind((HOST, port))
+        _bound(socket.AF_INET6, 0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
+    # With the protocol named, asyncio switches Nagle's delay off; without, each answer would take 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((_ADDRESSES[family], port))
     except OSError as error:
         bound.close()
-        raise OSError(error.errno, f"Port {port} of {HOST} is taken; choose another, or 0 for any free one") from None
+        where = f"Port {port} of {_ADDRESSES[family]}"
+        if error.errno == errno.EADDRINUSE:
+            raise OSError(error.errno, f"{where} is taken; choose another, or 0 for any free one") from None
+        raise OSError(error.errno, f"{where} cannot be used ({error.strerror}); choose another, or 0") from None
     return bound
 
 

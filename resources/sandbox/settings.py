@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _PROBE_BYTES = 65_536
 #: Page numbers of more would meet those of new pages.
 MOST_ARTICLES = 400_000
+#: The events of an hour lie in memory while its archives are made.
+MOST_CHANGES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +74,12 @@ class Settings:
             object.__setattr__(self, "now", self.now.astimezone(UTC))
         if not self.projects or not self.namespaces:
             raise ValueError("A sandbox needs at least one project and one namespace.")
-        if self.changes_per_hour < 1 or self.body_bytes < 1 or self.chunk_bytes < 1:
-            raise ValueError("`changes_per_hour`, `body_bytes` and `chunk_bytes` must be at least 1.")
+        if self.body_bytes < 1 or self.chunk_bytes < 1:
+            raise ValueError("`body_bytes` and `chunk_bytes` must be at least 1.")
+        if not 1 <= self.changes_per_hour <= MOST_CHANGES:
+            raise ValueError(
+                f"`changes_per_hour` must be between 1 and {MOST_CHANGES:,}; it is {self.changes_per_hour:,}."
+            )
         if self.articles is not None and not 1 <= self.articles <= MOST_ARTICLES:
             raise ValueError(f"`articles` must be between 1 and {MOST_ARTICLES:,}; it is {self.articles:,}.")
         if self.corpus is not None and not self.corpus.is_dir():

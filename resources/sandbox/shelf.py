@@ -39,6 +39,7 @@ BUCKET = "wme-sandbox"
 _BATCH_KEY = re.compile(r"aggregations/batches/([^/]+)/([^/]+)/([^/]+)\.tar\.gz")
 _SNAPSHOT_KEY = re.compile(r"snapshots/([^/]+?)(_group_1)?\.tar\.gz")
 _CHUNK_KEY = re.compile(r"chunks/([^/]+)/chunk_([^/_]+)(_group_1)?\.tar\.gz")
+_CHUNK_IDENTIFIER = re.compile(r"_chunk_\d+$")
 
 #: Files above this were uploaded in parts, so that their ETag is not their MD5.
 _PART_BYTES = 100_000_000
@@ -181,7 +182,8 @@ class Shelf:
         if fault is not None:
             path = damaged_archive(path, fault, self._folder)
             digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-            megabytes = round(path.stat().st_size / 1_000_000, 3)
+            exact = path.stat().st_size / 1_000_000
+            megabytes = exact if _CHUNK_IDENTIFIER.search(record["identifier"]) else round(exact, 3)
             record = {**record, "version": digest, "size": {**record["size"], "value": megabytes}}
         size = path.stat().st_size
         etag = record["version"] if size <= _PART_BYTES else _etag(path)

@@ -20,7 +20,8 @@ def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer"}
-_REFERENCE = _object(("identifier",), identifier=_TEXT)
+#: Members of records are never required: `fields` leaves any of them out.
+_REFERENCE = _object(identifier=_TEXT)
 _TOKENS = _object(
     id_token=_TEXT, access_token=_TEXT, refresh_token=_TEXT, expires_in=_COUNT, challenge_name=_TEXT, session=_TEXT
 )
@@ -29,16 +30,14 @@ _CHUNK_NAMES = {"type": "array", "items": _TEXT, "description": "Identifiers of 
 
 def _file(example: str) -> dict[str, Any]:
     return _object(
-        ("identifier", "version", "date_modified", "is_part_of", "in_language", "namespace", "size"),
         identifier={**_TEXT, "examples": [example]},
         version={**_TEXT, "description": "MD5 of the archive, lower-case hexadecimal"},
         date_modified={"type": "string", "format": "date-time", "description": "End of the export"},
         is_part_of=_REFERENCE,
         in_language=_REFERENCE,
-        namespace=_object(("identifier",), identifier=_COUNT),
+        namespace=_object(identifier=_COUNT),
         size=_object(
-            ("value", "unit_text"),
-            value={"type": "number", "description": "Decimal megabytes of the archive, three decimals"},
+            value={"type": "number", "description": "Decimal megabytes of the archive: three decimals, of a chunk six"},
             unit_text={"type": "string", "const": "MB"},
         ),
     )
@@ -46,16 +45,15 @@ def _file(example: str) -> dict[str, Any]:
 
 _SCHEMAS: dict[str, Any] = {
     "error": _object(("status", "message"), status=_COUNT, message=_TEXT),
-    "code": _object(("identifier",), identifier=_TEXT, name=_TEXT, description=_TEXT),
+    "code": _object(identifier=_TEXT, name=_TEXT, description=_TEXT),
     "language": _object(
-        ("identifier",),
         identifier=_TEXT,
         name=_TEXT,
         alternate_name=_TEXT,
         direction={"type": "string", "enum": ["ltr", "rtl"]},
     ),
-    "project": _object(("identifier",), name=_TEXT, identifier=_TEXT, url=_TEXT, code=_TEXT, in_language=_REFERENCE),
-    "namespace": _object(("identifier",), name=_TEXT, identifier=_COUNT, description=_TEXT),
+    "project": _object(name=_TEXT, identifier=_TEXT, url=_TEXT, code=_TEXT, in_language=_REFERENCE),
+    "namespace": _object(name=_TEXT, identifier=_COUNT, description=_TEXT),
     "snapshot": {**_file("enwiki_namespace_0"), "properties": {**_file("")["properties"], "chunks": _CHUNK_NAMES}},
     "chunk": _file("enwiki_namespace_0_chunk_2"),
     "batch": _file("enwiki_namespace_0"),

@@ -310,6 +310,8 @@ class World:
         chunks = []
         for number, chunk in holding.chunks.items():
             record = self._record(f"{identifier}_chunk_{number}", project, namespace, chunk, told)
+            # the whole is rounded, its chunks are not
+            record["size"]["value"] = chunk.size / 1_000_000
             chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
         whole = holding.whole
         record = self._record(identifier, project, namespace, whole, told)

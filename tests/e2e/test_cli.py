@@ -579,6 +579,38 @@ def test_sandbox_serves_until_it_is_interrupted(wme, tmp_path):
     assert (process.returncode, err) == (130, f"{SENTENCE}\n")
 
 
+def test_sandbox_opens_to_the_account_that_clients_read_from_the_environment(wme, tmp_path):
+    account = {"WME_USERNAME": "Ada", "WME_PASSWORD": "Secret-Word-1"}
+    words = ["sandbox", "--changes-per-hour", "5", "--body-bytes", "100", "--projects", "enwiki", "--prepare", "0"]
+    process = wme(*words, environ={**account, "WME_DATA": str(tmp_path / "data")})
+    address = process.stdout.readline().split()[4]
+    told = "".join(process.stdout.readline() for _ in range(2))
+    assert "Account: Ada, with the password of WME_PASSWORD." in told
+    body = json.dumps({"username": account["WME_USERNAME"], "password": account["WME_PASSWORD"]}).encode()
+    request = urllib.request.Request(f"{address}/v1/login", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        assert json.load(answer)["expires_in"] == 86_400
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, f"{SENTENCE}\n")
+    written = [path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert not any(b"Secret-Word-1" in content for content in [*written, (told + out).encode()])
+
+
+def test_sandbox_that_cannot_be_started_as_asked_says_so_in_a_sentence(call, tmp_path):
+    told = call("sandbox", "--projects", "enwki", environ={"WME_DATA": str(tmp_path / "data")})
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("--projects: the sandbox knows no project 'enwki'; did you mean enwiki ")
+    (tmp_path / "file").write_text("")
+    told = call("sandbox", "--state", str(tmp_path / "file" / "state"), environ={"WME_DATA": str(tmp_path / "data")})
+    assert (told.code, told.out) == (1, "")
+    assert (
+        told.err
+        == f"The sandbox cannot use {tmp_path}/file/state: Not a directory. Name another folder with --state.\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
 # --- pipes, interrupts, terminals ------------------------------------------------------------------------------------
 
 

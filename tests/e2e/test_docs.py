@@ -17,7 +17,7 @@ from pipelines import cli, dictionary, instance, settings
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
 from resources.lake import native
-from resources.sandbox import process as sandbox_process
+from resources.sandbox import options as sandbox_options
 from resources.tables import MACROS, QUESTIONS, TABLES, HourState
 from resources.warehouse.errors import WarehouseError
 
@@ -190,9 +190,9 @@ def test_every_command_line_of_ours_can_be_parsed():
 def test_options_of_the_sandbox_exist():
     named = {word for words in lines("wme") if words[0] == "sandbox" for word in words if word.startswith("--")}
     parser = argparse.ArgumentParser()
-    sandbox_process.add_arguments(parser)
+    sandbox_options.add_arguments(parser)
     assert {"--seed", "--projects"} <= named
-    assert named <= {name for action in parser._actions for name in action.option_strings} | {"--port", "--idle"}
+    assert named <= {name for action in parser._actions for name in action.option_strings}
 
 
 def test_cheap_commands_run(mirror, call, workplace):

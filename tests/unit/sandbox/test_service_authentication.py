@@ -423,6 +423,76 @@ def test_a_removed_account_file_gets_the_default_account_a_new_password(make_cli
     accounts.close()
 
 
+class TestDefaultAccountsFile:
+    """`account.json` opens the default account whatever became of its password."""
+
+    NEW = "Another-5678"
+
+    @staticmethod
+    def written(client):
+        return json.loads((client.sandbox.settings.state / "account.json").read_bytes())
+
+    def opens(self, client):
+        told = self.written(client)
+        assert told == {"username": "sandbox", "password": self.NEW}
+        assert (client.sandbox.settings.state / "account.json").stat().st_mode & 0o077 == 0
+        return client.auth("login", told).status_code == 200
+
+    def test_after_a_change(self, client):
+        body = {
+            "access_token": client.token,
+            "previous_password": client.sandbox.password,
+            "proposed_password": self.NEW,
+        }
+        assert client.auth("change-password", body).status_code == 204
+        assert self.opens(client)
+
+    def test_after_a_forgotten_password(self, client):
+        client.auth("forgot-password", {"username": "sandbox"})
+        code = client.sandbox.accounts.outbox("sandbox")[-1].secret
+        body = {"username": "sandbox", "password": self.NEW, "confirmation_code": code}
+        assert client.auth("forgot-password-confirm", body).status_code == 204
+        assert self.opens(client)
+
+    def test_after_a_challenge(self, client):
+        temporary = {"username": "sandbox", "password": "Temporary-1", "temporary": True}
+        assert client.call("/sandbox/accounts", "POST", json=temporary).status_code == 200
+        assert self.written(client)["password"] == "Temporary-1"
+        session = client.auth("login", self.written(client)).json()["session"]
+        body = {"username": "sandbox", "session": session, "new_password": self.NEW}
+        assert client.auth("new-password-required", body).status_code == 200
+        assert self.opens(client)
+
+    def test_after_a_control_request(self, client):
+        client.call("/sandbox/accounts", "POST", json={"username": "sandbox", "password": self.NEW})
+        assert self.opens(client)
+
+    def test_a_refused_change_leaves_it(self, client):
+        before = self.written(client)
+        body = {
+            "access_token": client.token,
+            "previous_password": client.sandbox.password,
+            "proposed_password": "weak-one",
+        }
+        assert client.auth("change-password", body).status_code == 401
+        assert self.written(client) == before
+
+    def test_the_account_of_another_name_leaves_it(self, client):
+        before = self.written(client)
+        client.sandbox.accounts.create("other", "Start-1234")
+        client.sandbox.accounts.set_password("other", self.NEW)
+        assert self.written(client) == before
+
+    def test_a_start_after_a_kill_between_file_and_database_believes_the_file(self, make_client):
+        first = make_client()
+        first.sandbox.close()
+        state, clock = first.sandbox.settings.state, first.sandbox.clock
+        (state / "account.json").write_text(json.dumps({"username": "sandbox", "password": self.NEW}))
+        accounts = Accounts(state, clock, TokenMint(state, clock, "http://elsewhere"))
+        assert accounts.login("sandbox", self.NEW)
+        accounts.close()
+
+
 def test_secrets_stand_in_no_representation(client):
     tokens = client.sandbox.accounts.login("sandbox", client.sandbox.password)
     assert tokens.access_token not in repr(tokens)

@@ -18,7 +18,7 @@ import requests
 
 from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, running
 from resources.sandbox.__main__ import main
-from resources.sandbox.process import command_line
+from resources.sandbox.options import command_line
 from resources.sandbox.record import find
 
 ROOT = Path(__file__).resolve().parents[3]

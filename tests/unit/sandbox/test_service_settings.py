@@ -12,7 +12,7 @@ import pytest
 from resources.sandbox import Settings
 from resources.sandbox.__main__ import main
 from resources.sandbox.clock import Clock
-from resources.sandbox.process import add_arguments, command_line, settings_from
+from resources.sandbox.options import add_arguments, command_line, parse, settings_from
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ def test_the_corpus_is_known_by_its_content(tmp_path, corpus):
     [
         ({"now": datetime(2025, 3, 9)}, "timezone-aware"),  # noqa: DTZ001
         ({"projects": ()}, "at least one project"),
-        ({"changes_per_hour": 0}, "at least 1"),
+        ({"changes_per_hour": 0}, "between 1 and"),
         ({"corpus": Path("/nowhere")}, "is not a folder"),
     ],
 )
@@ -96,11 +96,61 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         assert settings_from(parser.parse_args(command_line(given)[1:])) == given
 
 
-def test_wrong_arguments_end_with_a_sentence(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--projects", ""], "A sandbox needs at least one project and one namespace."),
+        (["--projects", "enwiki,frwki"], "--projects: the sandbox knows no project 'frwki'; did you mean frwiki or "),
+        (["--projects", "nosuchwiki"], "--projects: the sandbox knows no project 'nosuchwiki'; did you mean "),
+        (["--namespaces", "0,1"], "--namespaces: the service has no namespace '1'; it has 0, 6, 10, 14."),
+        (["--namespaces", "x"], "--namespaces: the service has no namespace 'x'; it has 0, 6, 10, 14."),
+        (["--port", "99999"], "--port: '99999' is no whole number from 0 to 65535."),
+        (["--object-port", "-1"], "--object-port: '-1' is no whole number from 0 to 65535."),
+        (["--prjects", "enwiki"], "There is no option --prjects; did you mean --projects"),
+        (["frwiki"], "'frwiki' belongs to no option; wme sandbox --help lists them."),
+        (["--articles", "0"], "`articles` must be between 1 and 400,000; it is 0."),
+        (["--changes-per-hour", "10000000"], "`changes_per_hour` must be between 1 and 100,000; it is 10,000,000."),
+        (["--idle", "nan"], "--idle: 'nan' is no number of seconds above 0."),
+        (["--now", "2025-03-09T05:00:00"], "--now: '2025-03-09T05:00:00' is no moment with a time zone from 2021 to "),
+        (["--now", "9999-12-31T23:00:00Z"], "--now: '9999-12-31T23:00:00Z' is no moment with a time zone from 2021"),
+        (
+            ["--corpus", "/nowhere"],
+            "The corpus /nowhere is not a folder; name a folder of .ndjson or .ndjson.gz files.",
+        ),
+        (["--account", "free:group_9"], "--account: there is no group 'group_9'; there are group_1, group_2, group_3."),
+        (
+            ["--temporary", "a/b"],
+            "--temporary: 'a/b' is no account; write NAME or NAME:GROUP with a group of group_1, ",
+        ),
+        (
+            ["--quota", "free:chunks=3"],
+            "--quota: 'free:chunks=3' is no quota; write NAME:KIND=LIMIT with a kind of ondem",
+        ),
+        (["--admit", "everybody"], "--admit: 'everybody' is no range of addresses; write for example 127.0.0.0/8 or "),
+    ],
+    ids=str,
+)
+def test_a_wrong_call_ends_with_one_sentence(tmp_path, capsys, words, sentence):
     with pytest.raises(SystemExit) as ended:
-        main(["serve", "--state", str(tmp_path), "--projects", ""])
+        main(["serve", "--state", str(tmp_path / "state"), *words], called="wme sandbox")
     assert ended.value.code == 2
-    assert "at least one project" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith(sentence)
+    assert told.count("\n") == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_options_of_accounts_are_read(tmp_path):
+    words = ["--account", "free", "--account", "ada@example.org:group_2", "--temporary", "new:group_1"]
+    words += ["--quota", "free:snapshot=2", "--quota", "ada@example.org:chunk=0", "--admit", "::1/128:group_1"]
+    options = parse(["--state", str(tmp_path), *words, "--admit", "127.0.0.0/8"], called="")
+    assert [(a.name, a.group, a.temporary) for a in options.accounts] == [
+        ("free", "group_1", False), ("ada@example.org", "group_2", False), ("new", "group_1", True),
+    ]  # fmt: skip
+    assert [(q.name, q.kind, q.limit) for q in options.quotas] == [
+        ("free", "snapshot", 2), ("ada@example.org", "chunk", 0),
+    ]  # fmt: skip
+    assert options.admitted == (("::1/128", "group_1"), ("127.0.0.0/8", "group_3"))
 
 
 def test_a_clock_runs_stands_and_moves():

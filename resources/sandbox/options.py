@@ -1,0 +1,327 @@
+"""The options of `wme sandbox` and `python -m resources.sandbox`: what they are called, and what is wrong with a value.
+
+Belongs here: parsing, and a sentence for every value that cannot be used. Does not belong here: serving (`server`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, cast, get_args
+
+from resources.sandbox import reference
+from resources.sandbox.accounts import QuotaKind
+from resources.sandbox.operations import EVERY_GROUP, FREE_GROUP
+from resources.sandbox.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_SERVED = tuple(record["identifier"] for record in reference.namespaces())
+#: Before the first of these years the numbers of revisions would be negative, after the last beyond 32 bits.
+_YEARS = range(2021, 2041)
+_HIGHEST_PORT = 65_535
+_ACCOUNT_NAME = re.compile(r"[\w.@+-]{1,255}")
+#: Hours that the service keeps.
+_KEPT_HOURS = 48
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account that the sandbox starts with."""
+
+    name: str
+    group: str
+    temporary: bool
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How many downloads of a kind an account has."""
+
+    name: str
+    kind: QuotaKind
+    limit: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that the command line says."""
+
+    settings: Settings
+    port: int
+    object_port: int
+    idle: float | None
+    prepare: int
+    accounts: tuple[Account, ...]
+    quotas: tuple[Quota, ...]
+    admitted: tuple[tuple[str, str], ...]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends a wrong call with one sentence and exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong."""
+        message = re.sub(r"^argument (\S+): ", r"\1: ", message)
+        if unknown := re.match(r"unrecognized arguments: (\S+)", message):
+            known = [name for action in self._actions for name in action.option_strings]
+            message = f"There is no option {unknown[1]}; {reference.nearest(unknown[1], known)}"
+            if not unknown[1].startswith("--"):
+                message = f"{unknown[1]!r} belongs to no option; {self.prog} --help lists them"
+        ending = "" if message.endswith(("?", ".")) else "."
+        self.exit(2, f"{message[0].upper()}{message[1:]}{ending}\n")
+
+
+def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None) -> Options:
+    """Parse a command line.
+
+    Args:
+        words: Arguments; default: this process's own. A leading `serve` is left out.
+        called: Command that the help names.
+        state: Default of `--state`; None: it must be given.
+
+    Raises:
+        SystemExit: Help was asked for (0), or something is wrong (2); a sentence was printed.
+    """
+    parser = _Parser(prog=called, description="Serve a local content service in the foreground until told to end.")
+    add_arguments(parser, state=state)
+    given = list(sys.argv[1:] if words is None else words)
+    parsed = parser.parse_args(given[1:] if given[:1] == ["serve"] else given)
+    try:
+        settings = settings_from(parsed)
+    except ValueError as error:
+        parser.error(str(error))
+    return Options(
+        settings=settings,
+        port=parsed.port,
+        object_port=parsed.object_port,
+        idle=parsed.idle,
+        prepare=parsed.prepare,
+        accounts=(*parsed.account, *parsed.temporary),
+        quotas=tuple(parsed.quota),
+        admitted=tuple(parsed.admit),
+    )
+
+
+def settings_from(parsed: argparse.Namespace) -> Settings:
+    """The settings that parsed arguments describe.
+
+    Raises:
+        ValueError: They describe none; the message says why.
+    """
+    return Settings(
+        state=parsed.state,
+        seed=parsed.seed,
+        projects=parsed.projects,
+        namespaces=parsed.namespaces,
+        articles=parsed.articles,
+        changes_per_hour=parsed.changes_per_hour,
+        body_bytes=parsed.body_bytes,
+        chunk_bytes=parsed.chunk_bytes,
+        single_member=parsed.single_member,
+        now=parsed.now,
+        overlap=parsed.overlap,
+        source_2025=parsed.source_2025,
+        corpus=parsed.corpus,
+    )
+
+
+def command_line(settings: Settings, *, idle_seconds: float | None = None, prepare: int = 0) -> list[str]:
+    """The arguments that serve these settings."""
+    words = ["serve", "--state", str(settings.state.absolute()), "--seed", str(settings.seed)]
+    words += ["--projects", ",".join(settings.projects), "--namespaces", ",".join(map(str, settings.namespaces))]
+    words += ["--changes-per-hour", str(settings.changes_per_hour), "--body-bytes", str(settings.body_bytes)]
+    words += ["--chunk-bytes", str(settings.chunk_bytes), "--prepare", str(prepare)]
+    if settings.articles is not None:
+        words += ["--articles", str(settings.articles)]
+    if settings.now is not None:
+        words += ["--now", settings.now.isoformat()]
+    if not settings.overlap:
+        words += ["--no-overlap"]
+    if settings.single_member:
+        words += ["--single-member"]
+    if settings.source_2025:
+        words += ["--source-2025"]
+    if settings.corpus is not None:
+        words += ["--corpus", str(settings.corpus.absolute())]
+    if idle_seconds is not None:
+        words += ["--idle", str(idle_seconds)]
+    return words
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None) -> None:
+    """Declare the arguments; `state` is the default of `--state` (None: it must be given)."""
+    add = parser.add_argument
+    text = "folder for keys, accounts, archives and the outbox"
+    text += "" if state is None else " (default: %(default)s)"
+    add("--state", type=Path, default=state, required=state is None, help=text)
+    ports = _whole(0, _HIGHEST_PORT)
+    add("--port", type=ports, default=0, help="port of the service (default: a free one)")
+    add("--object-port", type=ports, default=0, help="port of signed downloads (default: a free one)")
+    add("--idle", type=_seconds, help="end after so many seconds without a request (default: never)")
+    add(
+        "--prepare",
+        type=_whole(0, _KEPT_HOURS),
+        default=_KEPT_HOURS,
+        metavar="HOURS",
+        help="make the archives of so many hours, and of the snapshots, before somebody lists them; 0: then only "
+        "(default: %(default)s)",
+    )
+
+    world = parser.add_argument_group("the world")
+    add = world.add_argument
+    add("--seed", type=int, default=Settings.seed, help="seed of the world (default: %(default)s)")
+    projects = ",".join(Settings.projects)
+    add("--projects", type=_projects, default=projects, help="projects with articles (default: %(default)s)")
+    namespaces = ",".join(map(str, Settings.namespaces))
+    add("--namespaces", type=_namespaces, default=namespaces, help="their namespaces (default: %(default)s)")
+    pages = "pages in namespace 0 of each project (default: some 5,000, fewer where little happens)"
+    add("--articles", type=int, help=pages)
+    add("--changes-per-hour", type=int, default=Settings.changes_per_hour, help="per project (default: %(default)s)")
+    add("--body-bytes", type=int, default=Settings.body_bytes, help="mean size of a body (default: %(default)s)")
+    chunk = "uncompressed bytes of a snapshot's chunk (default: %(default)s)"
+    add("--chunk-bytes", type=int, default=Settings.chunk_bytes, help=chunk)
+    add("--single-member", action="store_true", help="snapshots have a single member, and not one for every chunk")
+    add("--now", type=_moment, help="stand still at this moment, for example 2026-11-20T05:00:00Z (default: real time)")
+    add("--overlap", action=argparse.BooleanOptionalAction, default=True, help="hour files overlap as the service's do")
+    add("--source-2025", action="store_true", help="behave as the service's public source of August 2025")
+    add("--corpus", type=Path, help="folder of real records (NDJSON, plain or .gz) to take bodies from")
+
+    accounts = parser.add_argument_group("accounts (docs/sandbox.md has the same as control requests)")
+    add = accounts.add_argument
+    add(
+        "--account",
+        type=_account(temporary=False),
+        action="append",
+        default=[],
+        metavar="NAME[:GROUP]",
+        help=f"make an account of {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name and password are in accounts/NAME.json "
+        "of the state folder",
+    )
+    add(
+        "--temporary",
+        type=_account(temporary=True),
+        action="append",
+        default=[],
+        metavar="NAME[:GROUP]",
+        help="the same with a temporary password: its first login is answered with NEW_PASSWORD_REQUIRED",
+    )
+    add(
+        "--quota",
+        type=_quota,
+        action="append",
+        default=[],
+        metavar="NAME:KIND=LIMIT",
+        help=f"let an account make so many requests of a kind: {', '.join(get_args(QuotaKind))}",
+    )
+    add(
+        "--admit",
+        type=_admission,
+        action="append",
+        default=[],
+        metavar="NETWORK[:GROUP]",
+        help="admit requests without a token from these addresses, for example 127.0.0.0/8:group_2 (default: group_3)",
+    )
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.min  # noqa: DTZ901 - refused below like any other without a zone
+    if moment.tzinfo is None or moment.astimezone(UTC).year not in _YEARS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no moment with a time zone from {_YEARS[0]} to {_YEARS[-1]}; "
+            "write it like 2026-11-20T05:00:00Z"
+        )
+    return moment
+
+
+def _projects(text: str) -> tuple[str, ...]:
+    names = _parts(text)
+    for name in names:
+        if name not in reference.PROJECTS:
+            raise argparse.ArgumentTypeError(
+                f"the sandbox knows no project {name!r}; {reference.nearest(name, list(reference.PROJECTS))}"
+            )
+    return names
+
+
+def _namespaces(text: str) -> tuple[int, ...]:
+    parts = _parts(text)
+    for part in parts:
+        if part not in map(str, _SERVED):
+            listed = ", ".join(map(str, _SERVED))
+            raise argparse.ArgumentTypeError(f"the service has no namespace {part!r}; it has {listed}")
+    return tuple(map(int, parts))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _with_group(text: str, usual: str) -> tuple[str, str]:
+    """What stands before `:group_n`, and the group."""
+    before, separator, number = text.rpartition(":group_")
+    if not separator:
+        return text, usual
+    if f"group_{number}" not in EVERY_GROUP:
+        raise argparse.ArgumentTypeError(f"there is no group 'group_{number}'; there are {', '.join(EVERY_GROUP)}")
+    return before, f"group_{number}"
+
+
+def _account(*, temporary: bool) -> Callable[[str], Account]:
+    def read(text: str) -> Account:
+        name, group = _with_group(text, FREE_GROUP)
+        if not _ACCOUNT_NAME.fullmatch(name) or not name.strip("."):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no account; write NAME or NAME:GROUP with a group of {', '.join(EVERY_GROUP)}"
+            )
+        return Account(name, group, temporary)
+
+    return read
+
+
+def _quota(text: str) -> Quota:
+    match = re.fullmatch(r"(.+):(\w+)=([0-9]{1,9})", text)
+    if match is None or match[2] not in get_args(QuotaKind):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no quota; write NAME:KIND=LIMIT with a kind of {', '.join(get_args(QuotaKind))}"
+        )
+    return Quota(match[1], cast("QuotaKind", match[2]), int(match[3]))
+
+
+def _admission(text: str) -> tuple[str, str]:
+    network, group = _with_group(text, EVERY_GROUP[-1])
+    try:
+        return str(ip_network(network)), group
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no range of addresses; write for example 127.0.0.0/8 or ::1/128"
+        ) from None

@@ -1,0 +1,198 @@
+"""Accounts, quotas, tokens and admissions as a client in any language sets them: by option and by control request."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from resources.sandbox import administration
+from resources.sandbox.options import parse
+
+NEW = "Another-5678"
+
+
+def control(client, method, path, **options):
+    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=10, **options)
+
+
+def make(client, username, **content):
+    answer = control(client, "POST", "accounts", json={"username": username, **content})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+class TestControlRequests:
+    def test_a_free_account_meets_a_403(self, client):
+        made = make(client, "free")
+        assert made["groups"] == ["group_1"]
+        assert made["quotas"]["snapshot"] == {"used": 0, "limit": 30}
+        client.login("free", made["password"])
+        assert client.call(client.HOUR).status_code == 403
+        assert client.call("/v2/codes").status_code == 200
+        assert "password" not in make(client, "free", groups=["group_2"])
+        client.login("free", made["password"])
+        assert client.call(client.HOUR).status_code == 200
+
+    def test_an_exhausted_quota_is_a_429(self, client):
+        made = make(client, "small", groups=["group_2"], quotas={"batch": 1, "snapshot": {"limit": 9, "used": 4}})
+        assert made["quotas"]["snapshot"] == {"used": 4, "limit": 9}
+        client.login("small", made["password"])
+        assert [client.call(client.DOWNLOAD).status_code for _ in range(2)] == [307, 429]
+        assert make(client, "small", quotas={"batch": {"limit": None}})["quotas"]["batch"] == {"used": 0, "limit": None}
+        assert client.call(client.DOWNLOAD).status_code == 307
+
+    def test_a_temporary_password_is_a_challenge(self, client):
+        made = make(client, "new", temporary=True)
+        assert made["temporary"] is True
+        (mail,) = control(client, "GET", "outbox").json()
+        assert (mail["username"], mail["purpose"], mail["secret"]) == ("new", "invitation", made["password"])
+        told = client.auth("login", {"username": "new", "password": made["password"]}).json()
+        assert told["challenge_name"] == "NEW_PASSWORD_REQUIRED"
+        body = {"username": "new", "session": told["session"], "new_password": NEW}
+        assert client.auth("new-password-required", body).status_code == 200
+        assert client.login("new", NEW)
+        again = make(client, "new", temporary=True)
+        assert again["password"] != made["password"]
+        assert "challenge_name" in client.login("new", again["password"])
+
+    def test_a_confirmation_code_is_read_from_the_outbox(self, client):
+        client.auth("forgot-password", {"username": "sandbox"})
+        (mail,) = control(client, "GET", "outbox").json()
+        body = {"username": "sandbox", "password": NEW, "confirmation_code": mail["secret"]}
+        assert client.auth("forgot-password-confirm", body).status_code == 204
+
+    def test_tokens_end_before_their_time(self, client):
+        tokens = client.login()
+        assert control(client, "POST", "tokens", json={"username": "sandbox", "revoke": "access"}).json() == {
+            "access_tokens": 2
+        }
+        assert client.call("/v2/codes").status_code == 401
+        refresh = {"username": "sandbox", "refresh_token": tokens["refresh_token"]}
+        assert client.auth("token-refresh", refresh).status_code == 200
+        told = control(client, "POST", "tokens", json={"username": "sandbox", "exhaust": True}).json()
+        assert told == {"refresh_tokens": 2}
+        assert client.auth("token-refresh", refresh).status_code == 429
+        refresh["refresh_token"] = client.login()["refresh_token"]
+        told = control(client, "POST", "tokens", json={"username": "sandbox", "revoke": "all"}).json()
+        assert told == {"refresh_tokens": 3}
+        assert client.auth("token-refresh", refresh).status_code == 401
+
+    def test_a_token_expires_with_the_clock(self, client):
+        control(client, "POST", "clock", json={"advance_seconds": 86_400})
+        answer = client.call("/v2/codes")
+        assert (answer.status_code, answer.json()["message"]) == (401, "token is expired by 0s")
+
+    def test_addresses_are_admitted(self, client):
+        client.token = ""
+        told = control(client, "POST", "admissions", json={"network": "127.0.0.0/8", "groups": ["group_1"]}).json()
+        assert told == [{"network": "127.0.0.0/8", "groups": ["group_1"]}]
+        assert client.call("/v2/codes").status_code == 200
+        assert client.call(client.HOUR).status_code == 403
+        assert control(client, "DELETE", "admissions").json() == control(client, "GET", "admissions").json() == []
+        assert client.call("/v2/codes").status_code == 401
+
+    def test_lists_show_no_password(self, client):
+        made = make(client, "free")
+        answer = control(client, "GET", "accounts")
+        assert [account["username"] for account in answer.json()] == ["free", "sandbox"]
+        assert made["password"] not in answer.text
+        assert client.sandbox.password not in answer.text
+
+    @pytest.mark.parametrize(
+        ("path", "content", "message"),
+        [
+            ("accounts", {}, "`username` must be a text"),
+            ("accounts", {"username": "x", "group": "group_1"}, "an account has no group; it has username, groups,"),
+            ("accounts", {"username": "x", "groups": ["group_4"]}, "there is no group 'group_4'; there are group_1,"),
+            ("accounts", {"username": "x", "groups": 3}, "there is no group 3"),
+            ("accounts", {"username": "x", "password": 3}, "`password` must be a text"),
+            ("accounts", {"username": "x", "temporary": 1}, "`temporary` must be true or false"),
+            ("accounts", {"username": "x", "quotas": []}, "`quotas` must be an object"),
+            ("accounts", {"username": "x", "quotas": [1]}, "`quotas` must be an object"),
+            (
+                "accounts",
+                {"username": "x", "quotas": {"chunks": 1}},
+                "there is no quota of 'chunks'; there are ondemand,",
+            ),
+            ("accounts", {"username": "x", "quotas": {"chunk": "1"}}, "the quota of chunk must be a number, or"),
+            ("accounts", {"username": "x", "quotas": {"chunk": {"limit": -1}}}, "the quota of chunk must be a number"),
+            ("accounts", {"username": "x", "quotas": {"chunk": True}}, "the quota of chunk must be a number"),
+            ("accounts", [], "an object is needed"),
+            ("tokens", {"username": "nobody", "revoke": "all"}, "there is no account 'nobody'; there are sandbox."),
+            ("tokens", {"username": "sandbox"}, 'give "revoke": "access"'),
+            ("tokens", {"username": "sandbox", "revoke": "all", "exhaust": True}, 'give "revoke": "access"'),
+            ("admissions", {"network": "everywhere"}, "'everywhere' does not appear to be an IPv4 or IPv6 network"),
+            ("admissions", {}, "`network` is missing"),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_read_changes_nothing(self, client, path, content, message):
+        answer = control(client, "POST", path, json=content)
+        assert answer.status_code == 422, answer.text
+        assert message in answer.json()["message"]
+        assert [account["username"] for account in control(client, "GET", "accounts").json()] == ["sandbox"]
+        assert control(client, "GET", "admissions").json() == []
+
+    @pytest.mark.parametrize(
+        "headers", [{"Origin": "https://example.org"}, {"Host": "example.org"}, {"Host": "127.0.0.1.example.org:80"}]
+    )
+    @pytest.mark.parametrize(("method", "path"), [("GET", "outbox"), ("POST", "accounts"), ("POST", "stop")])
+    def test_a_page_in_a_browser_controls_nothing(self, client, method, path, headers):
+        answer = control(client, method, path, headers=headers)
+        assert answer.status_code == 403
+        assert "Access-Control-Allow-Origin" not in answer.headers
+        assert not client.sandbox.stopped.is_set()
+        assert "Access-Control-Allow-Origin" not in control(client, "GET", "identity").headers
+
+
+class TestOptions:
+    @staticmethod
+    def provide(client, *words, **environ):
+        options = parse(["--state", str(client.sandbox.settings.state), *words], called="")
+        return administration.provide(client.sandbox.accounts, options, environ)
+
+    @staticmethod
+    def credentials(client, name):
+        path = client.sandbox.settings.state / "accounts" / f"{name}.json"
+        assert path.stat().st_mode & 0o077 == 0
+        return json.loads(path.read_bytes())
+
+    def test_make_accounts_once_and_say_where_their_passwords_are(self, client):
+        words = ["--account", "free", "--account", "paid:group_2", "--temporary", "new", "--quota", "paid:batch=1"]
+        told = self.provide(client, *words, "--admit", "10.0.0.0/8:group_1")
+        assert [line.split(",")[0] for line in told] == [
+            "Account: free (group_1)",
+            "Account: paid (group_2)",
+            "Account: new (group_1)",
+            "Admitted without a token: 10.0.0.0/8 (group_1).",
+        ]
+        for name in ("free", "paid", "new"):
+            assert not any(self.credentials(client, name)["password"] in line for line in told)
+        assert client.auth("login", self.credentials(client, "new")).json()["challenge_name"] == "NEW_PASSWORD_REQUIRED"
+        before = self.credentials(client, "paid")
+        client.login(**before)
+        assert [client.call(client.DOWNLOAD).status_code for _ in range(2)] == [307, 429]
+        self.provide(client, "--account", "paid:group_1")
+        assert self.credentials(client, "paid") == before
+        client.login(**before)
+        assert client.call(client.HOUR).status_code == 403
+        assert client.sandbox.accounts.admissions() == {"10.0.0.0/8": ["group_1"]}
+
+    def test_the_environment_names_an_account_whose_password_is_shown_nowhere(self, client):
+        told = self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Secret-Word-1")
+        assert told == ["Account: Ada, with the password of WME_PASSWORD."]
+        for name in ("Ada", "ada"):
+            client.login(name, "Secret-Word-1")
+            assert client.call(client.HOUR).status_code == 200
+        state = client.sandbox.settings.state
+        assert not any(b"Secret-Word-1" in path.read_bytes() for path in state.rglob("*") if path.is_file())
+        self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Other-Word-2")
+        client.login("ada", "Other-Word-2")
+
+    @pytest.mark.parametrize(
+        "environ", [{"WME_USERNAME": "ada"}, {"WME_PASSWORD": "Secret-Word-1"}, {"WME_USERNAME": " "}]
+    )
+    def test_half_an_account_is_none(self, client, environ):
+        assert self.provide(client, **environ) == []
+        assert client.sandbox.accounts.usernames() == ["sandbox"]

@@ -1,0 +1,182 @@
+"""The service as clients from elsewhere meet it: two hosts, slashes at the end, and answers as the description says."""
+
+from __future__ import annotations
+
+import re
+import socket
+from urllib.parse import quote, urlsplit
+
+import jsonschema
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from tests.unit.sandbox.conftest import NOW, Client, prepared_state
+
+HOUR = "/v2/batches/2025-03-09/05"
+#: A path of every operation with records, by the path of the description.
+PLACES = {
+    "/v2/codes": "/v2/codes",
+    "/v2/codes/{identifier}": "/v2/codes/wiki",
+    "/v2/languages": "/v2/languages",
+    "/v2/languages/{identifier}": "/v2/languages/dv",
+    "/v2/projects": "/v2/projects",
+    "/v2/projects/{identifier}": "/v2/projects/frwiki",
+    "/v2/namespaces": "/v2/namespaces",
+    "/v2/namespaces/{identifier}": "/v2/namespaces/0",
+    "/v2/batches/{date}/{hour}": HOUR,
+    "/v2/batches/{date}/{hour}/{identifier}": f"{HOUR}/enwiki_namespace_0",
+    "/v2/snapshots": "/v2/snapshots",
+    "/v2/snapshots/{identifier}": "/v2/snapshots/enwiki_namespace_0",
+    "/v2/snapshots/{snapshot_identifier}/chunks": "/v2/snapshots/enwiki_namespace_0/chunks",
+    "/v2/snapshots/{snapshot_identifier}/chunks/{chunk_identifier}": "/v2/snapshots/enwiki_namespace_0/chunks/0",
+}
+DOWNLOADS = [
+    f"{PLACES[place]}/download" for place in PLACES if place.endswith(("hour}/{identifier}", "chunk_identifier}"))
+]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory, signing_key):
+    """A sandbox with a small world of its own, and not a hand-made one."""
+    state = prepared_state(tmp_path_factory.mktemp("clients"), signing_key)
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300}
+    with (
+        running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox,
+        requests.Session() as session,
+    ):
+        client = Client(sandbox, session)
+        client.login()
+        yield client
+
+
+@pytest.fixture(scope="module")
+def description(real):
+    return real.call("/spec").json()
+
+
+def check(description, place, method, answer):
+    """Validate an answer by the schema that the description has for it."""
+    described = description["paths"][place][method.lower()]["responses"][str(answer.status_code)]
+    schema = {**described["content"]["application/json"]["schema"], "components": description["components"]}
+    jsonschema.Draft202012Validator(schema).validate(answer.json())
+
+
+def test_every_operation_with_records_is_looked_at(description):
+    described = {
+        path for path, operations in description["paths"].items()
+        if path.startswith("/v2/") and "200" in operations["get"]["responses"] and not path.endswith("/status")
+    }  # fmt: skip
+    assert described == set(PLACES)
+
+
+def members(value, before=""):
+    """The dotted names of all members that a record has."""
+    found = set()
+    if isinstance(value, dict):
+        for key, below in value.items():
+            found |= {before + key} | members(below, f"{before}{key}.")
+    return found
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_answers_are_as_described_whatever_fields_are_asked_for(real, description, place):
+    path = PLACES[place]
+    for method in ("GET", "POST"):
+        answer = real.call(path, method)
+        check(description, place, method, answer)
+        whole = answer.json()[0] if isinstance(answer.json(), list) else answer.json()
+        for name in [*sorted(members(whole)), "nothing"]:
+            if method == "GET":
+                answer = real.call(f"{path}?fields={quote(name)}")
+            else:
+                answer = real.call(path, method, json={"fields": [name]})
+            check(description, place, method, answer)
+    refused = real.call(path, "POST", json={"fields": "name"})
+    assert refused.status_code == 422
+    check(description, place, "POST", refused)
+
+
+def test_a_wrong_answer_would_be_noticed(real, description):
+    answer = real.call("/v2/namespaces")
+    with pytest.raises(jsonschema.ValidationError):
+        check(description, "/v2/projects", "GET", answer)
+
+
+@pytest.mark.parametrize("path", [*PLACES.values(), "/v2/status", "/v1/status", "/healthz"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_slash_at_the_end_makes_no_other_path(real, path, method):
+    answers = [real.call(spelt, method) for spelt in (path, f"{path}/")]
+    assert [(a.status_code, a.headers.get("Content-Type")) for a in answers[1:]] == [
+        (answers[0].status_code, answers[0].headers.get("Content-Type"))
+    ]
+    if answers[0].status_code == 200:
+        assert answers[1].content == answers[0].content
+
+
+def test_a_slash_at_the_end_meets_the_same_fault(real):
+    real.sandbox.faults.add(path="/v2/projects", kind="status", status=503)
+    assert real.call("/v2/projects/").status_code == 503
+
+
+def test_sizes_of_chunks_have_six_decimals_and_those_of_snapshots_three(real):
+    chunks = real.call(PLACES["/v2/snapshots/{snapshot_identifier}/chunks"]).json()
+    for number, record in enumerate(sorted(chunks, key=lambda record: record["identifier"])):
+        head = real.call(f"/v2/snapshots/enwiki_namespace_0/chunks/{number}/download", "HEAD")
+        assert record["size"] == {"value": int(head.headers["Content-Length"]) / 1_000_000, "unit_text": "MB"}
+    whole = real.call(PLACES["/v2/snapshots/{identifier}"])
+    assert re.search(r'"size":\{"value":\d+\.\d{1,3}e0,', whole.text)
+    assert any(record["size"]["value"] != round(record["size"]["value"], 3) for record in chunks)
+
+
+class KeepsTheTokenWithinAHost(requests.Session):
+    """A client that compares host names alone, and not their ports, before it sends its token on."""
+
+    def rebuild_auth(self, prepared_request, response):
+        if urlsplit(prepared_request.url).hostname != urlsplit(response.request.url).hostname:
+            prepared_request.headers.pop("Authorization", None)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("path", DOWNLOADS)
+def test_downloads_come_from_another_host_by_whatever_name_the_service_is_called(real, path, name):
+    url = real.sandbox.url.replace("127.0.0.1", name)
+    assert urlsplit(real.sandbox.url).hostname == "127.0.0.1"
+    with KeepsTheTokenWithinAHost() as session:
+        session.trust_env = False
+        answer = session.get(url + path, headers={"Authorization": f"Bearer {real.token}"}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    assert {urlsplit(answer.url).hostname, name} == {"127.0.0.1", "localhost"}
+
+
+def has_ipv6():
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", pytest.param("[::1]", marks=pytest.mark.skipif(not has_ipv6(), reason="no IPv6"))]
+)
+def test_both_ports_answer_on_both_addresses_of_localhost(real, address):
+    location = urlsplit(real.signed(DOWNLOADS[0]))
+    for port, path, status in (
+        (urlsplit(real.sandbox.url).port, "/v2/status", 200),
+        (location.port, f"{location.path}?{location.query}", 200),
+        (location.port, location.path, 403),
+    ):
+        assert requests.get(f"http://{address}:{port}{path}", timeout=10).status_code == status
+    identity = requests.get(f"http://{address}:{urlsplit(real.sandbox.url).port}/sandbox/identity", timeout=10)
+    assert identity.json()["object_url"] == real.sandbox.object_url
+
+
+def test_a_download_by_a_range_and_its_head(real):
+    for path in DOWNLOADS:
+        head = real.call(path, "HEAD")
+        answer = real.call(path, headers={"Range": "bytes=10-19"}, allow_redirects=True)
+        assert (answer.status_code, len(answer.content)) == (206, 10)
+        assert answer.headers["Content-Range"] == f"bytes 10-19/{head.headers['Content-Length']}"
+        assert answer.headers["ETag"] == head.headers["ETag"]

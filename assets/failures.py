@@ -28,6 +28,7 @@ _END_OF_RUN = (
     errors.TokenSpent,
     errors.Forbidden,
     errors.QuotaExceeded,
+    errors.ClockError,
     errors.DiskFull,
     LakeDiskFull,
     OriginError,

@@ -79,6 +79,7 @@ def _enterprise(settings: settings_module.Settings, password: str | None) -> Ent
         password=password,
         contact=settings.contact,
         anonymous=settings.anonymous,
+        min_free_gb=settings.min_free_gb,
         use_sandbox=settings.sandbox,
     )
 

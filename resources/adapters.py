@@ -17,7 +17,7 @@ from pydantic import Field
 
 from resources import sandbox
 from resources.engine import Engine, LineReporter
-from resources.enterprise import EnterpriseClient, Service
+from resources.enterprise import EnterpriseClient, Limits, Service
 from resources.lake import MEMORY_BYTES, Converter, Layout, origin
 from resources.warehouse import Warehouse
 
@@ -42,6 +42,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     password: str | None = None
     contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
     anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
+    min_free_gb: float = Field(default=0.0, description="Free disk space (GB) that downloads leave untouched.")
     use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
 
     @property
@@ -80,7 +81,8 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     @contextmanager
     def client(self) -> Iterator[EnterpriseClient]:
         """A client of the service, closed at the end. Tokens are shared with every process of this data folder."""
-        with EnterpriseClient(self.service(), state=Path(self.data) / "state") as client:
+        limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
+        with EnterpriseClient(self.service(), state=Path(self.data) / "state", limits=limits) as client:
             yield client
 
 

@@ -16,11 +16,13 @@ from resources.enterprise.snapshot_choice import plan_snapshot
 from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, check_together
 from resources.enterprise.snapshots import superseded
 from resources.enterprise.transport import Patience
+from resources.enterprise.wire import Limits
 
 __all__ = [
     "Disk",
     "Download",
     "EnterpriseClient",
+    "Limits",
     "Listing",
     "Patience",
     "Piece",

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 from requests.auth import AuthBase
 
 from resources.enterprise import errors
+from resources.enterprise.answers import read_body
 from resources.enterprise.auth_endpoints import NEW_PASSWORD_CHALLENGE, AuthService, Challenge, Grant, RefreshRefused
 from resources.enterprise.service import origin
 from resources.enterprise.tokens import REFRESH_USES, Tokens, TokenStore
+from resources.enterprise.wire import restart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +80,7 @@ class Authenticator:
         self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
         self._mutex = threading.Lock()  # threads wait here without polling the lock file
-        self.bearer = Bearer(self, service)
+        self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
 
     def access_token(self) -> str:
         """A token that will last for the next request; from memory, the store, a refresh or a login.
@@ -287,8 +289,9 @@ class Authenticator:
 class Bearer(AuthBase):
     """Puts the token into requests to the service's own hosts, and answers one 401 with another token."""
 
-    def __init__(self, authenticator: Authenticator, service: Service) -> None:
+    def __init__(self, authenticator: Authenticator, service: Service, refusal_bytes: int) -> None:
         self._authenticator = authenticator
+        self._refusal_bytes = refusal_bytes
         self._origins = service.origins
         self._anonymous = service.anonymous
 
@@ -302,17 +305,18 @@ class Bearer(AuthBase):
                 "the addresses of the service."
             )
         self._sign(request, self._authenticator.access_token())
+        restart()
         request.hooks["response"].append(self._answered)
         return request
 
     def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
         if response.status_code != 401:
             return response
-        response.content  # noqa: B018  read to the end, so that the connection can be used again
-        response.close()
+        read_body(response, self._refusal_bytes)  # so that the connection can be used again
         refused = (response.request.headers.get("Authorization") or "").removeprefix("Bearer ")
         request = response.request.copy()
         self._sign(request, self._authenticator.renew(refused))
+        restart()
         adapter: Any = response.connection
         # Sent by the adapter, so this hook does not run for the answer: a 401 is answered once.
         again: requests.Response = adapter.send(request, **options)

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from resources.enterprise import endpoints, errors
 from resources.enterprise.models import User
+from resources.enterprise.tokens import LONGEST_TOKEN, REFRESH_LIFE, Token
 
 if TYPE_CHECKING:
     from requests.auth import AuthBase
 
-    from resources.enterprise.transport import Answer, Transport
+    from resources.enterprise.answers import Answer
+    from resources.enterprise.transport import Transport
 
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
@@ -49,18 +51,22 @@ class RefreshRefused(errors.AuthenticationError):
     """The refresh token buys nothing any more: expired, revoked, or used 90 times. Logging in again helps."""
 
 
+#: In seconds; a life beyond that of the refresh token is none that anybody would rely on.
+_Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
+
+
 class _Tokens(BaseModel):
-    access_token: str = Field(min_length=1)
-    refresh_token: str | None = None
-    expires_in: float = Field(default=_DAY, gt=0)
+    access_token: Token
+    refresh_token: Token | None = None
+    expires_in: _Life = _DAY
 
 
 class _Login(BaseModel):
-    access_token: str | None = Field(default=None, min_length=1)
-    refresh_token: str | None = None
-    expires_in: float = Field(default=_DAY, gt=0)
-    challenge_name: str | None = None
-    session: str | None = None
+    access_token: Token | None = None
+    refresh_token: Token | None = None
+    expires_in: _Life = _DAY
+    challenge_name: str | None = Field(default=None, max_length=100)
+    session: str | None = Field(default=None, max_length=LONGEST_TOKEN)
 
 
 _TOKENS = TypeAdapter(_Tokens)
@@ -206,8 +212,8 @@ class AuthService:
         error = self._transport.error(answer, doing)
         if answer.status == 401 and refused is not None:
             raise errors.AuthenticationError(
-                f"Could not {doing}: the service answered 401 ({self._transport.redactor.clean(answer.message or '')})."
-                f" Nothing was changed. {refused}",
+                f"Could not {doing}: the service answered 401 ({self._transport.said(answer)}). Nothing was changed. "
+                f"{refused}",
                 status=401,
             )
         raise error

@@ -18,14 +18,18 @@ from resources.enterprise import endpoints, errors, models
 from resources.enterprise.auth import Authenticator, TokenStatus
 from resources.enterprise.downloads import Download, Downloader
 from resources.enterprise.filling import Ranges
+from resources.enterprise.foreign import guarded
+from resources.enterprise.hours import absent, passed, spoken
 from resources.enterprise.landing import Sidecar, md5_of_bytes, write_atomically
 from resources.enterprise.questions import Questions
 from resources.enterprise.redaction import Redactor
+from resources.enterprise.skew import ServiceClock
 from resources.enterprise.snapshot_plan import Wishes
 from resources.enterprise.snapshots import Snapshots
 from resources.enterprise.source import Source
 from resources.enterprise.tokens import TokenStore
 from resources.enterprise.transport import Patience, Transport
+from resources.enterprise.wire import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +41,12 @@ if TYPE_CHECKING:
     from resources.enterprise.snapshot_plan import Piece, SnapshotPlan
 
 _LISTS: Final[dict[str, TypeAdapter[Any]]] = {
-    "codes": TypeAdapter(tuple[models.Code, ...]),
-    "languages": TypeAdapter(tuple[models.Language, ...]),
-    "projects": TypeAdapter(tuple[models.Project, ...]),
-    "namespaces": TypeAdapter(tuple[models.Namespace, ...]),
+    "codes": models.list_of(models.Code),
+    "languages": models.list_of(models.Language),
+    "projects": models.list_of(models.Project),
+    "namespaces": models.list_of(models.Namespace),
 }
-_BATCHES: Final = TypeAdapter(tuple[models.Batch, ...])
+_BATCHES: Final = models.list_of(models.Batch)
 _BATCH: Final = TypeAdapter(models.Batch)
 
 
@@ -51,6 +55,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+@guarded
 class EnterpriseClient:
     """A client for one service and one account.
 
@@ -63,6 +68,7 @@ class EnterpriseClient:
         clock: Gives the moment, aware; ages of tokens and of hours are measured with it.
         patience: Timeouts, retries and waits.
         ranges: How large downloads are divided.
+        limits: How much of an answer is taken, and for how long.
     """
 
     def __init__(
@@ -73,11 +79,12 @@ class EnterpriseClient:
         clock: Callable[[], datetime] = utc_now,
         patience: Patience | None = None,
         ranges: Ranges | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.service = service
-        self._clock = clock
-        self._patience = patience or Patience()
-        self._transport = Transport(service, self._patience, Redactor())
+        self.redactor = Redactor()
+        self._clock = ServiceClock(clock)
+        self._transport = Transport(service, patience or Patience(), limits or Limits(), self.redactor, self._clock)
         store = TokenStore(state / "tokens.json", service.auth_url, service.username)
         self._auth = Authenticator(service, self._transport, store, clock)
         self._questions = Questions(service, self._transport, self._auth, clock)
@@ -127,10 +134,10 @@ class EnterpriseClient:
             RetentionPassed: The hour is more than two days old.
         """
         try:
-            return self._questions.listing(endpoints.batches(hour), _BATCHES, f"list the batches of {_spoken(hour)}")
+            return self._questions.listing(endpoints.batches(hour), _BATCHES, f"list the batches of {spoken(hour)}")
         except errors.NotFound:
-            absent = self._absent(hour)
-        raise absent
+            missing = absent(hour, self._clock)
+        raise missing
 
     def batch(self, hour: datetime, identifier: str) -> models.Batch:
         """The record of one file of an hour (`GET /v2/batches/{date}/{hour}/{identifier}`).
@@ -172,7 +179,7 @@ class EnterpriseClient:
         except (errors.NotPublishedYet, errors.RetentionPassed):
             raise
         except errors.NotFound as error:
-            failure: errors.EnterpriseError = self._passed(hour) or error
+            failure: errors.EnterpriseError = passed(hour, self._clock) or error
         raise failure
 
     def land(self, listing: models.Listing[Any], target: Path) -> Sidecar:
@@ -366,7 +373,7 @@ class EnterpriseClient:
         return {} if self.service.anonymous else self.user().quotas
 
     def _batch(self, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
-        doing = f"read the record of {identifier} of {_spoken(hour)}"
+        doing = f"read the record of {identifier} of {spoken(hour)}"
         try:
             return self._questions.record(endpoints.batch(hour, identifier), _BATCH, doing)
         except errors.NotFound as error:
@@ -376,7 +383,7 @@ class EnterpriseClient:
 
     def _source(self, hour: datetime, record: models.Batch) -> Source:
         path = endpoints.download(endpoints.batch(hour, record.identifier))
-        doing = f"get the address of {record.identifier} of {_spoken(hour)}"
+        doing = f"get the address of {record.identifier} of {spoken(hour)}"
 
         def read_again() -> tuple[Source, int]:
             fresh, count = self._batch(hour, record.identifier)
@@ -385,29 +392,8 @@ class EnterpriseClient:
         return Source(
             identifier=record.identifier,
             version=record.version,
-            size_hint=record.approximate_bytes,
+            size_hint=record.stated_bytes,
             url_path=path,
             resolve=lambda: self._questions.address(path, doing),
             read_again=read_again,
         )
-
-    def _passed(self, hour: datetime) -> errors.RetentionPassed | None:
-        if self._clock() - hour < endpoints.BATCH_RETENTION:
-            return None
-        return errors.RetentionPassed(
-            f"The service no longer has {_spoken(hour)}: it keeps an hour for two days. What was fetched before is "
-            "kept. This hour can only be loaded from an archive that has it; later hours are not touched by this.",
-            status=404,
-        )
-
-    def _absent(self, hour: datetime) -> errors.NotFound:
-        return self._passed(hour) or errors.NotPublishedYet(
-            f"The service has not published {_spoken(hour)} yet: the list of an hour appears when all its exports have "
-            "ended, some minutes after the hour. Nothing was changed. Run this again later; until two days after the "
-            "hour nothing is lost.",
-            status=404,
-        )
-
-
-def _spoken(hour: datetime) -> str:
-    return f"the hour {hour.astimezone(UTC) if hour.tzinfo else hour:%Y-%m-%d %H}:00 UTC"

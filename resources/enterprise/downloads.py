@@ -12,14 +12,14 @@ Source: the service's description of snapshot, chunk and batch records (`version
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from resources.enterprise import errors
-from resources.enterprise.filling import ChangedError, Filling, Ranges
+from resources.enterprise.filling import ChangedError, Filling, OversizeError, Ranges
+from resources.enterprise.foreign import NO_ROOM
 from resources.enterprise.landing import Sidecar, is_landed, md5_of
 from resources.enterprise.parts import Part
 
@@ -36,7 +36,6 @@ _log = logging.getLogger(__name__)
 _MD5 = re.compile(r"[0-9a-f]{32}\Z")
 #: Wrong bytes are fetched again once.
 _WRONG_ALLOWED = 1
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class _Task:
     units: int = 0
     resumed: int | None = None
     wrong: int = 0
+    largest: int | None = None
 
 
 class Downloader:
@@ -161,7 +161,7 @@ class Downloader:
             part.remove()
         task.wrong += 1
         if task.wrong > _WRONG_ALLOWED:
-            self._give_up(source)
+            self._give_up(source, task.largest)
         return None
 
     def _fill(self, task: _Task, part: Part, progress: Callable[[int, int | None], None] | None) -> str | None:
@@ -169,7 +169,8 @@ class Downloader:
         filling = Filling(task.source, part, self._transport, self._ranges, progress)
         try:
             filling.run()
-        except ChangedError:
+        except ChangedError as error:
+            task.largest = error.largest if isinstance(error, OversizeError) else None
             return None
         except errors.NotFound:
             part.remove()  # nothing will ever complete it
@@ -215,7 +216,14 @@ class Downloader:
             raise
 
     @staticmethod
-    def _give_up(source: Source) -> NoReturn:
+    def _give_up(source: Source, largest: int | None) -> NoReturn:
+        if largest is not None:
+            stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
+            raise errors.IntegrityError(
+                f"The service's record of {source.identifier} states {stated}, and twice more than {largest:,} bytes came, "
+                "which is more than is taken of such a file. Nothing was landed, nothing that was there was touched. Run "
+                "this again later; if it stays so, the record or the archive is wrong: tell the vendor."
+            )
         raise errors.IntegrityError(
             f"{source.identifier} was fetched twice, and both times its bytes were not those the service's record names "
             f"(MD5 {source.version}). Nothing was landed, nothing that was there was touched. Run this again later; if "
@@ -224,7 +232,7 @@ class Downloader:
 
     @staticmethod
     def _disk_error(number: int | None, problem: str, target: Path) -> errors.EnterpriseError:
-        if number in _NO_ROOM:
+        if number in NO_ROOM:
             return errors.DiskFull(
                 f"There is no room for {target.name} in {target.parent} ({problem}). What was fetched of it is kept in "
                 f"{target.name}.part. Make room and run this again: it goes on from there."

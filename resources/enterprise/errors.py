@@ -4,14 +4,20 @@ Belongs here: the classes, and whether an attempt made later can succeed (`retry
 Does not belong here: deciding which one an answer means (`transport` does that in one place, `client` refines it).
 
 Every message is a whole sentence: what happened, what was kept, what to do. None ever holds a password, a token or a
-signed address.
+signed address; none is longer than `LONGEST_MESSAGE`, and what a terminal would obey in it (the service's own words may
+stand there) is shown as an escape.
 """
 
 # ruff: noqa: N818  the names say what happened; the base class says that it is an error
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+from resources.enterprise.redaction import printable
+
+#: Characters of a message.
+LONGEST_MESSAGE: Final = 2_000
 
 
 class EnterpriseError(Exception):
@@ -26,8 +32,8 @@ class EnterpriseError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = printable(message, LONGEST_MESSAGE)
+        super().__init__(self.message)
         self.status = status
 
 
@@ -79,6 +85,10 @@ class ServiceUnavailable(EnterpriseError):
 
 class UnreachableError(ServiceUnavailable):
     """No connection to a host, after all attempts: whatever else is asked of it now would fail as slowly."""
+
+
+class ClockError(EnterpriseError):
+    """The clock of this machine is so far from the service's that an hour cannot be what it seems to be."""
 
 
 class UnexpectedAnswer(EnterpriseError):

@@ -20,23 +20,29 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import urllib3
 
 from resources.enterprise import errors
+from resources.enterprise.answers import BrokenAnswer, NoConnection, etag_in, number_in
+from resources.enterprise.foreign import stems_from
 from resources.enterprise.parts import Part, Segment, divide
 from resources.enterprise.source import Address, Source
-from resources.enterprise.transport import BrokenAnswer, NoConnection, Transport
+from resources.enterprise.wire import Deadline, TooSlowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import requests
 
+    from resources.enterprise.transport import Transport
+
 _log = logging.getLogger(__name__)
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)\Z")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
+#: The disk is looked at each time so many bytes were written.
+_LOOK_BYTES = 16 << 20
 _READ_BYTES = 1 << 18
 #: A broken body counts as progress, and the count of failures starts again, from this many bytes on.
 _WORTH = 1 << 20
@@ -65,12 +71,31 @@ class ChangedError(Exception):
     """The object is not the one whose first bytes are there."""
 
 
+class OversizeError(ChangedError):
+    """The object is larger than its record allows.
+
+    Attributes:
+        largest: Bytes that are taken.
+    """
+
+    def __init__(self, largest: int) -> None:
+        super().__init__(largest)
+        self.largest = largest
+
+
 class _RangeIgnoredError(Exception):
     """The store sends the whole object whatever is asked."""
 
 
 class _StoppedError(Exception):
     """Another range failed; this one ends quietly."""
+
+
+class _Opened(NamedTuple):
+    """An answer whose body is to be read, and the deadline that holds for it."""
+
+    response: requests.Response
+    deadline: Deadline
 
 
 class Filling:
@@ -88,6 +113,8 @@ class Filling:
         self._part = part
         self._transport = transport
         self._patience = transport.patience
+        self._limits = transport.limits
+        self._largest = transport.limits.largest(source.size_hint)
         self._ranges = ranges
         self._progress = progress
         self._address = Address(source, ranges.addresses)
@@ -105,7 +132,7 @@ class Filling:
         """Fetch what is missing.
 
         Raises:
-            ChangedError: The object at the store changed.
+            ChangedError: The object at the store changed, or is too large (`OversizeError`).
         """
         restarts = 0
         while not self._part.is_complete:
@@ -123,29 +150,30 @@ class Filling:
 
     def _start(self, *, whole: bool) -> None:
         """Open the object and divide it by what the answer says of its size."""
-        hint = self._source.size_hint
+        hint = self._source.size_hint or 0
         first: Segment | None = None
         size: int | None
         if not whole and hint >= self._ranges.parallel_bytes:
             first = Segment(0, max(hint // self._ranges.connections, self._ranges.smallest_bytes))
-        response = self._first_answer(first)
-        etag = response.headers.get("ETag")
+        opened = self._first_answer(first)
+        response = opened.response
         if response.status_code == 206:
             _, end, total = _content_range(response)  # checked to begin at 0
             rest = divide([Segment(end, total)], self._ranges.connections - 1, self._ranges.smallest_bytes)
             size, segments = total, [Segment(0, end), *rest]
         else:
-            size = _length(response)
+            size = number_in(response.headers, "Content-Length")
             segments = [Segment(0, size)]
         try:
-            self._need_room(size)
-            self._part.begin(self._source.version, etag, size, segments)
+            self._fits(size or 0)
+            self._need_room(size or 0)
+            self._part.begin(self._source.version, etag_in(response.headers), size, segments)
         except BaseException:
             response.close()
             raise
-        self._fetch({0: response})
+        self._fetch({0: opened})
 
-    def _first_answer(self, first: Segment | None) -> requests.Response:
+    def _first_answer(self, first: Segment | None) -> _Opened:
         failures = 0
         while True:
             try:
@@ -157,18 +185,18 @@ class Filling:
     def _go_on(self) -> None:
         """Fetch what an earlier attempt left."""
         part = self._part
-        self._need_room(None if part.size is None else part.size - part.done)
+        self._need_room(0 if part.size is None else part.size - part.done)
         large = (part.size or 0) >= self._ranges.parallel_bytes
         segments = divide(part.segments, self._ranges.connections if large else 1, self._ranges.smallest_bytes)
         part.begin(self._source.version, part.etag, part.size, segments)
         self._fetch({})
 
-    def _fetch(self, opened: dict[int, requests.Response]) -> None:
+    def _fetch(self, opened: dict[int, _Opened]) -> None:
         """Fetch all segments, at once where there are several."""
         self._report()
         missing = [n for n, segment in enumerate(self._part.segments) if segment.remaining != 0]
         if 0 not in missing and 0 in opened:
-            opened[0].close()  # an empty object
+            opened[0].response.close()  # an empty object
         if len(missing) == 1:
             self._segment(missing[0], opened.get(missing[0]))
         else:
@@ -185,19 +213,19 @@ class Filling:
             segment.end = segment.done
             self._part.size = segment.done
 
-    def _segment(self, number: int, response: requests.Response | None) -> None:
+    def _segment(self, number: int, opened: _Opened | None) -> None:
         """Fetch one segment, going on after each break."""
         segment = self._part.segments[number]
         failures = 0
         while True:
             before = segment.done
             try:
-                if response is None:
-                    response = self._opened(segment)
+                if opened is None:
+                    opened = self._opened(segment)
                 self._address.worked()
-                self._read(number, response)
+                self._read(number, opened)
             except BrokenAnswer as error:
-                response = None
+                opened = None
                 gained = segment.done - before
                 failures = 1 if gained >= _WORTH else failures + 1
                 self._pause(failures, error)
@@ -205,7 +233,7 @@ class Filling:
             else:
                 return
 
-    def _opened(self, segment: Segment | None) -> requests.Response:
+    def _opened(self, segment: Segment | None) -> _Opened:
         """Open the object from a segment's next byte on (None: all of it), and check that it is the one we know."""
         headers: dict[str, str] = {}
         position = segment.position if segment else 0
@@ -213,20 +241,21 @@ class Filling:
             headers["Range"] = f"bytes={position}-" + ("" if segment.end is None else str(segment.end - 1))
             if self._part.etag is not None and not self._part.etag.startswith("W/"):
                 headers["If-Range"] = self._part.etag
-        response = self._answered(headers)
+        deadline = Deadline(self._limits.slow_seconds)
+        response = self._answered(headers, deadline)
         try:
             self._check(response, position, ranged=segment is not None)
         except BaseException:
             response.close()
             raise
-        return response
+        return _Opened(response, deadline)
 
-    def _answered(self, headers: dict[str, str]) -> requests.Response:
+    def _answered(self, headers: dict[str, str], deadline: Deadline) -> requests.Response:
         while True:
             if self._stop.is_set():
                 raise _StoppedError
             address = self._address.get()
-            response = self._transport.open(address, headers, doing=self._doing)
+            response = self._transport.open(address, headers, doing=self._doing, deadline=deadline)
             status = response.status_code
             if status in {200, 206}:
                 return response
@@ -250,22 +279,25 @@ class Filling:
 
     def _check(self, response: requests.Response, position: int, *, ranged: bool) -> None:
         """Whether the answer goes on with the object whose bytes are there."""
-        etag, known = response.headers.get("ETag"), self._part
+        etag, known = etag_in(response.headers), self._part
         if known.etag is not None and etag is not None and etag != known.etag:
             raise ChangedError
         if response.status_code == 206:
             start, _, size = _content_range(response)
             if not ranged or start != position or (known.size is not None and size != known.size):
                 raise ChangedError
+            self._fits(size)
             if known.segments and known.size is None:  # the first answer did not say
                 known.size = known.segments[-1].end = size
         elif known.segments and (position > 0 or len(known.segments) > 1):
             raise _RangeIgnoredError
-        elif known.segments and _length(response) != known.size:
+        elif known.segments and number_in(response.headers, "Content-Length") != known.size:
             raise ChangedError
 
-    def _read(self, number: int, response: requests.Response) -> None:
+    def _read(self, number: int, opened: _Opened) -> None:
         segment = self._part.segments[number]
+        response = opened.response
+        timely = looked = segment.done
         self._open.add(response)
         try:
             while segment.remaining is None or segment.remaining > 0:
@@ -274,7 +306,14 @@ class Filling:
                     raise _StoppedError
                 if not data:
                     break
+                self._fits(segment.position + len(data))
                 self._part.write(number, data)
+                if segment.done - timely >= self._limits.slow_bytes:
+                    opened.deadline.restart()
+                    timely = segment.done
+                if segment.done - looked >= _LOOK_BYTES:
+                    self._need_room(0)
+                    looked = segment.done
                 self._report()
         finally:
             self._open.discard(response)
@@ -288,7 +327,8 @@ class Filling:
         try:
             data: bytes = response.raw.read1(wanted, decode_content=False)
         except (urllib3.exceptions.HTTPError, ValueError) as error:  # ValueError: closed by another thread
-            broken = self._broken(segment, type(error).__name__)
+            slow = f"less than {self._limits.slow_bytes:,} bytes came in {self._limits.slow_seconds:,.0f} s"
+            broken = self._broken(segment, slow if stems_from(error, TooSlowError) else type(error).__name__)
         else:
             return data
         raise broken
@@ -311,10 +351,19 @@ class Filling:
             with contextlib.suppress(Exception):
                 response.raw.shutdown()  # wakes the reader; urllib3 before 2.3 has it not and waits for its timeout
 
-    def _need_room(self, missing: int | None) -> None:
-        """Say before the first byte that the disk cannot hold the file."""
+    def _fits(self, size: int) -> None:
+        """See that an object of so many bytes is one that the record can mean."""
+        if size > self._largest:
+            raise OversizeError(self._largest)
+
+    def _need_room(self, missing: int) -> None:
+        """Say that the disk cannot hold so many more bytes and leave the floor free: before the first, and on the way."""
         free = shutil.disk_usage(self._part.folder).free
-        if missing is not None and missing > free:
+        if (floor := self._limits.keep_free_bytes) and missing + floor > free:
+            raise OSError(
+                errno.ENOSPC, f"{missing:,} bytes are missing, {free:,} are free, and {floor:,} shall stay free"
+            )
+        if missing > free:
             raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing and {free:,} are free")
 
     def _pause(self, failures: int, error: BrokenAnswer) -> None:
@@ -335,16 +384,9 @@ class Filling:
 def _content_range(response: requests.Response) -> tuple[int, int, int]:
     """(first byte, byte after the last, size of the object) of a 206."""
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-    if found is None or found[3] == "*":
+    if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
         raise BrokenAnswer(
             "The object store answered a part of the archive without saying which (Content-Range). What was fetched is "
             "kept. Run this again later."
         )
     return int(found[1]), int(found[2]) + 1, int(found[3])
-
-
-def _length(response: requests.Response) -> int | None:
-    try:
-        return int(response.headers["Content-Length"])
-    except (KeyError, ValueError):
-        return None

@@ -15,15 +15,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator  # noqa: TC003  beside the ones pydantic resolves at run time
 from dataclasses import dataclass, field
-from datetime import datetime  # noqa: TC003  pydantic resolves it at run time
-from typing import Annotated, Generic, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+
+from resources.enterprise.redaction import printable
+
+#: The service has 3,600 files in its longest list; a list of megabytes made of tiny records would be gigabytes here.
+LONGEST_LIST = 50_000
 
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
-#: Identifiers become file names, so nothing in them may leave a folder.
-Identifier = Annotated[str, Field(pattern=r"\A\w[\w.-]*\z", max_length=200)]
+#: Identifiers become file names, so nothing in them may leave a folder, nor be too long for a name.
+Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=180)]
+
+#: Database names become parts of folders and names as well.
+ProjectName = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=100)]
+
+#: An MD5 in fact; what is not one is refused where the bytes are verified.
+Version = Annotated[str, Field(pattern=r"\A[A-Za-z0-9]*\z", max_length=128)]
+
+#: A whole number that every table can hold.
+Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+
+
+def _in_range(moment: datetime) -> datetime:
+    if not 1970 <= moment.year < 9000:
+        raise ValueError("the year is out of range")  # sums with it would overflow
+    return moment
+
+
+Moment = Annotated[datetime, AfterValidator(_in_range)]
 
 
 class Record(BaseModel):
@@ -60,6 +84,12 @@ class Listing(Generic[RecordT]):
         return iter(self.records)
 
 
+def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT, ...]]:
+    """The form of a list of records; the first wrong one ends it: millions of complaints would take gigabytes."""
+    form: Any = Annotated[tuple[kind, ...], Field(max_length=LONGEST_LIST, fail_fast=True)]  # type: ignore[valid-type]
+    return TypeAdapter(form)
+
+
 class Code(Record):
     """A kind of project, for example `wiki`."""
 
@@ -86,13 +116,13 @@ class LanguageReference(Record):
 class ProjectReference(Record):
     """The project inside another record."""
 
-    identifier: str
+    identifier: ProjectName
 
 
 class NamespaceReference(Record):
     """The namespace inside another record; the service never leaves this number out."""
 
-    identifier: int
+    identifier: Number
 
 
 class Project(Record):
@@ -108,7 +138,7 @@ class Project(Record):
 class Namespace(Record):
     """A kind of page: 0 article, 6 file, 10 template, 14 category."""
 
-    identifier: int
+    identifier: Number
     name: str | None = None
     description: str | None = None
 
@@ -116,13 +146,18 @@ class Namespace(Record):
 class Size(Record):
     """Size of an archive: decimal megabytes rounded to three places, in `unit_text`'s unit."""
 
-    value: float = 0.0
+    value: float = Field(default=0.0, ge=0, le=1e15, allow_inf_nan=False)
     unit_text: str = "MB"
 
     @property
     def approximate_bytes(self) -> int:
         """About how many bytes that is (exact to 500 where the unit is MB); an unknown unit counts as bytes."""
         return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether the unit is known."""
+        return self.unit_text.upper() in _UNITS
 
 
 class ArchiveRecord(Record):
@@ -132,12 +167,12 @@ class ArchiveRecord(Record):
     """
 
     identifier: Identifier
-    version: str
-    date_modified: datetime | None = None
+    version: Version
+    date_modified: Moment | None = None
     is_part_of: ProjectReference
     in_language: LanguageReference | None = None
     namespace: NamespaceReference
-    size: Size = Size()
+    size: Size | None = None
 
     @property
     def project_id(self) -> str:
@@ -151,7 +186,14 @@ class ArchiveRecord(Record):
 
     @property
     def approximate_bytes(self) -> int:
-        """About how large the archive is, compressed."""
+        """About how large the archive is, compressed; 0 where the record does not say."""
+        return 0 if self.size is None else self.size.approximate_bytes
+
+    @property
+    def stated_bytes(self) -> int | None:
+        """The same, None where the record does not say, or in a unit that is unknown."""
+        if self.size is None or "value" not in self.size.model_fields_set or not self.size.is_understood:
+            return None
         return self.size.approximate_bytes
 
 
@@ -162,7 +204,7 @@ class Batch(ArchiveRecord):
 class Snapshot(ArchiveRecord):
     """All pages of one project and namespace; `chunks` names its pieces, in no order, where it has any."""
 
-    chunks: tuple[Identifier, ...] = ()
+    chunks: Annotated[tuple[Identifier, ...], Field(max_length=LONGEST_LIST, fail_fast=True)] = ()
 
 
 class Chunk(ArchiveRecord):
@@ -209,18 +251,22 @@ class Permission(Record):
     method: str | None = None
 
 
+#: Told to people, who have a terminal.
+Shown = Annotated[str, AfterValidator(lambda text: printable(text, 200))]
+
+
 class User(Record):
     """The account as the service sees it (`POST /v1/get-user`)."""
 
-    username: str | None = None
-    groups: tuple[str, ...] | None = None
-    apis: tuple[Permission, ...] | None = None
-    ondemand_requests_count: int | None = None
-    ondemand_limit: int | None = None
-    snapshot_requests_count: int | None = None
-    snapshot_limit: int | None = None
-    chunk_requests_count: int | None = None
-    chunk_limit: int | None = None
+    username: Shown | None = None
+    groups: Annotated[tuple[Shown, ...], Field(fail_fast=True)] | None = None
+    apis: Annotated[tuple[Permission, ...], Field(fail_fast=True)] | None = None
+    ondemand_requests_count: Count | None = None
+    ondemand_limit: Count | None = None
+    snapshot_requests_count: Count | None = None
+    snapshot_limit: Count | None = None
+    chunk_requests_count: Count | None = None
+    chunk_limit: Count | None = None
 
     @property
     def quotas(self) -> dict[str, Quota]:
@@ -232,7 +278,10 @@ class User(Record):
             if product == name:
                 continue
             limit = fields.get(f"{product}_limit")
-            if used is None and limit is None:
-                continue
-            found[product] = Quota(int(used or 0), None if limit is None else int(limit))
+            if (isinstance(used, int) or isinstance(limit, int)) and product.isidentifier():
+                found[product] = Quota(_count(used) or 0, _count(limit))
         return found
+
+
+def _count(found: object) -> int | None:
+    return found if isinstance(found, int) and 0 <= found < 2**53 else None

@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from resources.enterprise import endpoints, errors, models
+from resources.enterprise.answers import Answer, BrokenAnswer, etag_in, moment_in, number_in
 from resources.enterprise.service import is_web_address
-from resources.enterprise.transport import Answer, BrokenAnswer, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from pydantic import TypeAdapter
 
     from resources.enterprise.auth import Authenticator
     from resources.enterprise.service import Service
+    from resources.enterprise.transport import Transport
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -48,7 +49,10 @@ class Questions:
     def listing(self, path: str, form: TypeAdapter[Any], doing: str) -> models.Listing[Any]:
         """A list as it was sent, and as typed records."""
         (answer, records), count = self.ask(
-            path, doing, lambda answer: (answer, self._transport.parse(answer, form, doing))
+            path,
+            doing,
+            lambda answer: (answer, self._transport.parse(answer, form, doing)),
+            longest=self._transport.limits.list_bytes,
         )
         return models.Listing(answer.body, records, path, self._clock().astimezone(UTC), count)
 
@@ -71,6 +75,7 @@ class Questions:
         understand: Callable[[Answer], _T],
         *,
         method: Literal["GET", "HEAD"] = "GET",
+        longest: int | None = None,
     ) -> tuple[_T, int]:
         """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
 
@@ -86,7 +91,7 @@ class Questions:
             asked: float | None = None
             try:
                 answer = self._transport.send(
-                    method, self._service.base_url + path, doing=doing, auth=self._auth.bearer
+                    method, self._service.base_url + path, doing=doing, auth=self._auth.bearer, longest=longest
                 )
                 count += answer.request_count
                 asked = answer.retry_after
@@ -109,7 +114,10 @@ class Questions:
             raise self._transport.html_error(answer.status, doing)
         location = answer.headers.get("Location", "")
         here = self._service.base_url + path
-        there = urljoin(here, location)
+        try:
+            there = urljoin(here, location)
+        except ValueError:  # brackets that are none
+            there = ""
         if answer.status not in {302, 303, 307, 308} or not location:
             problem = f"status {answer.status} came where a redirect should be"
         elif not is_web_address(there):
@@ -142,18 +150,11 @@ class Questions:
 
 
 def _head(answer: Answer, doing: str) -> models.ArchiveHead:
-    try:
-        size = int(answer.headers["Content-Length"])
-    except (KeyError, ValueError):
-        size = -1
-    if answer.status >= 300 or size < 0:
+    size = number_in(answer.headers, "Content-Length")
+    if answer.status >= 300 or size is None:
         raise errors.UnexpectedAnswer(
             f"Could not {doing}: status {answer.status} came without the archive's length. Nothing was changed. Check the "
             "addresses of the service; if they are right, its interface has changed.",
             status=answer.status,
         )
-    try:
-        modified: datetime | None = parsedate_to_datetime(answer.headers["Last-Modified"]).astimezone(UTC)
-    except (KeyError, ValueError):
-        modified = None
-    return models.ArchiveHead(size, answer.headers.get("ETag"), modified)
+    return models.ArchiveHead(size, etag_in(answer.headers), moment_in(answer.headers, "Last-Modified"))

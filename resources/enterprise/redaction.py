@@ -1,6 +1,7 @@
-"""Keeps secrets out of every text that leaves the client.
+"""Keeps secrets and control characters out of every text that leaves the client.
 
-Belongs here: replacing passwords, tokens and the query of signed addresses in messages and in the HTTP library's log.
+Belongs here: replacing passwords, tokens and the query of signed addresses in messages and in the HTTP library's log; what
+a terminal would obey, shown instead.
 Does not belong here: deciding what to say.
 """
 
@@ -10,13 +11,17 @@ import logging
 import re
 
 _HIDDEN = "[hidden]"
-_JWT = re.compile(r"\b[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}\b")
+# Written so that a text made for it takes no longer than another: each begins at one place of a run only.
+_JWT = re.compile(r"(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"'<>,;]+")
-_URL_QUERY = re.compile(r"(?i)(\bhttps?://[^\s?\"'<>]*)\?[^\s\"'<>]*")
+_RUN = re.compile(r"[^\s\"'<>]+")
 _ANY_QUERY = re.compile(r"\?[^\s\"'<>)]+")
 
 #: Shorter values are too likely to be part of ordinary words.
 _SHORTEST_SECRET = 6
+
+#: Of the HTTP library's log.
+_LONGEST_LINE = 1_000
 
 #: Loggers of the HTTP library that print the path and query of requests.
 _TALKATIVE = ("urllib3.connectionpool", "urllib3.util.retry", "urllib3.poolmanager", "urllib3.response")
@@ -36,17 +41,31 @@ class Redactor:
         """The text without secrets."""
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, _HIDDEN)
-        text = _URL_QUERY.sub(rf"\1?{_HIDDEN}", text)
+        text = _RUN.sub(_without_query, text)
         text = _BEARER.sub(rf"\1{_HIDDEN}", text)
         return _JWT.sub(_HIDDEN, text)
+
+
+def _without_query(run: re.Match[str]) -> str:
+    address, mark, _ = run[0].partition("?")
+    return f"{address}?{_HIDDEN}" if mark and "://" in address else run[0]
+
+
+def printable(text: str, longest: int) -> str:
+    """A text as one line that a terminal only shows: whatever it could obey or hide as an escape, cut to a length."""
+    text = text[: longest + 1]  # a message of megabytes is not worth the work
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if str(record.msg).startswith("Retrying ("):
             return False  # a line for every attempt; the transport says once what fails
-        record.msg = _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", record.getMessage()))
+        record.msg = printable(_JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", record.getMessage())), _LONGEST_LINE)
         record.args = ()
+        record.exc_info = record.exc_text = None  # it repeats the message, and names the address
         return True
 
 

@@ -63,10 +63,17 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a request could be sent there: http or https, a host, a port that exists."""
+    """Whether a request could be sent there: http or https, a host, a port that exists, nobody's password."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        return (
+            parts.scheme in {"http", "https"}
+            and bool(parts.hostname)
+            and parts.port != 0
+            and "@" not in parts.netloc
+            and url.isascii()
+            and url.isprintable()
+        )
     except ValueError:  # brackets or a port that are none
         return False
 

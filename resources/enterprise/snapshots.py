@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SNAPSHOTS: Final = TypeAdapter(tuple[Snapshot, ...])
+_SNAPSHOTS: Final = models.list_of(Snapshot)
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
-_CHUNKS: Final = TypeAdapter(tuple[Chunk, ...])
+_CHUNKS: Final = models.list_of(Chunk)
 _CHUNK: Final = TypeAdapter(Chunk)
 
 #: What every other file of the plan would meet as well: no further one is begun.
@@ -280,7 +280,7 @@ class Snapshots:
         return Source(
             identifier=record.identifier,
             version=record.version,
-            size_hint=record.approximate_bytes,
+            size_hint=record.stated_bytes,
             url_path=path,
             resolve=lambda: self._questions.address(path, f"get the address of {record.identifier}"),
             read_again=read_again,

@@ -25,7 +25,7 @@ class Source:
     Attributes:
         identifier: The record's identifier.
         version: The record's version: MD5 of the archive.
-        size_hint: About how many bytes.
+        size_hint: About how many bytes, None where the record does not say.
         url_path: Path of the download at the service.
         resolve: Asks the service for a signed address; gives it with the number of requests it took.
         read_again: Reads the record again; gives the source it names now with the number of requests it took.
@@ -34,7 +34,7 @@ class Source:
 
     identifier: str
     version: str
-    size_hint: int
+    size_hint: int | None
     url_path: str
     resolve: Callable[[], tuple[str, int]]
     read_again: Callable[[], tuple[Source, int]]

@@ -16,12 +16,14 @@ import json
 import logging
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from filelock import FileLock, Timeout
+from pydantic import Field, TypeAdapter
 
 from resources.enterprise.errors import DiskFull, StateBusy, StateError
 from resources.enterprise.landing import write_atomically
+from resources.enterprise.models import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +31,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: Characters; real ones have about 1,100.
+LONGEST_TOKEN = 8_192
+#: It is sent in a header, where anything else would begin another one.
+Token = Annotated[str, Field(pattern=r"\A[\x21-\x7e]+\z", max_length=LONGEST_TOKEN)]
+_TOKEN = TypeAdapter(Token)
+_MOMENT = TypeAdapter(Moment)
+
 REFRESH_LIFE = timedelta(days=90)
 REFRESH_USES = 90
 
 #: A token is renewed this long before it expires, so that none expires between here and the service.
 MARGIN = timedelta(minutes=10)
+#: A token of the future is one whose clock was wrong; smaller steps of a clock are none.
+_STEP = timedelta(minutes=5)
 #: For tokens of a short life the margin is this share of it.
 _MARGIN_SHARE = 10
 
@@ -67,13 +78,13 @@ class Tokens:
         return self.refresh_obtained_at + REFRESH_LIFE
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether the access token still works."""
-        return now < self.access_expires_at
+        """Whether the access token still works; one from the future was issued under a clock that was wrong."""
+        return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
         """Whether the access token works and need not be renewed yet."""
         life = self.access_expires_at - self.access_obtained_at
-        return now < self.access_expires_at - min(MARGIN, life / _MARGIN_SHARE)
+        return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
     def can_refresh(self, now: datetime) -> bool:
         """Whether the refresh token can buy another access token, as far as is known here."""
@@ -164,16 +175,16 @@ class TokenStore:
             if {name: fields.get(name) for name in self._owner} != self._owner:
                 return None
             moments = {
-                name: datetime.fromisoformat(fields[name]).astimezone(UTC)
+                name: _MOMENT.validate_python(datetime.fromisoformat(fields[name])).astimezone(UTC)
                 for name in ("access_obtained_at", "access_expires_at", "refresh_obtained_at")
             }
             return Tokens(
-                access_token=str(fields["access_token"]),
-                refresh_token=str(fields["refresh_token"]),
+                access_token=_TOKEN.validate_python(fields["access_token"]),
+                refresh_token=_TOKEN.validate_python(fields["refresh_token"]),
                 refresh_count=int(fields["refresh_count"]),
                 **moments,
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
             _log.warning("The token file %s is damaged and is ignored; the next login writes a new one.", self._path)
             return None
 

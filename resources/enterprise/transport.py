@@ -11,25 +11,40 @@ Source: the service's error body `{"status", "message"}` and its status codes.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import threading
-from dataclasses import dataclass, field
-from http.cookiejar import DefaultCookiePolicy
+from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 from pydantic import TypeAdapter, ValidationError
-from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
-from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, NewConnectionError
+from requests.cookies import RequestsCookieJar
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    DecodeError,
+    InvalidHeader,
+    NewConnectionError,
+    ProtocolError,
+)
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
-from resources.enterprise.redaction import Redactor, hide_queries_in_http_log
+from resources.enterprise.answers import (
+    Answer,
+    BrokenAnswer,
+    NoConnection,
+    TooLongError,
+    limit_of,
+    read_body,
+    requests_of,
+)
+from resources.enterprise.foreign import FOREIGN, reason, stems_from
+from resources.enterprise.redaction import Redactor, hide_queries_in_http_log, printable
+from resources.enterprise.wire import Adapter, Deadline, Limits, TooSlowError, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +52,7 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
     from resources.enterprise.service import Service
+    from resources.enterprise.skew import ServiceClock
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -45,7 +61,8 @@ _DISTRIBUTION = "enterprise-content-mirror"
 _RETRIED: Final = frozenset({500, 502, 503, 504})
 #: Each costs a whole read timeout.
 _READ_RETRIES = 2
-_LONGEST_MESSAGE = 300
+#: Characters of the service's own message inside one of ours.
+_LONGEST_SAID = 300
 
 
 @dataclass(frozen=True)
@@ -79,59 +96,18 @@ class Patience:
         return self.connect_timeout, self.read_timeout
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the service answered.
-
-    Attributes:
-        status: HTTP status.
-        body: The body, with any transfer compression removed.
-        headers: Headers, names case-insensitive.
-        request_count: Requests it took, retries included.
-    """
-
-    status: int
-    body: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    request_count: int
-
-    @property
-    def message(self) -> str | None:
-        """The message of the service's error body, None where the body is not one."""
-        try:
-            found = json.loads(self.body)
-        except ValueError:
-            return None
-        message = found.get("message") if isinstance(found, dict) else None
-        return message if isinstance(message, str) else None
-
-    @property
-    def is_html(self) -> bool:
-        """Whether a page was sent where data should be: a load balancer's or a captive network's."""
-        return "html" in self.headers.get("Content-Type", "").lower() or self.body.lstrip()[:1] == b"<"
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds the service asks to wait, where it says so as a number."""
-        try:
-            return float(self.headers["Retry-After"])
-        except (KeyError, ValueError):
-            return None
-
-
-class BrokenAnswer(errors.ServiceUnavailable):
-    """An answer that was cut, empty or a page of HTML: worth another attempt at once."""
-
-
-class NoConnection(BrokenAnswer):
-    """One attempt to connect to the object store failed."""
-
-
 class NoAuth(AuthBase):
     """Sends no credentials, also none that requests would take from a .netrc file."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
+
+
+class _NoCookies(RequestsCookieJar):
+    """Takes none: so threads share no state that answers could spoil, and nobody parses them."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        pass
 
 
 class _Session(requests.Session):
@@ -151,13 +127,13 @@ class _BoundedRetry(Retry):
         following = super().increment(*args, **options)
         error: Exception | None = options.get("error")
         if error is not None and not self.history:  # once, in place of the library's line for every attempt
-            _log.info("A request failed: %s. Trying again, %s times at most.", _reason(error), self.total)
+            _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
         return following
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
         try:
             asked = super().get_retry_after(response)
-        except InvalidHeader:
+        except (InvalidHeader, ValueError, OverflowError):  # a number of 5,000 digits, a date of the year 99999
             return None
         return None if asked is None else min(asked, float(self.backoff_max))
 
@@ -165,9 +141,13 @@ class _BoundedRetry(Retry):
 class Transport:
     """Sends requests. Safe to use from several threads: connections are pooled, cookies are never kept."""
 
-    def __init__(self, service: Service, patience: Patience, redactor: Redactor) -> None:
+    def __init__(
+        self, service: Service, patience: Patience, limits: Limits, redactor: Redactor, clock: ServiceClock
+    ) -> None:
         self.patience = patience
+        self.limits = limits
         self.redactor = redactor
+        self.clock = clock
         self._contact = service.contact
         self._anonymous = service.anonymous
         self._making = threading.Lock()
@@ -183,8 +163,17 @@ class Transport:
                     session.close()
             self._service = self._store = None
 
-    def send(self, method: str, url: str, *, doing: str, auth: AuthBase | None = None, body: Any = None) -> Answer:
-        """Send one request to the service and read the whole answer, whatever its status. Redirects are not followed.
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        doing: str,
+        auth: AuthBase | None = None,
+        body: Any = None,
+        longest: int | None = None,
+    ) -> Answer:
+        """Send one request to the service and read the answer, whatever its status. Redirects are not followed.
 
         Args:
             method: HTTP method.
@@ -192,44 +181,58 @@ class Transport:
             doing: What for, to stand behind "Could not" in a message.
             auth: Adds the token; none is sent without it.
             body: Sent as JSON where given.
+            longest: Bytes that the body may have; without it those of a record.
 
         Raises:
-            ServiceUnavailable: No connection or no answer after all retries.
+            UnreachableError: No connection after all retries.
+            ServiceUnavailable: No answer after all retries, or none that was complete in time.
             BrokenAnswer: The answer broke off.
+            UnexpectedAnswer: The answer is too long.
         """
         try:
-            response = self._to_service().request(
-                method,
-                url,
-                json=body,
-                auth=auth or NoAuth(),
-                headers={"Accept": "application/json"},
-                allow_redirects=False,
-                timeout=self.patience.timeouts,
+            with until(Deadline(self.limits.answer_seconds)):
+                response = self._to_service().request(
+                    method,
+                    url,
+                    json=body,
+                    auth=auth or NoAuth(),
+                    headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
+                    allow_redirects=False,
+                    stream=True,
+                    timeout=self.patience.timeouts,
+                )
+                content = read_body(response, limit_of(response, self.limits, longest or self.limits.record_bytes))
+        except TooLongError as error:
+            failure: errors.EnterpriseError = errors.UnexpectedAnswer(
+                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, which is more than any of its kind. "
+                "It was not read to its end, and nothing was changed. Check the addresses of the service, and a proxy on "
+                "the way."
             )
-        except requests.RequestException as error:
+        except FOREIGN as error:
             failure = self._failure(error, url, doing)
         else:
-            return Answer(response.status_code, response.content, response.headers, _requests_of(response))
+            self.clock.heard(response.headers)
+            return Answer(response.status_code, content, response.headers, requests_of(response))
         # Outside the handler, so that the library's exception, whose text has the whole address, is not attached.
         raise failure
 
-    def open(self, url: str, headers: Mapping[str, str], *, doing: str) -> requests.Response:
+    def open(self, url: str, headers: Mapping[str, str], *, doing: str, deadline: Deadline) -> requests.Response:
         """Open a signed address at the object store; the body is not read yet, nothing is retried, no token is sent.
 
         Raises:
-            BrokenAnswer: No connection (`NoConnection`) or no answer.
+            BrokenAnswer: No connection (`NoConnection`) or no answer before the deadline, which holds for the body too.
         """
         try:
-            return self._to_store().get(
-                url,
-                headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
-                auth=NoAuth(),
-                allow_redirects=False,
-                stream=True,
-                timeout=self.patience.timeouts,
-            )
-        except requests.RequestException as error:
+            with until(deadline):
+                return self._to_store().get(
+                    url,
+                    headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
+                    auth=NoAuth(),
+                    allow_redirects=False,
+                    stream=True,
+                    timeout=self.patience.timeouts,
+                )
+        except FOREIGN as error:
             found = self._failure(error, url, doing)
             kind = NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer
             failure = kind(found.message)
@@ -237,10 +240,10 @@ class Transport:
 
     def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
         """The error that an answer other than success means."""
-        status, message = answer.status, answer.message
-        if message is None and answer.is_html and status not in {401, 429}:
+        status, message = answer.status, self.said(answer)
+        if not message and answer.is_html and status not in {401, 429}:
             return self.html_error(status, doing)
-        said = f" ({self._short(message)})" if message else ""
+        said = f" ({message})" if message else ""
         what = f"Could not {doing}: the service answered {status}{said}."
         if status >= 500:
             return errors.ServiceUnavailable(
@@ -301,22 +304,28 @@ class Transport:
             status=status,
         )
 
-    def _failure(self, error: requests.RequestException, url: str, doing: str) -> errors.EnterpriseError:
-        what = f"Could not {doing}: {_reason(error)} ({urlsplit(url).hostname})."
-        if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+    def said(self, answer: Answer) -> str:
+        """The service's own message, as it may be shown: without secrets and control characters, cut; "" for none."""
+        message = " ".join(self.redactor.clean(answer.message or "").split())
+        return printable(message, _LONGEST_SAID)
+
+    def _failure(self, error: BaseException, url: str, doing: str) -> errors.EnterpriseError:
+        what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."
+        if stems_from(error, TooSlowError):
+            return errors.ServiceUnavailable(
+                f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the network "
+                "of this machine and run this again later."
+            )
+        if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has names of its own
             return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return errors.ServiceUnavailable(
                 f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
                 "way."
             )
-        unreachable = any(isinstance(e, NewConnectionError | ConnectTimeoutError) for e in _behind(error))
+        unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
         kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
         return kind(f"{what} What was fetched before is kept. Check the network of this machine and run this again.")
-
-    def _short(self, message: str) -> str:
-        text = " ".join(self.redactor.clean(message).split())
-        return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
 
     def _to_service(self) -> requests.Session:
         p = self.patience
@@ -344,10 +353,9 @@ class Transport:
 
     def _session(self, retry: Retry) -> requests.Session:
         session = _Session()
-        # Refusing cookies leaves the session without state that threads could spoil.
-        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        session.cookies = _NoCookies()
         session.headers["User-Agent"] = user_agent(self._contact)
-        adapter = HTTPAdapter(max_retries=retry, pool_maxsize=32)
+        adapter = Adapter(max_retries=retry, pool_maxsize=32)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         return session
@@ -366,50 +374,6 @@ def shape_problem(error: ValidationError) -> str:
     more = error.error_count() - 1
     return f"{place}: {first['msg']}" + (f", and {more} more" if more else "")
 
-
-def _requests_of(response: requests.Response) -> int:
-    """Requests behind an answer: urllib3's retries, and a first one that was refused for its token."""
-    retries = getattr(response.raw, "retries", None)
-    repeated = len(retries.history) if isinstance(retries, Retry) else 0
-    return 1 + repeated + sum(_requests_of(before) for before in response.history)
-
-
-def _behind(error: BaseException) -> list[BaseException]:
-    """An exception and those it stems from, outermost first."""
-    seen: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in seen:
-        seen.append(current)
-        inner = getattr(current, "reason", None) or next(
-            (a for a in current.args if isinstance(a, BaseException)), None
-        )
-        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
-    return seen
-
-
-def _reason(error: BaseException) -> str:
-    """What went wrong on the wire, in words that hold no address."""
-    seen = _behind(error)
-    names = {type(e).__name__ for e in seen}
-    for name, words in _REASONS.items():
-        if name in names:
-            return words
-    system = next((e for e in reversed(seen) if isinstance(e, OSError) and e.strerror), None)
-    return f"the connection failed: {system.strerror}" if system else "the connection failed"
-
-
-_REASONS = {
-    "NameResolutionError": "the name of the host cannot be resolved",
-    "ConnectTimeoutError": "no connection in time",
-    "ReadTimeoutError": "no answer in time",
-    "SSLError": "the host could not prove who it is (TLS)",
-    "ProxyError": "the proxy refused the connection",
-    "ConnectionRefusedError": "the connection was refused",
-    "RemoteDisconnected": "the connection was closed without an answer",
-    "IncompleteRead": "the answer broke off",
-    "DecodeError": "the answer's compression is damaged",
-    "InvalidURL": "the address is malformed",
-}
 
 _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {
     400: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),

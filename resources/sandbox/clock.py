@@ -1,6 +1,6 @@
 """The sandbox's clock. Every age and expiry (tokens, codes, signatures, retention, publication) is read from it.
 
-Belongs here: the time as the sandbox tells it. Does not belong here: rate limits and idleness, which are matters of
+Belongs here: the time as the sandbox tells it, in the `Date` of its answers too. Does not belong here: rate limits and idleness, which are matters of
 real time.
 """
 
@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Clock:
@@ -53,3 +58,18 @@ class Clock:
         with self._lock:
             self._frozen = None
             self._offset = timedelta()
+
+
+def dated(app: ASGIApp, clock: Clock) -> ASGIApp:
+    """An application whose answers carry the clock's moment as their `Date`."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def dating(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                moment = format_datetime(clock.now(), usegmt=True).encode()
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", moment)]}
+            await send(message)
+
+        await app(scope, receive, dating)
+
+    return answer

@@ -21,7 +21,7 @@ import uvicorn
 from resources.sandbox import objects
 from resources.sandbox.accounts import Accounts
 from resources.sandbox.api import OPERATIONS, service_app
-from resources.sandbox.clock import Clock
+from resources.sandbox.clock import Clock, dated
 from resources.sandbox.control import Control
 from resources.sandbox.exports import Exports
 from resources.sandbox.faults import Faults
@@ -91,7 +91,7 @@ class Sandbox:
         self.control = Control(service, self.faults, self.journal, self.stopped.set)
         api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path.removesuffix("/"))
         store = misbehaving(objects.object_store(shelf, signer), self.faults, "objects", objects.api_path)
-        self._servers = [_server(self.journal.watch(app)) for app in (api, store)]
+        self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store)]
         self._sockets = sockets
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
 
@@ -227,6 +227,7 @@ def _server(app: ASGIApp) -> uvicorn.Server:
         log_level=100,
         access_log=False,
         server_header=False,
+        date_header=False,  # it is the sandbox's clock that counts
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     return uvicorn.Server(config)

@@ -30,8 +30,9 @@ def clock():
 
 
 @pytest.fixture
-def fake():
+def fake(clock):
     service = FakeService()
+    service.api.now = clock
     yield service
     service.close()
 
@@ -41,7 +42,7 @@ def make_client(fake, tmp_path, clock):
     """Clients that share one state folder; keywords change the service, the patience or the ranges."""
     with ExitStack() as opened:
 
-        def make(*, patience=QUICK, ranges=None, state=tmp_path / "state", now=clock, **changes):
+        def make(*, patience=QUICK, ranges=None, limits=None, state=tmp_path / "state", now=clock, **changes):
             settings = {
                 "auth_url": fake.url,
                 "base_url": fake.url,
@@ -51,7 +52,9 @@ def make_client(fake, tmp_path, clock):
                 "contact": "tests@example.org",
             }
             return opened.enter_context(
-                EnterpriseClient(Service(**settings | changes), state, clock=now, patience=patience, ranges=ranges)
+                EnterpriseClient(
+                    Service(**settings | changes), state, clock=now, patience=patience, ranges=ranges, limits=limits
+                )
             )
 
         yield make

@@ -7,12 +7,14 @@ elsewhere and refused tokens are one line each here.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import fnmatch
 import hashlib
 import json
 import socket
 import threading
 from dataclasses import dataclass, field
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -44,6 +46,7 @@ class Reply:
     stall: threading.Event | None = None
     chunked: bool = False
     drop: bool = False  # close without an answer
+    raw: object = None  # a function that writes to the connection itself, headers too; then it is closed
 
 
 def json_reply(value, status=200, **headers):
@@ -64,6 +67,7 @@ class Loopback:
     def __init__(self, application):
         self.requests = []
         self.stalls_sat_out = 0
+        self.now = lambda: dt.datetime.now(dt.UTC)  # told in the `Date` of every answer
         self._lock = threading.Lock()
         outer = self
 
@@ -120,7 +124,14 @@ class Loopback:
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
-        handler.send_response(reply.status)
+        if reply.raw is not None:
+            handler.close_connection = True
+            with contextlib.suppress(OSError):
+                reply.raw(handler.connection)
+            return
+        handler.send_response_only(reply.status)
+        if "Date" not in reply.headers:
+            handler.send_header("Date", format_datetime(self.now(), usegmt=True))
         for name, value in reply.headers.items():
             handler.send_header(name, value)
         if reply.chunked:

@@ -119,7 +119,12 @@ def test_identifiers_that_would_leave_a_folder_are_refused(client, fake, hour, c
         (Reply(200, b"[{"), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply({"identifier": "wiki"}), errors.UnexpectedAnswer, False, "documented form"),
         (json_reply([{"identifier": "wiki"}, {}]), errors.UnexpectedAnswer, False, "1.identifier"),
-        (json_reply([{}, {}, {}]), errors.UnexpectedAnswer, False, "and 2 more"),
+        (
+            json_reply([{"identifier": 1, "name": 2, "description": 3}, {}]),
+            errors.UnexpectedAnswer,
+            False,
+            "and 2 more",
+        ),
         (Reply(200, b'[{"identifier": "wiki"}]', cut=7), errors.ServiceUnavailable, True, "broke off"),
         (Reply(drop=True), errors.ServiceUnavailable, True, "closed without an answer"),
         (
@@ -302,7 +307,7 @@ def test_every_error_says_whether_it_can_be_retried():
         "StateBusy",
         "UnreachableError",
     }
-    assert len(kinds) == 19
+    assert len(kinds) == 20
 
 
 def test_cookies_of_a_load_balancer_are_not_kept(client, fake):

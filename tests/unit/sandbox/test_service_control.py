@@ -35,6 +35,12 @@ def test_clock(client):
         assert control(client, "POST", "clock", json=wrong).status_code == 422
 
 
+def test_answers_carry_the_sandboxs_own_date(client):
+    control(client, "POST", "clock", json={"set": "2025-04-01T12:00:00+02:00"})
+    answers = [client.call("/v2/codes"), client.call("/v2/nothing")]
+    assert {answer.headers["date"] for answer in answers} == {"Tue, 01 Apr 2025 10:00:00 GMT"}
+
+
 def test_requests(client):
     client.call("/v2/codes")
     client.call("/v2/projects?fields=name", "POST")

@@ -1,0 +1,328 @@
+"""Answers that never end, in bytes or in time: what was taken of them is counted at the server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import shutil
+import threading
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from resources.enterprise import Limits, Patience, errors, models, wire
+from tests.unit.enterprise.conftest import QUICK
+from tests.unit.enterprise.loopback import Reply, json_reply
+
+NAME = "enwiki_namespace_0"
+#: Beyond what was taken, a server can be rid of what fits into the buffers of two sockets.
+BUFFERS = 8 << 20
+SMALL = Limits(list_bytes=1 << 20, record_bytes=1 << 20, refusal_bytes=1 << 16)
+HURRIED = Limits(answer_seconds=0.5)
+
+
+class Sender:
+    """Sends one piece again and again until the client is gone, or far more has gone out than anybody should take."""
+
+    def __init__(self, head, piece, *, most=1 << 30, pause=0.0):
+        self.head, self.piece, self.most, self.pause = head, piece, most, pause
+        self.sent, self.calls = 0, 0
+        self.left = threading.Event()
+
+    def __call__(self, connection):
+        self.calls += 1
+        try:
+            connection.sendall(self.head)
+            while self.sent < self.most:
+                connection.sendall(self.piece)
+                self.sent += len(self.piece)
+                if self.pause:
+                    connection.settimeout(self.pause)  # waits for the client to leave, a pause long
+                    try:
+                        if not connection.recv(1):
+                            break
+                    except TimeoutError:
+                        connection.settimeout(None)
+        except OSError:
+            pass
+        self.left.set()
+
+
+def head(status=200, *headers):
+    return "\r\n".join([f"HTTP/1.1 {status} X", *headers, "", ""]).encode()
+
+
+CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+
+
+@pytest.fixture
+def batch(fake, content):
+    return models.Batch.model_validate(fake.add(NAME, content))
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "archive" / "a.tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("headers", "piece"), [((), b" " * 65536), (("Transfer-Encoding: chunked",), CHUNK)], ids=["unframed", "chunked"]
+)
+@pytest.mark.parametrize("path", ["/v2/codes", "/v1/login", "/v1/get-user"])
+def test_an_answer_without_an_end_is_given_up(make_client, fake, path, headers, piece):
+    sender = Sender(head(200, *headers), piece)
+    fake.script(path, *[Reply(raw=sender)] * 9)
+    client = make_client(limits=SMALL)
+    ask = {"/v2/codes": lambda: client.reference("codes"), "/v1/login": client.login, "/v1/get-user": client.user}
+    with pytest.raises(errors.UnexpectedAnswer, match="longer than 1,048,576 bytes"):
+        ask[path]()
+    assert sender.left.wait(10)
+    assert sender.calls == 1
+    assert sender.sent < SMALL.list_bytes + BUFFERS
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_a_refusal_without_an_end_is_a_refusal(make_client, fake, status):
+    sender = Sender(head(status), b"x" * 65536, most=64 << 20)
+    fake.script("/v2/codes", *[Reply(raw=sender)] * 9)
+    with pytest.raises(errors.EnterpriseError) as caught:
+        make_client(limits=SMALL, patience=replace(QUICK, retries=0)).reference("codes")
+    assert caught.value.status == status
+    assert sender.left.wait(10)
+    assert sender.sent < SMALL.refusal_bytes + BUFFERS
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_blanks_that_were_compressed_to_nothing_are_given_up(make_client, fake, layers):
+    packed = b" " * (256 << 20)
+    for _ in range(layers):
+        packed = gzip.compress(packed, 1)
+    encoding = ", ".join(["gzip"] * layers)
+    fake.script("/v2/codes", *[Reply(200, packed, {"Content-Encoding": encoding})] * 9)
+    client = make_client(limits=SMALL)
+    client.login()
+    tracemalloc.start()
+    with pytest.raises(errors.UnexpectedAnswer, match="longer than"):
+        client.reference("codes")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * SMALL.list_bytes
+
+
+def test_a_list_of_more_records_than_there_can_be_is_refused(client, fake):
+    fake.script("/v2/codes", json_reply([{"identifier": "a"}] * (models.LONGEST_LIST + 1)))
+    with pytest.raises(errors.UnexpectedAnswer, match="at most 50000 items"):
+        client.reference("codes")
+
+
+@pytest.mark.parametrize(
+    ("opening", "piece"),
+    [
+        (b"HTTP/1.1 200 O", b"K"),
+        (b"HTTP/1.1 200 OK\r\nX-A: ", b"a"),
+        (head(200, "Content-Length: 1000000"), b" "),
+        (head(200), b" "),
+        (head(200, "Transfer-Encoding: chunked"), b"1\r\n \r\n"),
+        (head(200, "Transfer-Encoding: chunked") + b"5;", b"x"),
+        (head(200, "Transfer-Encoding: chunked") + b"0\r\n", b"X-Trailer: 1\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (head(500), b" "),
+        (head(401), b" "),
+    ],
+)
+def test_a_byte_now_and_then_is_not_waited_for(make_client, fake, opening, piece):
+    """The read timeout is never met here: only the deadline of the whole answer ends it."""
+    sender = Sender(opening, piece, pause=0.02)
+    fake.script("/v2/codes", *[Reply(raw=sender)] * 30)
+    client = make_client(limits=HURRIED)
+    with pytest.raises(errors.ServiceUnavailable, match=r"not complete in time.*0 s"):
+        client.reference("codes")
+    assert sender.left.wait(10)
+
+
+class Monotonic:
+    """The seconds that deadlines are measured with, moved by a test."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    moved = Monotonic()
+    monkeypatch.setattr(wire, "time", moved)
+    return moved
+
+
+@pytest.mark.parametrize(("each", "ends_well"), [(200, True), (400, False)])
+def test_time_spent_on_a_login_is_not_that_of_the_answer(client, fake, clock, seconds, each, ends_well):
+    client.login()
+    clock.advance(days=2)
+
+    def late(request):
+        seconds.seconds += each
+        return fake._honest(request)
+
+    fake.script("/v1/token-refresh", late)
+    fake.script("/v2/codes", *[late] * 5)
+    if ends_well:
+        assert len(client.reference("codes")) == 1
+    else:
+        with pytest.raises(errors.ServiceUnavailable, match="not complete in time"):
+            client.reference("codes")
+
+
+# --- downloads ------------------------------------------------------------------------------------------------------
+
+
+def small_margin(**changes):
+    return Limits(margin_bytes=1 << 20, unstated_bytes=2 << 20, **changes)
+
+
+@pytest.mark.parametrize("size", [{"value": 0.3, "unit_text": "MB"}, {"value": 0, "unit_text": "MB"}])
+def test_an_archive_much_larger_than_its_record_says_is_given_up(make_client, fake, hour, batch, target, size):
+    fake.records[NAME]["size"] = size
+    lying = models.Batch.model_validate(fake.records[NAME])
+    sender = Sender(head(200), b"x" * 65536)
+    fake.script("/objects/*", *[Reply(raw=sender)] * 9)
+    largest = small_margin().largest(lying.stated_bytes)
+    with pytest.raises(errors.IntegrityError, match=f"twice more than {largest:,} bytes came"):
+        make_client(limits=small_margin()).download_batch(hour, lying, target)
+    assert sender.calls == 2
+    assert sender.sent < 2 * (largest + BUFFERS)
+    assert list(target.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [None, {}, {"value": 7, "unit_text": "parsecs"}])
+def test_an_archive_of_unknown_size_has_a_limit_too(make_client, fake, hour, batch, target, content, size):
+    fake.records[NAME].pop("size")
+    if size is not None:
+        fake.records[NAME]["size"] = size
+    silent = models.Batch.model_validate(fake.records[NAME])
+    client = make_client(limits=small_margin())
+    sender = Sender(head(200), b"x" * 65536)
+    fake.script("/objects/*", *[Reply(raw=sender)] * 2)
+    with pytest.raises(errors.IntegrityError, match=r"states no size.*2,097,152 bytes came"):
+        client.download_batch(hour, silent, target)
+    assert client.download_batch(hour, silent, target).size_bytes == len(content)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Length": str(1 << 40)},
+        {"Content-Length": "9" * 18},
+    ],
+)
+def test_a_length_beyond_the_record_is_refused_before_the_first_byte(make_client, fake, hour, batch, target, headers):
+    fake.script("/objects/*", *[Reply(200, b"x" * 100_000, headers)] * 2)
+    seen = []
+    with pytest.raises(errors.IntegrityError, match="more than"):
+        make_client().download_batch(hour, batch, target, lambda there, total: seen.append(there))
+    assert seen == []
+    assert list(target.parent.iterdir()) == []
+
+
+def test_an_archive_that_was_replaced_by_a_larger_one_is_taken(make_client, fake, hour, batch, target, content):
+    larger = content * 10
+    fake.add(NAME, larger)
+    done = make_client(limits=small_margin()).download_batch(hour, batch, target)
+    assert done.path.read_bytes() == larger
+
+
+def test_a_download_that_crawls_is_given_up_and_begun_at_another_connection(
+    make_client, fake, hour, batch, target, content
+):
+    crawl = Sender(head(200, f"Content-Length: {len(content)}", 'ETag: "x"') + content[:1000], content[1000:1001])
+    crawl.pause = 0.02
+    crawl.most = 1  # the second byte, and nothing more: the client waits
+
+    def crawling(connection):
+        crawl(connection)
+        connection.settimeout(20)
+        connection.recv(1)
+
+    fake.etags = False
+    fake.script("/objects/*", Reply(raw=crawling))
+    client = make_client(limits=Limits(slow_bytes=2000, slow_seconds=1))
+    done = client.download_batch(hour, batch, target)
+    assert target.read_bytes() == content
+    assert done.request_count == 1
+    assert fake.store.requests[1].headers["range"].startswith("bytes=100")
+
+
+def test_a_download_that_always_crawls_ends(make_client, fake, hour, batch, target, content):
+    def crawling(request):
+        reply = fake.object(request)
+        start = int(request.headers.get("range", "bytes=0-")[6:].split("-")[0])
+        status = "206 X" if "range" in request.headers else "200 X"
+        lines = [f"HTTP/1.1 {status}", *(f"{k}: {v}" for k, v in reply.headers.items())]
+        lines.append(f"Content-Length: {len(content) - start}")
+        opening = ("\r\n".join(lines) + "\r\n\r\n").encode()
+        return Reply(raw=Sender(opening, b"x", pause=0.02))
+
+    fake.script("/objects/*", *[crawling] * 30)
+    client = make_client(limits=Limits(slow_bytes=1000, slow_seconds=0.2))
+    with pytest.raises(errors.ServiceUnavailable, match=r"broke 4 times in a row.*less than 1,000 bytes came in 0 s"):
+        client.download_batch(hour, batch, target)
+    assert len(fake.store.requests) == 4
+
+
+def test_a_slow_download_that_goes_on_is_not_disturbed(make_client, fake, hour, batch, target, content, seconds):
+    """Longer than the deadline as a whole, and within it from piece to piece."""
+    taken = threading.Semaphore(0)
+
+    def steadily(connection):
+        connection.sendall(head(200, f"Content-Length: {len(content)}"))
+        for start in range(0, len(content), 50_000):
+            seconds.seconds += 200
+            connection.sendall(content[start : start + 50_000])
+            while sum(progress) < start + 50_000:
+                taken.acquire(timeout=10)
+
+    progress = [0]
+
+    def told(there, _):
+        progress[0] = there
+        taken.release()
+
+    fake.script("/objects/*", Reply(raw=steadily))
+    client = make_client(limits=Limits(slow_bytes=10_000, slow_seconds=300), patience=replace(QUICK, retries=0))
+    client.download_batch(hour, batch, target, told)
+    assert seconds.seconds == 1600
+    assert len(fake.store.requests) == 1
+    assert target.read_bytes() == content
+
+
+def test_the_floor_of_free_disk_holds_before_a_download(make_client, fake, hour, batch, target):
+    free = shutil.disk_usage(target.parent.parent).free
+    client = make_client(limits=Limits(keep_free_bytes=2 * free))
+    with pytest.raises(errors.DiskFull, match=rf"400,000 bytes are missing, .* and {2 * free:,} shall stay free"):
+        client.download_batch(hour, batch, target)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_the_floor_of_free_disk_holds_on_the_way(make_client, fake, hour, target, monkeypatch):
+    content = bytes(40 << 20)
+    batch = models.Batch.model_validate(fake.add(NAME, content))
+    client = make_client(limits=Limits(keep_free_bytes=1000))
+    real, written = shutil.disk_usage(target.parent.parent), []
+    # a disk that somebody else fills meanwhile
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=999 if sum(written) else 100 << 20))
+    with pytest.raises(errors.DiskFull, match="1,000 shall stay free") as caught:
+        client.download_batch(hour, batch, target, lambda there, _: written.append(there))
+    assert "is kept in" in caught.value.message
+    assert max(written) <= 17 << 20
+    monkeypatch.undo()
+    assert client.download_batch(hour, batch, target).resumed_bytes >= 16 << 20
+
+
+def test_limits_hold_in_the_default_client(make_client):
+    limits = make_client()._transport.limits
+    assert limits == Limits()
+    assert Patience().read_timeout < limits.answer_seconds
+    assert dt.timedelta(seconds=limits.slow_seconds) <= dt.timedelta(minutes=5)

@@ -1,0 +1,387 @@
+"""Values that no honest service sends: each ends as a result or as one sentence of ours, and is nowhere repeated raw."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import logging
+import time
+import traceback
+
+import pytest
+
+from resources.enterprise import errors, models
+from resources.enterprise.redaction import Redactor, printable
+from resources.enterprise.tokens import TokenStore
+from resources.enterprise.transport import Patience
+from tests.unit.enterprise.loopback import USERNAME, Reply, error_reply, json_reply
+
+LIST = "/v2/batches/2026-11-01/05"
+NAME = "enwiki_namespace_0"
+
+
+@pytest.fixture
+def record(fake, content):
+    return fake.add(NAME, content)
+
+
+def raw_json(text):
+    return Reply(200, text.encode(), {"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", "1e999", "-1", "1e300", '"much"', "[]", "9" * 400])
+def test_a_size_that_is_none_is_not_of_the_documented_form(client, fake, hour, record, value):
+    text = json.dumps([record | {"size": {"value": "SIZE", "unit_text": "MB"}}]).replace('"SIZE"', value)
+    fake.script(LIST, raw_json(text))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"0\.size\.value"):
+        client.batches(hour)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("version", "../../x"),
+        ("version", "a" * 10_000),
+        ("version", "\0"),
+        ("identifier", "../x"),
+        ("identifier", "/etc/passwd"),
+        ("identifier", "a" * 10_000),
+        ("identifier", "a\0b"),
+        ("identifier", "ä"),
+        ("identifier", "a\u202eb"),
+        ("is_part_of", {"identifier": "../../../tmp/x"}),
+        ("is_part_of", {"identifier": "a/b"}),
+        ("namespace", {"identifier": 10**30}),
+        ("namespace", {"identifier": 2**31}),
+        ("date_modified", "0000-01-01T00:00:00Z"),
+        ("date_modified", "9999-12-31T23:59:59-14:00"),
+        ("date_modified", "0001-01-01T00:00:00+14:00"),
+        ("date_modified", 1e300),
+    ],
+)
+def test_a_record_that_would_lead_elsewhere_is_refused(client, fake, hour, record, place, value):
+    fake.script(LIST, json_reply([record | {place: value}]))
+    with pytest.raises(errors.UnexpectedAnswer, match=rf"0\.{place}"):
+        client.batches(hour)
+
+
+@pytest.mark.parametrize("value", ["1e999", "Infinity", "NaN", "0", "-5", "1e300", str(91 * 86_400)])
+def test_a_life_of_a_token_that_is_none_is_refused(client, fake, value):
+    fake.script("/v1/login", raw_json(f'{{"access_token": "aaaa", "refresh_token": "bbbb", "expires_in": {value}}}'))
+    with pytest.raises(errors.UnexpectedAnswer, match="expires_in"):
+        client.login()
+
+
+SECRET = "TokenOfTheService-0001"
+
+
+@pytest.mark.parametrize("rest", ["\r\nX-Evil: 1", "\n", "\0", " x", "\u20ac", "\x1b[2J", "x" * 9000, ""])
+@pytest.mark.parametrize("which", ["access_token", "refresh_token"])
+def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown(client, fake, tmp_path, which, rest):
+    tokens = {"access_token": "a" * 20, "refresh_token": "b" * 20, which: SECRET + rest if rest else ""}
+    fake.script("/v1/login", json_reply(tokens))
+    with pytest.raises(errors.UnexpectedAnswer, match=which) as caught:
+        client.login()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert not (tmp_path / "state" / "tokens.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("access_token", "stored\r\nX-Evil: 1"),
+        ("access_expires_at", "9999-12-31T23:59:59-14:00"),
+        ("refresh_obtained_at", "9999-12-31T00:00:00+00:00"),
+        ("access_obtained_at", "0001-01-01T00:00:00+00:00"),
+        ("refresh_count", float("inf")),
+        ("refresh_count", None),
+    ],
+)
+def test_a_token_file_that_was_tampered_with_is_ignored(client, fake, tmp_path, field, value):
+    client.login()
+    path = tmp_path / "state" / "tokens.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert TokenStore(path, fake.url, USERNAME).read() is None
+    assert not client.token_status().logged_in
+    assert client.login().logged_in
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://[::1",
+        "http://127.0.0.1:99999999/x",
+        "http://user:PassInAddress@127.0.0.1/x",
+        "gopher://127.0.0.1/",
+        "javascript:alert(1)",
+        "http://127.0.0.1/\x85",
+        "http://\xe4\xe4/",
+        "http://127.0.0.1:x/",
+    ],
+)
+def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path, location):
+    fake.script(f"{LIST}/{NAME}/download", *[Reply(307, b"", {"Location": location})] * 9)
+    with pytest.raises(errors.UnexpectedAnswer, match="not a web address") as caught:
+        client.download_batch(hour, models.Batch.model_validate(record), tmp_path / "a" / "x.tar.gz")
+    assert "PassInAddress" not in "".join(traceback.format_exception(caught.value))
+    assert fake.store.requests == []
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    "asked", ["nan", "inf", "-1e999", "9" * 5000, "Fri, 31 Dec 99999 00:00:00 GMT", "Mon, 01 Jan 0001 00:00:00 +1400"]
+)
+def test_a_wait_that_is_none_is_not_waited_for(client, fake, status, asked):
+    fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
+    assert len(client.reference("codes")) == 1
+
+
+def test_a_wait_is_a_number_of_seconds():
+    patience = Patience(first_wait=1, longest_wait=4)
+    assert all(0 <= patience.wait(1, asked) <= 4 for asked in (0.0, -5.0, 1e300, 3.0))
+
+
+HEADERS = [
+    ("Content-Length", "9" * 5000),
+    ("Content-Length", "-5"),
+    ("Content-Length", "1_0"),
+    ("Content-Length", "5, 7"),
+    ("Content-Length", "\u0661"),
+    ("Content-Encoding", "gzip"),
+    ("Content-Encoding", ", ".join(["gzip"] * 50)),
+    ("Content-Type", "\x1b[2J"),
+    ("Date", "Mon, 01 Jan 0001 00:00:00 +1400"),
+    ("Date", "Fri, 31 Dec 99999 23:59:59 GMT"),
+    ("Date", "soon"),
+    ("Age", "9" * 5000),
+    ("Set-Cookie", "a=b; expires=Thu, 99 Jan 99999 99:99:99 GMT; Max-Age=" + "9" * 5000),
+    ("ETag", '"a\r\n b"'),
+    ("ETag", "x" * 60_000),
+    ("X-Long", "x" * 70_000),
+    ("Location", "http://[::1"),
+    ("Content-Range", "bytes 0-9/" + "9" * 5000),
+    ("Last-Modified", "Fri, 31 Dec 99999 23:59:59 GMT"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), HEADERS)
+def test_a_header_that_is_none_is_survived_or_said(client, fake, hour, record, tmp_path, caplog, name, value):
+    def odd(request):
+        length = b"" if name == "Content-Length" else b"Content-Length: 21\r\n"
+        head = f"HTTP/1.1 200 OK\r\n{name}: {value}\r\n".encode() + length + b"\r\n"
+        return Reply(raw=lambda connection: connection.sendall(head + b'[{"identifier":"xy"}]'))
+
+    fake.script("/v2/codes", *[odd] * 9)
+    fake.script("/objects/*", *[odd] * 30)
+    batch = models.Batch.model_validate(record)
+    caplog.set_level(logging.DEBUG)
+    for ask in (
+        lambda: client.reference("codes"),
+        lambda: client.download_batch(hour, batch, tmp_path / "a" / "x.tar.gz"),
+    ):
+        with contextlib.suppress(errors.EnterpriseError):
+            ask()
+    assert all(message.isprintable() for message in caplog.messages)
+
+
+def test_headers_without_number_are_not_read(client, fake):
+    head = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(200)) + b"\r\n"
+    fake.script("/v2/codes", *[Reply(raw=lambda connection: connection.sendall(head))] * 9)
+    with pytest.raises(errors.ServiceUnavailable, match="no answer of HTTP"):
+        client.reference("codes")
+
+
+@pytest.mark.parametrize("asked", ["bytes 5-1/9", "bytes 0-9/5", "bytes 0-" + "9" * 5000 + "/9", "bytes 0-0/*"])
+def test_a_range_that_is_none_is_asked_for_again(split, fake, hour, record, tmp_path, content, asked):
+    fake.script("/objects/*", Reply(206, b"x", {"Content-Range": asked}))
+    target = tmp_path / "a" / "x.tar.gz"
+    split.download_batch(hour, models.Batch.model_validate(record), target)
+    assert target.read_bytes() == content
+
+
+@pytest.mark.parametrize("body", ["[" * 60_000, '{"message":' * 9_000, '{"message": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize("status", [200, 400, 429, 500])
+def test_a_body_that_is_nested_without_end_is_survived(client, fake, status, body):
+    fake.script("/v2/codes", *[Reply(status, body.encode())] * 9)
+    with pytest.raises(errors.EnterpriseError):
+        client.reference("codes")
+
+
+def test_counters_that_are_none_are_left_out(client, fake):
+    fake.user |= {"x_limit": 5, "a\x1b_requests_count": 1, "b_requests_count": "many", "c_requests_count": 1e400}
+    fake.user |= {"d_requests_count": 3, "d_limit": [], "groups": ["\x1b[31mred"], "username": "a\u202eb"}
+    user = client.user()
+    assert set(user.quotas) == {"d"}
+    assert user.quotas["d"].limit is None
+    assert (user.groups, user.username) == (("\\x1b[31mred",), "a\\u202eb")
+    fake.user |= {"chunk_limit": 10**30}
+    with pytest.raises(errors.UnexpectedAnswer, match="chunk_limit"):
+        client.user()
+
+
+# --- what is shown --------------------------------------------------------------------------------------------------
+
+OBEYED = ["\x1b]0;title\x07", "\x1b[2J", "\r", "\x9b31m", "\u202e", "\u2028", "\u200b", "\x7f"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 418])
+@pytest.mark.parametrize("path", ["/v2/codes", "/v1/login", "/v1/get-user"])
+def test_what_a_terminal_would_obey_is_shown_instead(client, fake, caplog, status, path):
+    caplog.set_level(logging.DEBUG)
+    fake.script(path, *[error_reply(status, "Evil" + "".join(OBEYED) + "End" + "x" * 5000)] * 9)
+    client_calls = {
+        "/v2/codes": lambda: client.reference("codes"),
+        "/v1/login": client.login,
+        "/v1/get-user": client.user,
+    }
+    with pytest.raises(errors.EnterpriseError, match=r"Evil\\x1b") as caught:
+        client_calls[path]()
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 1000
+    assert all(message.isprintable() for message in caplog.messages)
+
+
+def test_a_challenge_is_shown_without_control_characters(client, fake):
+    fake.script("/v1/login", json_reply({"challenge_name": "\x1b[2JDo this", "session": "s" * 20}))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"challenge \\x1b\[2JDo this"):
+        client.login()
+
+
+def test_every_message_is_printable_and_bounded():
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.EnterpriseError)]
+    for kind in kinds:
+        error = kind("a\x1bb" + "c" * 9999)
+        assert error.message == str(error)
+        assert error.message.startswith("a\\x1bbc")
+        assert len(error.message) == errors.LONGEST_MESSAGE
+
+
+def test_words_of_all_scripts_stay_as_they_are():
+    assert printable("Überfluß, 日本語, العربية, ½, 😀", 100) == "Überfluß, 日本語, العربية, ½, 😀"
+
+
+@pytest.mark.parametrize("unit", ["a-", "aaaaaaaa.", "http://", "Bearer ", "http://a?", "a"])
+def test_hiding_secrets_takes_as_long_as_the_text_is(unit):
+    redactor = Redactor()
+    redactor.learn("NeverShown1")
+
+    def seconds(size):
+        text = unit * (size // len(unit))
+        began = time.process_time()
+        redactor.clean(text)
+        return time.process_time() - began
+
+    small = min(seconds(20_000) for _ in range(3))
+    assert min(seconds(200_000) for _ in range(3)) < 60 * max(small, 0.002)
+
+
+def test_a_secret_at_the_end_of_what_is_shown_is_not_cut_open(client, fake):
+    client.login()
+    token = client._auth.access_token()
+    for before in range(200, 320, 7):
+        fake.script("/v2/codes", error_reply(400, "." * before + f" {token} " * 40))
+        with pytest.raises(errors.InvalidRequest) as caught:
+            client.reference("codes")
+        assert "ISSUEDSECRET" not in caught.value.message
+        assert token[:12] not in caught.value.message
+
+
+# --- the clock ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def skewed(fake, clock, monkeypatch):
+    """The service's clock runs so far behind this machine's."""
+    from resources.enterprise.skew import ServiceClock
+
+    monkeypatch.setattr(ServiceClock, "_told", set())
+
+    def skew(**parts):
+        ahead = dt.timedelta(**parts)
+        fake.api.now = lambda: clock() - ahead
+
+    return skew
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"days": 3}, "3 days ahead of"),
+        ({"minutes": 7}, "7 minutes ahead of"),
+        ({"hours": -1}, "1 hour behind"),
+        ({"days": -400}, "400 days behind"),
+    ],
+)
+def test_a_wrong_clock_is_said_once(make_client, skewed, caplog, parts, words):
+    skewed(**parts)
+    for _ in range(2):
+        client = make_client()
+        client.reference("codes")
+        client.reference("codes")
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    advice = "Hours and the ends of tokens are reckoned from it: set it right (time synchronization)."
+    assert told == [f"The clock of this machine is {words} the service's. {advice}"]
+
+
+@pytest.mark.parametrize("parts", [{"minutes": 4}, {"minutes": -4}, {}])
+def test_a_clock_that_is_a_little_off_is_not_worth_a_word(client, skewed, caplog, parts):
+    skewed(**parts)
+    client.reference("codes")
+    assert caplog.messages == []
+
+
+def test_an_answer_out_of_a_cache_is_as_old_as_it_says(client, fake, clock, caplog):
+    old = (clock() - dt.timedelta(hours=2)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    fake.script("/v2/codes", json_reply([], Date=old, Age="7200"), json_reply([], Date=old, Age="99999999"))
+    client.reference("codes")
+    client.reference("codes")
+    assert caplog.messages == []
+
+
+def test_an_hour_that_has_not_begun_for_the_service_is_a_wrong_clock(client, skewed, clock, hour):
+    skewed(days=3)
+    clock.advance(days=3)
+    with pytest.raises(
+        errors.ClockError, match=r"2026-11-04 05:00 UTC has not begun.*3 days ahead of the service's"
+    ) as error:
+        client.batches(hour + dt.timedelta(days=3))
+    assert not error.value.retryable
+
+
+def test_retention_is_counted_by_the_services_clock(client, fake, skewed, clock, hour):
+    skewed(days=3)
+    clock.advance(days=3)
+    fake.script(LIST, error_reply(404, "NoSuchKey"))
+    with pytest.raises(errors.NotPublishedYet, match="3 days ahead"):
+        client.batches(hour)
+    skewed(days=-3)
+    clock.advance(days=-3)
+    fake.script(LIST, error_reply(404, "NoSuchKey"))
+    with pytest.raises(errors.RetentionPassed, match="3 days behind"):
+        client.batches(hour)
+
+
+def test_the_hour_under_way_is_not_published_yet_whatever_the_clock(client, skewed, clock, hour):
+    skewed(minutes=40)
+    clock.advance(minutes=40)
+    with pytest.raises(errors.NotPublishedYet, match="40 minutes ahead"):
+        client.batches(hour + dt.timedelta(hours=1))
+
+
+def test_a_token_got_under_a_clock_that_was_put_right_since_is_not_trusted(client, fake, clock):
+    clock.advance(days=3)
+    client.login()
+    clock.advance(days=-3)
+    client.reference("codes")
+    assert len(fake.api.seen("/v1/token-refresh")) == 1
+    assert client.token_status().access_expires_at <= clock() + dt.timedelta(days=1)
+    client.reference("codes")
+    assert len(fake.api.seen("/v1/token-refresh")) == 1
+
+
+def test_a_clock_that_was_put_back_a_little_costs_nothing(client, fake, clock):
+    client.login()
+    clock.advance(minutes=-4)
+    client.reference("codes")
+    assert fake.api.seen("/v1/token-refresh") == []

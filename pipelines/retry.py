@@ -338,6 +338,11 @@ def redo(settings: Settings, trial: Trial, **overrides: Any) -> runs.RunReport:
     Each hour is converted and loaded as by any other run: a load is one transaction, and what a run that was killed had
     finished is found again. Hours are taken with the projects they are loaded with, whatever is mirrored now.
     """
+    return runs.from_archive(settings, grouped(settings, trial), trial.snapshots, **overrides)
+
+
+def grouped(settings: Settings, trial: Trial) -> list[tuple[Settings, list[datetime]]]:
+    """The hours that gain rows as ranges, each of consecutive hours that are loaded with the same projects and namespaces."""
     groups: list[tuple[Settings, list[datetime]]] = []
     for hour in trial.hours:
         projects, namespaces = trial.scopes[hour]
@@ -346,4 +351,4 @@ def redo(settings: Settings, trial: Trial, **overrides: Any) -> runs.RunReport:
             groups[-1][1].append(hour)
         else:
             groups.append((wanted, [hour]))
-    return runs.from_archive(settings, groups, trial.snapshots, **overrides)
+    return groups

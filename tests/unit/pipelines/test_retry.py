@@ -1,0 +1,240 @@
+"""Rejected lines read again: which become rows, which archives are done again for it, and why others cannot be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import retry
+from pipelines.rejects import Selection
+from pipelines.retry import Outcome
+from pipelines.settings import Settings
+from resources.lake import Archive, Layout, digest_of
+from resources.tables import REJECTS
+from resources.warehouse import Warehouse
+from tests.unit.assets.conftest import record
+from tests.unit.warehouse.conftest import START, Clock, Lake
+
+GOOD = [json.dumps(record(number)).encode() for number in range(9)]
+FRENCH = [json.dumps(record(number, "frwiki")).encode() for number in range(3)]
+SNAPSHOT = "enwiki_namespace_0"
+
+
+class Folder:
+    """A data folder whose rejected lines are what the tests say; the older reader that rejected them is imagined."""
+
+    def __init__(self, data):
+        self.data, self.layout, self.lake = data, Layout(data), Lake(data)
+        self.warehouse = Warehouse(data, lock_timeout=5.0, clock=Clock())
+        self.settings = Settings(data=data, projects=("dewiki",))
+        self.lists = {}
+
+    def load(self, number, rejects, project="enwiki", *, archived=True, digest=None):
+        """Load an hour with these lines as rejects, of an archive that is there or not."""
+        file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, rejects=rejects)
+        file = file if digest is None else replace(file, digest=digest(file))
+        self.warehouse.load_hour(self.lake.hour(number), [file])
+        listed = self.lists.setdefault(number, [])
+        listed.append(
+            {
+                "identifier": file.identifier,
+                "version": file.version,
+                "is_part_of": {"identifier": project},
+                "namespace": {"identifier": 0},
+            }
+        )
+        listing = self.layout.batch_list(self.lake.hour(number))
+        listing.parent.mkdir(parents=True, exist_ok=True)
+        listing.write_text(json.dumps(listed))
+        if archived:
+            self.layout.batch_archive(self.lake.hour(number), file.identifier, file.version).write_bytes(b"archive")
+        return file
+
+    def load_snapshot(self, version, rejects, *, at=START):
+        """Load a version of a snapshot of two chunks, the second with these lines as rejects."""
+        snapshot = self.lake.snapshot([[self.lake.change(5, "E", 20)], [self.lake.change(6, "F", 30)]], version=version)
+        folder = self.layout.snapshot_archive(SNAPSHOT)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [f"{file.identifier}.{file.version[:8]}.tar.gz" for file in snapshot.files]
+        lines = [
+            {
+                "batch_hour": START,
+                "project_id": "enwiki",
+                "namespace_id": 0,
+                "archive": f"snapshots/{SNAPSHOT}/{names[1]}",
+                "member": "m.ndjson",
+                "line_number": number,
+                "byte_offset": 0,
+                "reason": "not JSON",
+                "raw": raw,
+            }
+            for number, raw in enumerate(rejects, 1)
+        ]
+        path = self.data / "lake" / "rejects" / f"{version}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(lines, schema=REJECTS.schema), path)
+        second = replace(snapshot.files[1], rejects_path=path, reject_count=len(rejects))
+        self.warehouse.load_snapshot(replace(snapshot, files=(snapshot.files[0], second), exported_at=at))
+        for name in names:
+            (folder / name).write_bytes(b"archive")
+        told = {
+            "identifier": SNAPSHOT,
+            "version": version,
+            "date_modified": at.isoformat(),
+            "is_part_of": {"identifier": "enwiki"},
+            "namespace": {"identifier": 0},
+        }
+        files = [
+            {"name": name, "identifier": file.identifier, "version": file.version}
+            for name, file in zip(names, snapshot.files, strict=True)
+        ]
+        manifest = folder / f"{SNAPSHOT}.{version[:8]}.set.json"
+        manifest.write_text(json.dumps({"snapshot": told, "files": files}))
+        return manifest
+
+    def attempt(self, **selection):
+        self.warehouse.apply_changes()
+        self.warehouse.publish()
+        return retry.attempt(self.settings, Selection(**selection))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path / "data")
+
+
+def test_lines_that_would_be_rows_today_are_counted_and_their_hours_named(folder):
+    folder.load(0, [GOOD[0], b"no record", GOOD[1]])
+    folder.load(1, [b"never", b"a record"])
+    trial = folder.attempt()
+    assert [(one.outcome, one.line_count, one.row_count) for one in trial.tried] == [
+        (Outcome.GAINS, 3, 2),
+        (Outcome.NONE, 2, 0),
+    ]
+    assert trial.hours == (START,)
+    assert trial.snapshots == ()
+    assert trial.obstacles() == []
+    told = trial.sentences()
+    assert told[0] == "5 rejected lines of 2 archives were read again: 2 of them would be rows today."
+    assert told[1].startswith(
+        "2 of them become rows when their hours are done again from the archive: 2026-11-01 00:00"
+    )
+
+
+def test_only_the_lines_that_were_chosen_are_read(folder):
+    folder.load(0, GOOD[:1])
+    folder.load(0, FRENCH, "frwiki")
+    folder.load(1, GOOD[4:6])
+    assert folder.attempt(project="frwiki").row_count == 3
+    assert folder.attempt(hour=START + timedelta(hours=1)).row_count == 2
+    assert folder.attempt(reason="JSON").row_count == 6
+    assert folder.attempt(reason="another").tried == ()
+
+
+def test_two_halves_of_a_record_side_by_side_are_none(folder):
+    half = len(GOOD[0]) // 2
+    folder.load(0, [GOOD[0][:half], GOOD[0][half:], GOOD[1] + b"\n" + GOOD[2], b"{}{}"])
+    assert folder.attempt().row_count == 0
+
+
+def test_every_block_of_lines_is_read(folder, monkeypatch):
+    monkeypatch.setattr(retry, "_BLOCK_BYTES", 2 * len(GOOD[0]))
+    folder.load(0, GOOD)
+    trial = folder.attempt()
+    assert (trial.line_count, trial.row_count) == (9, 9)
+
+
+def test_a_file_of_the_present_converter_is_not_promised_to_be_made_anew(folder):
+    def of_today(file):
+        archive = Archive(folder.data, file.identifier, file.version, file.batch_hour, file.project_id, 0)
+        return digest_of(archive, frozenset(folder.settings.bodies))
+
+    folder.load(0, GOOD[:2], digest=of_today)
+    trial = folder.attempt()
+    assert [one.outcome for one in trial.tried] == [Outcome.SAME]
+    assert (trial.hours, trial.row_count) == ((), 2)
+    assert len(trial.sentences()) == 1
+    assert "Raise CONVERTER_VERSION" in trial.obstacles()[0]
+
+
+def test_an_hour_of_which_an_archive_is_gone_is_not_done_again(folder):
+    folder.load(0, GOOD[:2])
+    folder.load(0, [], "frwiki", archived=False)
+    folder.load(1, GOOD[2:3])
+    trial = folder.attempt()
+    assert [one.outcome for one in trial.tried] == [Outcome.GONE, Outcome.GAINS]
+    assert trial.hours == (START + timedelta(hours=1),)
+    (told,) = trial.obstacles()
+    assert told.startswith(
+        "2 lines of enwiki_namespace_0.tar.gz would be rows, but their hour cannot be converted again."
+    )
+    assert "The archive of frwiki_namespace_0 for 2026-11-01 00:00 UTC is not in the archive" in told
+
+
+def test_an_archive_that_was_converted_again_already_needs_loading_only(folder):
+    file = folder.load(0, GOOD[:1])
+    archive = Archive(folder.data, file.identifier, file.version, file.batch_hour, file.project_id, 0)
+    made = archive.lake_file(folder.layout, archive.table.name, digest_of(archive, frozenset(folder.settings.bodies)))
+    assert [one.converted for one in folder.attempt().tried] == [False]
+    made.write_bytes(b"made")
+    trial = folder.attempt()
+    assert [one.converted for one in trial.tried] == [True]
+    assert "1 of these 1 archives have been converted again already" in trial.sentences()[-1]
+
+
+def test_a_snapshot_gains_rows_by_the_archive_that_its_lines_are_of(folder):
+    folder.load_snapshot("a" * 32, GOOD[:3])
+    trial = folder.attempt()
+    assert [(one.outcome, one.line_count, one.row_count, one.snapshot) for one in trial.tried] == [
+        (Outcome.GAINS, 3, 3, SNAPSHOT)
+    ]
+    assert (trial.hours, trial.snapshots) == ((), (SNAPSHOT,))
+    assert "when their snapshots are done again from the archive, whole: enwiki_namespace_0." in trial.sentences()[1]
+
+
+def test_lines_of_a_version_that_was_replaced_are_not_promised_to_become_rows(folder):
+    folder.load_snapshot("a" * 32, GOOD[:3])
+    newer = folder.load_snapshot("b" * 32, [b"no record"], at=START + timedelta(days=1))
+    trial = folder.attempt()
+    assert {one.row_count: one.outcome for one in trial.tried} == {3: Outcome.GONE, 0: Outcome.NONE}
+    assert trial.snapshots == ()
+    assert len(trial.sentences()) == 1
+    (told,) = trial.obstacles()
+    assert "would be rows, but their snapshot cannot be converted again. Version aaaaaaaa of" in told
+    assert "is not the newest in the archive" in told
+    newer.unlink()  # and once it is the newest there
+    assert folder.attempt().snapshots == (SNAPSHOT,)
+
+
+def test_a_snapshot_whose_files_are_gone_is_not_done_again(folder):
+    manifest = folder.load_snapshot("a" * 32, GOOD[:3])
+    next(manifest.parent.glob("*_chunk_0*.tar.gz")).unlink()
+    trial = folder.attempt()
+    assert [one.outcome for one in trial.tried] == [Outcome.GONE]
+    assert "was removed from the archive" in trial.obstacles()[0]
+
+
+def test_hours_are_done_again_in_ranges_with_the_projects_that_they_hold(folder):
+    for number, projects in ((0, ["enwiki"]), (1, ["enwiki"]), (2, ["enwiki", "frwiki"]), (4, ["enwiki"])):
+        for project in projects:
+            folder.load(number, {"enwiki": GOOD, "frwiki": FRENCH}[project][:1], project)
+    folder.load(3, [b"no record"])
+    groups = retry.grouped(folder.settings, folder.attempt())
+    assert [(settings.projects, settings.namespaces, [hour.hour for hour in hours]) for settings, hours in groups] == [
+        (("enwiki",), (0,), [0, 1]),
+        (("enwiki", "frwiki"), (0,), [2]),
+        (("enwiki",), (0,), [4]),
+    ]
+    assert {settings.data for settings, _ in groups} == {folder.data}
+
+
+def test_nothing_rejected_is_nothing_to_try(folder):
+    folder.load(0, [])
+    trial = folder.attempt()
+    assert trial.sentences() == ["No rejected line is there to be tried again."]
+    assert (trial.hours, trial.snapshots, trial.obstacles()) == ((), (), [])

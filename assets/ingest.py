@@ -7,16 +7,17 @@ Does not belong here: the steps (see `batches`) and the asset that runs this (se
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dagster as dg
 
-from assets import batches
+from assets import batches, names
 from assets.converting import NotArchivedError, known_conversions
 from assets.describe import PREVIEW, markdown, preview
 from assets.failures import ends_run, sentence
-from resources.enterprise.errors import EnterpriseError, RetentionPassed
+from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -63,8 +64,10 @@ class HourlyRun:
 
         Raises:
             EnterpriseError: No hour of the run can succeed; nothing was fetched.
+            UnknownNameError: The service does not have a project or namespace; nothing was fetched.
         """
         layout = self.lake.layout
+        failed: dict[datetime, EnterpriseError] = {}
         # told, because a service may take seconds for each list: the sandbox makes its archives then
         task = self.engine.reporter.start("list", len(hours), "hours" if len(hours) != 1 else "hour")
         try:
@@ -73,15 +76,27 @@ class HourlyRun:
                     self.plans[hour] = batches.plan_hour(hour, client, layout, self.enterprise.scope)
                 except RetentionPassed as error:
                     if not layout.batch_list(hour).exists():
-                        self.fail(hour, error)
+                        failed[hour] = error
                 except EnterpriseError as error:
                     if ends_run(error):
                         raise
-                    self.fail(hour, error)
+                    failed[hour] = error
                 task.advance(1)
         finally:
             task.finish()
+        self._check_names(client)
+        for hour, why in failed.items():
+            self.fail(hour, why)
         batches.check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
+
+    def _check_names(self, client: EnterpriseClient) -> None:
+        """Of what no list of the run names, see that the service has it: it may be quiet, or misspelt."""
+        if not self.plans:
+            return
+        absent = [place for place in self.enterprise.scope if all(place in plan.absent for plan in self.plans.values())]
+        # an outage of the reference lists must cost no hour: names that no list has are looked at by the next run
+        with suppress(ServiceUnavailable):
+            names.check(client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent])
 
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
@@ -121,8 +136,13 @@ class HourlyRun:
             self.loaded.append(hour)
 
     def fail(self, hour: datetime, error: Exception) -> None:
-        """Remember why an hour failed, in the run and in the coverage that analysts see."""
+        """Remember why an hour failed, in the run and in the coverage that analysts see.
+
+        Of names that the service does not have nothing is noted: they are no part of the mirror.
+        """
         self.failed[hour] = error
+        if isinstance(error, names.UnknownNameError):
+            return
         statuses = batches.statuses_of(hour, self.enterprise.scope, error, sentence(error))
         try:
             self.warehouse.warehouse.record_statuses(statuses)

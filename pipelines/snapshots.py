@@ -6,11 +6,12 @@ planned and fetched (the client), what becomes of the files later (assets), draw
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assets import snapshot_sets
+from assets import names, snapshot_sets
 from resources.enterprise import SnapshotPlan, check_together, errors, superseded
 from resources.lake import Layout
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from resources.enterprise.models import Snapshot
     from resources.enterprise.snapshot_plan import Form
 
+_IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 #: What every further snapshot would meet as well.
 _MEETS_ALL = (
     errors.QuotaExceeded,
@@ -106,12 +108,19 @@ def plan(client: EnterpriseClient, settings: Settings, identifiers: Iterable[str
 
     Raises:
         NotFound: One of them does not exist.
+        UnknownNameError: Nor does its project or namespace.
         InvalidRequest: Chunks are asked for, and there are none.
     """
     layout = Layout(settings.data)
-    return Together(
-        tuple(_planned(client, name, layout.snapshot_archive(name), wishes) for name in dict.fromkeys(identifiers))
-    )
+    plans = []
+    for name in dict.fromkeys(identifiers):
+        try:
+            plans.append(_planned(client, name, layout.snapshot_archive(name), wishes))
+        except errors.NotFound:
+            if found := _IDENTIFIER.fullmatch(name):
+                names.check(client, layout, [found[1]], [int(found[2])], correct=name)
+            raise
+    return Together(tuple(plans))
 
 
 def wishes_of(settings: Settings, *, whole: bool = False, chunks: bool = False, beyond_quota: bool = False) -> Wishes:

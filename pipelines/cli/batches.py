@@ -20,10 +20,14 @@ from pipelines.settings import read as read_settings
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
 def batches(*, hour: datetime | None, everything: bool) -> None:
     """List the service's files of an hour (UTC), for example 2026-11-20T05; default: the newest hour there is."""
+    from assets import names
     from pipelines import run as runs
+    from resources.lake import Layout
 
     settings = read_settings()
     with service.client(settings) as client:
+        if not everything:
+            names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC))[0]
         records = [
             record

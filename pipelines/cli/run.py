@@ -73,6 +73,7 @@ def run(
             "An hour that has not ended (UTC) is asked for. Nothing was done; ask for earlier hours."
         )
 
+    from assets import names
     from pipelines import run as runs
     from pipelines.definitions import build_enterprise
     from pipelines.terminal_engine import TerminalEngine
@@ -82,7 +83,9 @@ def run(
     settings = read_settings()
     enterprise = build_enterprise(settings)
     service.announce(settings)
+    layout = Layout(settings.data)
     with enterprise.client() as client:
+        names.check(client, layout, settings.projects, settings.namespaces)
         if first is not None:
             hours = runs.hours_between(first, last or first)
         else:
@@ -93,7 +96,6 @@ def run(
             else []
         )
         if dry_run:
-            layout = Layout(settings.data)
             _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, layout), layout)
             return
     with terminal.progress():

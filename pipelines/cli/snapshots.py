@@ -31,12 +31,18 @@ def snapshots() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
 def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """List the snapshots of the mirrored projects, of some projects, or all. Costs no quota."""
+    from assets import names
     from pipelines import snapshots as snapshots_
+    from resources.lake import Layout
 
     if projects and everything:
         raise click.UsageError("--project and --all exclude each other.")
     settings = read_settings()
     with service.client(settings) as client:
+        if projects:
+            names.check(client, Layout(settings.data), projects, correct="--project")
+        elif not everything:
+            names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         found = snapshots_.listed(client)
     if projects:
         found = [snapshot for snapshot in found if snapshot.project_id in projects]

@@ -172,6 +172,24 @@ def test_what_stops_a_run_is_a_sentence(call, environ, hours, change, sentence):
     assert is_sentence(told.err.removeprefix("Service: ").replace("Error: ", "")), told.err
 
 
+@pytest.mark.parametrize("words", [["run"], ["run", "--dry-run"], ["batches"], ["snapshots", "list"]], ids=" ".join)
+def test_misspelt_names_are_refused_before_anything_is_listed_or_fetched(
+    environ, filled, call, service, words, tmp_path
+):
+    # as in a folder that knows the lists, and in an empty one
+    for known in (filled[0], environ):
+        service.requests.clear()
+        told = call(*words, environ=known | {"WME_PROJECTS": "enwiki,enwikki,frwik", "WME_NAMESPACES": "0,5"})
+        assert told.code == 1, told.out
+        assert (
+            "enwikki (did you mean enwiki?), frwik (did you mean frwiki?) and no namespace 5 (there are 0," in told.err
+        )
+        assert "Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES." in told.err
+        assert {seen.path for seen in list(service.requests)} <= {"/v1/login", "/v2/projects", "/v2/namespaces"}
+    assert "enwikki" not in call("sql", "SELECT DISTINCT project_id FROM hours", environ=filled[0]).out
+    assert not (tmp_path / "data" / "archive").exists()
+
+
 def test_failed_hour_is_named_and_the_others_are_loaded(environ, call, service, hours):
     path = f"/v2/batches/{hours[1]:%Y-%m-%d}/{hours[1]:%H}/enwiki_namespace_0/download"
     service.faults.add(path=path, kind="status", status=403, count=None)

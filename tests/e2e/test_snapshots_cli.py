@@ -299,6 +299,17 @@ def test_a_snapshot_that_there_is_not(environ, call, command, archive):
     assert "The service has no snapshot nowiki_namespace_0." in told.err
     assert is_sentence(told.err)
     assert not archive.exists()
+    told = call("snapshots", command, "enwikki_namespace_5", environ=environ)
+    assert told.code == 1
+    assert "no project enwikki (did you mean enwiki?) and no namespace 5 (there are 0, 6, 10, 14)" in told.err
+    assert "Correct enwikki_namespace_5." in told.err
+    assert not archive.exists()
+
+
+def test_a_misspelt_project_is_suggested(environ, call):
+    told = call("snapshots", "list", "--project", "enwikki", environ=environ)
+    assert (told.code, told.out) == (1, "")
+    assert "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project." in told.err
 
 
 def test_an_account_that_may_not(environ, call):

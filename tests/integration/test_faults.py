@@ -236,6 +236,36 @@ def test_a_quota_that_runs_out_ends_the_run_and_keeps_what_came(mirror: Any) -> 
     is_at_rest(mirror, hours)
 
 
+# --- names that the service does not have -------------------------------------------------------------------------------
+
+
+def test_misspelt_names_end_the_run_before_anything_is_fetched_and_leave_no_row(mirror: Any) -> None:
+    hours = mirror.newest(2)
+    right = mirror.settings.projects
+    mirror.configure(projects=("enwiki", "frwikki"), namespaces=(0, 1))
+    # an hour that is not there yet fails for itself, and notes nothing of such names either
+    made = mirror.materialize([*hours, hours[-1] + HOUR])
+    (told,) = made.sentences
+    assert told == (
+        "The service has no project frwikki (did you mean frwiki?) and no namespace 1 (there are 0, 6, 10, 14). Nothing was "
+        "fetched. Correct WME_PROJECTS or WME_NAMESPACES."
+    )
+    assert made.allow_retries is False
+    assert (mirror.requests(), mirror.archives(), mirror.states()) == ([], [], {})
+    assert mirror.status_of(hours[0]) == "FAILED"
+    mirror.configure(projects=right, namespaces=(0,))
+    heals(mirror, hours)
+
+
+def test_a_project_that_is_quiet_in_every_hour_is_absent_and_costs_no_hour(mirror: Any) -> None:
+    hours = mirror.newest(1)
+    mirror.configure(projects=("enwiki", "dewiki"))
+    # not even where the lists that know its name are out of order
+    mirror.sandbox.faults.add(path="/v2/projects", kind="status", status=503, count=None)
+    assert mirror.materialize(hours).sentence == ""
+    assert mirror.states() == {(hours[0], "enwiki"): "loaded", (hours[0], "dewiki"): "absent"}
+
+
 # --- an hour that is not there ----------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,104 @@
+"""The names of what is mirrored: refused before anything is fetched where the service does not know them.
+
+Belongs here: comparing names with the service's lists, archived or asked for. Does not belong here: where the names come from.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+
+from resources.enterprise.errors import ServiceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from resources.enterprise import EnterpriseClient
+    from resources.lake import Layout
+
+    Kind = Literal["projects", "namespaces"]
+
+#: Unknown names that are named.
+_SHOWN = 10
+
+
+class UnknownNameError(Exception):
+    """A project or namespace that the service does not have; the message suggests the nearest."""
+
+    retryable = False
+
+
+def check(
+    client: EnterpriseClient,
+    layout: Layout,
+    projects: Iterable[str],
+    namespaces: Iterable[int] = (),
+    *,
+    correct: str = "WME_PROJECTS or WME_NAMESPACES",
+) -> None:
+    """See that the service has these projects and namespaces.
+
+    The archived lists decide where they know all the names; else the service is asked once, since a name may be new.
+
+    Args:
+        client: Asked only where the archived lists do not know a name, or are not there.
+        layout: Where the lists are archived.
+        projects: Projects, for example enwiki.
+        namespaces: Namespaces, for example 0.
+        correct: Where the names come from, for the message.
+
+    Raises:
+        UnknownNameError: The service does not have one of them; nothing was fetched.
+        EnterpriseError: The service was needed and did not answer.
+    """
+    kinds: dict[Kind, list[Any]] = {
+        "projects": list(dict.fromkeys(projects)),
+        "namespaces": list(dict.fromkeys(namespaces)),
+    }
+    told, note = [], ""
+    for kind, names in kinds.items():
+        known = _archived(layout, kind)
+        if known is not None and set(names) <= known:
+            continue
+        if names:
+            try:
+                known = {record.identifier for record in client.reference(kind).records}
+            except ServiceUnavailable as error:
+                if known is None:
+                    raise type(error)(
+                        f"Whether the service has the {kind} {_listed(names)} cannot be checked: its list of them is not "
+                        f"archived yet, and cannot be fetched. {error}"
+                    ) from error
+                note = f" {_age(layout, kind)}"
+            if unknown := [name for name in names if name not in known]:
+                told.append(f"no {kind[:-1]} {_listed(_suggested(name, known) for name in unknown)}")
+    if told:
+        raise UnknownNameError(f"The service has {' and '.join(told)}. Nothing was fetched. Correct {correct}.{note}")
+
+
+def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
+    """Names of an archived list; None: there is none that can be read."""
+    try:
+        return {record["identifier"] for record in json.loads(layout.reference_archive(kind).read_bytes())}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _age(layout: Layout, kind: Kind) -> str:
+    fetched_at = datetime.fromtimestamp(layout.reference_archive(kind).stat().st_mtime, UTC)
+    return f"The list of {kind} is of {fetched_at:%Y-%m-%d %H:%M} UTC, and the service does not answer now."
+
+
+def _suggested(name: Any, known: set[Any]) -> str:
+    if isinstance(name, int):
+        return f"{name} (there are {', '.join(map(str, sorted(known)))})"
+    near = get_close_matches(name, sorted(known), 1)
+    return f"{name} (did you mean {near[0]}?)" if near else name
+
+
+def _listed(names: Iterable[Any]) -> str:
+    texts = [str(name) for name in names]
+    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more

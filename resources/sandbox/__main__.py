@@ -54,15 +54,24 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
         state: Default of `--state`; None: it must be given.
     """
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
+    if options.prepare and sys.stderr.isatty():
+        sys.stderr.write("Preparing the newest hour and the snapshots; this takes some seconds once a day.\n")
     try:
         with (
             _caught_signals() as signals,
-            running(options.settings, port=options.port, object_port=options.object_port) as sandbox,
+            running(
+                options.settings,
+                port=options.port,
+                object_port=options.object_port,
+                prepare=options.prepare,
+                interrupted=lambda: bool(signals),
+            ) as sandbox,
         ):
             told = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
             told += administration.provide(sandbox.accounts, options, os.environ)
-            sys.stdout.write(_welcome(sandbox, options, told))
-            sys.stdout.flush()
+            if not signals:
+                sys.stdout.write(_welcome(sandbox, options, told))
+                sys.stdout.flush()
             _wait(sandbox, signals, options.idle)
     except OSError as error:
         sys.stderr.write(f"{_sentence(error)}\n")

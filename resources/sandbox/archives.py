@@ -141,6 +141,10 @@ class Store:
                 self._remove_old(hour)
         return [_found(path) for path in sorted(target.iterdir())]
 
+    def has(self, project: str, hour: datetime) -> bool:
+        """Whether the archives of a project's hour lie there."""
+        return (self._hour_folder(hour) / project).is_dir()
+
     def _hour_folder(self, hour: datetime) -> Path:
         return self._folder / f"{hour:%Y-%m-%dT%H}"
 

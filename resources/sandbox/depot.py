@@ -106,7 +106,7 @@ class Depot:
         Returns:
             The archives; None when there is no line.
         """
-        target = self._folder / export.identifier / export.folder
+        target = self._target(export)
         with self._guard:
             lock = self._locks.setdefault(export, threading.Lock())
         with lock:
@@ -114,6 +114,13 @@ class Depot:
                 self._make(target, export, lines())
                 self._remove_other_forms()
         return self._found(target, export)
+
+    def has(self, export: Export) -> bool:
+        """Whether the archives of an export lie there."""
+        return self._target(export).is_dir()
+
+    def _target(self, export: Export) -> Path:
+        return self._folder / export.identifier / export.folder
 
     def keep_only(self, exports: Iterable[Export]) -> None:
         """Remove all other exports of the same snapshots. Whoever reads one of them still reads it to its end."""

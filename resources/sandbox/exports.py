@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from resources.sandbox.clock import Clock
     from resources.sandbox.contents import Contents, Snapshot
@@ -67,6 +67,8 @@ class Exports:
         #: The turns last told of each snapshot: an answer under way may still have to open the one just replaced.
         self._told: dict[str, deque[Turn]] = {}
         self._serial = 0
+        #: Makes the archives of several snapshots side by side; None: each is made when it is asked for.
+        self.maker: Callable[[Sequence[tuple[str, Turn]]], None] | None = None
 
     # --- what a test turns -------------------------------------------------------------------------------------------
 
@@ -112,6 +114,21 @@ class Exports:
         turns = [*extra, *filter(None, [self._scheduled(identifier, now, free=free)])]
         return max(turns, key=lambda turn: (turn.started, turn.serial), default=None)
 
+    def upcoming(self, identifier: str) -> Turn:
+        """The next export of the schedule: the first that has not ended."""
+        now = self._clock.now()
+        for ahead in range(2):
+            started, ended = self._contents.snapshot_times(identifier, now + ahead * _DAY)
+            if ended > now:
+                break
+        return Turn(started, ended)
+
+    def beforehand(self, identifiers: Sequence[str], *, free: bool) -> None:
+        """Have the archives of snapshots made side by side, where there is somebody to do it."""
+        if self.maker is not None:
+            turns = ((identifier, self.turn(identifier, free=free)) for identifier in identifiers)
+            self.maker([(identifier, turn) for identifier, turn in turns if turn is not None])
+
     def snapshot(self, identifier: str, *, free: bool) -> Snapshot | None:
         """The snapshot that stands now; None when there is none. Exports that nobody sees any more are removed."""
         if identifier not in self.identifiers():
@@ -125,12 +142,17 @@ class Exports:
             if turn in told:
                 return snapshot
             told.append(turn)
-            kept = set(told)
-        other = self.turn(identifier, free=not free)
-        if other is not None:
-            kept.add(other)
-        self._contents.keep_snapshots(identifier, [(t.started, t.serial) for t in kept])
+        self.tidy(identifier)
         return snapshot
+
+    def tidy(self, identifier: str) -> None:
+        """Remove the exports of a snapshot that nobody sees any more, and that were not made for whoever comes next."""
+        with self._lock:
+            kept = set(self._told.get(identifier, ()))
+        kept.update(filter(None, (self.turn(identifier, free=free) for free in (False, True))))
+        if self.maker is not None:
+            kept.add(self.upcoming(identifier))
+        self._contents.keep_snapshots(identifier, [(turn.started, turn.serial) for turn in kept])
 
     def note_download(self, identifier: str) -> None:
         """Count a file of the snapshot, a chunk or the whole, that was sent to its last byte."""

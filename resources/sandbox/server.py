@@ -29,12 +29,13 @@ from resources.sandbox.journal import Journal
 from resources.sandbox.limits import RateLimit
 from resources.sandbox.misbehaviour import misbehaving
 from resources.sandbox.operations import API_NAME, OBJECTS_NAME, Service
+from resources.sandbox.preparation import Preparation
 from resources.sandbox.record import claimed, publish
 from resources.sandbox.shelf import Shelf, Signer
 from resources.sandbox.tokens import TokenMint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
@@ -72,7 +73,7 @@ class Sandbox:
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
         self.exports = Exports(world, self.clock, source_2025=settings.source_2025)
-        shelf = Shelf(world, self.clock, self.faults, self.exports, settings.state / "damaged")
+        self.shelf = shelf = Shelf(world, self.clock, self.faults, self.exports, settings.state / "damaged")
         signer = Signer(secrets.token_bytes(32), self.clock)
         service = Service(
             settings=settings,
@@ -129,7 +130,8 @@ class Sandbox:
         self.control.ending = True
         for server in self._servers:
             server.should_exit = True
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         self.accounts.close()
 
     def _serve(self) -> None:
@@ -144,11 +146,19 @@ class Sandbox:
 
 @contextmanager
 def running(
-    settings: Settings, *, port: int = 0, object_port: int = 0, world: World | None = None
+    settings: Settings,
+    *,
+    port: int = 0,
+    object_port: int = 0,
+    world: World | None = None,
+    prepare: int = 0,
+    interrupted: Callable[[], bool] = bool,
 ) -> Iterator[Sandbox]:
     """A sandbox in this process, until the block ends. Ports left at 0 are chosen free.
 
     Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
+    With `prepare`, the archives of so many hours and of the snapshots are made in processes of their own before they
+    are listed: the newest before this returns, unless it is `interrupted`. Without, each is made when it is first listed.
 
     Raises:
         SandboxConflictError: The state folder is in use by another sandbox.
@@ -165,11 +175,16 @@ def running(
         for one in (*bound[0], *bound[1]):
             stack.enter_context(one)
         sandbox = Sandbox(settings, world, bound)
-        sandbox.start()
+        preparation = Preparation(settings, world, sandbox.exports, sandbox.clock, prepare)
         try:
+            if prepare:
+                sandbox.shelf.maker, sandbox.exports.maker = preparation.make_hour, preparation.make_snapshots
+                preparation.begin(interrupted)
+            sandbox.start()
             publish(settings, sandbox.url, sandbox.object_url)
             yield sandbox
         finally:
+            preparation.close()
             sandbox.close()
 
 

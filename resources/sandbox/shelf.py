@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode
 from resources.sandbox.damage import damaged_archive
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from resources.sandbox.clock import Clock
@@ -83,6 +83,8 @@ class Shelf:
         self._lock = threading.Lock()
         self._hour_locks: dict[datetime, threading.Lock] = {}
         self._hours: dict[datetime, Sequence[File]] = {}
+        #: Makes the archives of an hour's projects side by side; None: they are made one after the other.
+        self.maker: Callable[[datetime], None] | None = None
 
     def batches(self, date: str, hour: str) -> list[StoredFile] | None:
         """The files of an hour; None while it is not published, after it was removed, or when it is no hour at all."""
@@ -161,6 +163,8 @@ class Shelf:
         # One request builds an hour, the others wait for it; different hours do not wait for each other.
         with lock:
             if start not in self._hours:
+                if self.maker is not None:
+                    self.maker(start)
                 files = self._contents.batches(start)
                 with self._lock:
                     self._hours[start] = files

@@ -32,11 +32,13 @@ async def _listing(call: Call) -> Response:
 
     def found() -> list[dict[str, object]]:
         # what the filters exclude by identifier, project or namespace need not be made
-        files = (
-            call.service.shelf.snapshot(outline["identifier"], free=_free(call))
+        wanted = [
+            outline["identifier"]
             for outline in call.service.shelf.snapshot_outlines()
             if undecided(outline, parameters, source_2025=source_2025)
-        )
+        ]
+        call.service.exports.beforehand(wanted, free=_free(call))
+        files = (call.service.shelf.snapshot(identifier, free=_free(call)) for identifier in wanted)
         records = (file.record for file in files if file is not None and file.record["size"]["value"] > 0)
         return select(records, parameters, source_2025=source_2025)
 

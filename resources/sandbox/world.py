@@ -232,13 +232,21 @@ class World:
         hour = hour.astimezone(UTC)
         found = []
         for project in self._settings.projects:
-            make = partial(self._store.archives, project, hour, partial(self._messages, project, hour))
+            make = partial(self.make_hour, project, hour)
             for archive in make():
                 namespace = int(archive.identifier.rpartition("_")[2])
                 ended = self._ended(archive.identifier, project, hour)
                 record = self._record(archive.identifier, project, namespace, archive, ended)
                 found.append(Piece(record, archive.version, archive.size, archive.path, make))
         return found
+
+    def make_hour(self, project: str, hour: datetime) -> list[Archive]:
+        """The archives of a project's hour, made where they do not lie there."""
+        return self._store.archives(project, hour, partial(self._messages, project, hour))
+
+    def has_hour(self, project: str, hour: datetime) -> bool:
+        """Whether the archives of a project's hour lie there."""
+        return self._store.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
         """The messages of the hour's files by identifier. Changes of visibility are not among them."""
@@ -317,6 +325,10 @@ class World:
         record = self._record(identifier, project, namespace, whole, told)
         record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
         return Snapshot(record, whole.version, whole.size, whole.path, make, tuple(chunks))
+
+    def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
+        """Whether the archives of an export lie there."""
+        return self._depot.has(Export(identifier, _micros(started), serial))
 
     def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
         """What an export holds, line by line: the `update` that each line tells, and why it stands there.

@@ -1,0 +1,323 @@
+"""Archives made before somebody lists them, in processes of their own: a listing tells their sizes and MD5s.
+
+Belongs here: which archives are made when, and the processes that make them. Does not belong here: making them
+(`archives`, `depot`) and which of them are served (`shelf`, `exports`).
+
+The world is known in advance, so the hour that comes next is made before it is published. First come the newest hour
+and the snapshots that stand, before the sandbox says that it is there; then, one at a time and with the lowest
+priority, what comes next, the copies of free accounts, and the hours before, back to the number asked for. What is
+there stays from start to start. What somebody asks for meanwhile is made at once, by all processes together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from resources.sandbox.options import command_line, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from resources.sandbox.clock import Clock
+    from resources.sandbox.exports import Exports, Turn
+    from resources.sandbox.settings import Settings
+    from resources.sandbox.world import World
+
+_HOUR = timedelta(hours=1)
+#: Hours back in which one is published on any clock.
+_LONGEST_WAIT = 4
+#: How long before it is published an archive is made, as far as that is known.
+_AHEAD = timedelta(minutes=20)
+_POLL_SECONDS = 0.2
+#: How often is looked when there was nothing to make.
+_PATIENCE_SECONDS = 1.0
+#: A large world is served before it is prepared: somebody may want something else of it.
+_FIRST_SECONDS = 60.0
+_NICE, _NICEST = 5, 19
+#: Processes that work for somebody who waits.
+_MOST_WORKERS = 4
+#: Nothing more is made ahead when the disk has less left.
+_FREE_BYTES = 2_000_000_000
+
+
+class Task(NamedTuple):
+    """The archives of a project's hour, or of an export of a snapshot.
+
+    Attributes:
+        name: Project, or identifier of the snapshot.
+        moment: Start of the hour, or of the export.
+        serial: Of the export; None: it is an hour.
+    """
+
+    name: str
+    moment: datetime
+    serial: int | None = None
+
+    def make(self, world: World) -> None:
+        """Make them, unless they are there."""
+        if self.serial is None:
+            world.make_hour(self.name, self.moment)
+        else:
+            world.snapshot(self.name, self.moment, serial=self.serial)
+
+    def is_made(self, world: World) -> bool:
+        """Whether they are there."""
+        if self.serial is None:
+            return world.has_hour(self.name, self.moment)
+        return world.has_snapshot(self.name, self.moment, self.serial)
+
+
+class Preparation:
+    """Makes archives of one sandbox in processes of their own. Safe for threads."""
+
+    def __init__(self, settings: Settings, world: World, exports: Exports, clock: Clock, hours: int) -> None:
+        """Prepare `hours` hours back. Nothing is started before there is something to make."""
+        self._settings = settings
+        self._world = world
+        self._exports = exports
+        self._clock = clock
+        self._hours = hours
+        self._lock = threading.Lock()
+        self._under_way: dict[Task, Future[None]] = {}
+        self._workers: list[_Worker] = []
+        self._here = threading.local()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._go_ahead, name="ahead", daemon=True)
+        # each of them holds the whole corpus in memory
+        count = min(_MOST_WORKERS, os.cpu_count() or 1) if settings.corpus is None else 1
+        self._asked = ThreadPoolExecutor(count, "asked", self._new_worker, (_NICE,))
+        self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
+
+    def begin(self, interrupted: Callable[[], bool]) -> None:
+        """Make what is listed first, then go on beside whatever happens.
+
+        Returns when the first is there, after a minute, or when it is `interrupted`.
+        """
+        _remove_left_over(self._settings.state)
+        deadline = time.monotonic() + _FIRST_SECONDS
+        self._make(self._first(), lambda: interrupted() or time.monotonic() > deadline)
+        self._thread.start()
+
+    def make_hour(self, hour: datetime) -> None:
+        """Have the archives of an hour made now."""
+        self._make(self._hour(hour), self._ending.is_set)
+
+    def make_snapshots(self, turns: Sequence[tuple[str, Turn]]) -> None:
+        """Have the archives of exports made now."""
+        tasks = [Task(identifier, turn.started, turn.serial) for identifier, turn in turns]
+        self._make(tasks, self._ending.is_set)
+
+    def close(self) -> None:
+        """End all processes, in the middle of what they make."""
+        self._ending.set()
+        for pool in (self._asked, self._ahead):
+            pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            for worker in self._workers:
+                worker.close()
+
+    # --- what is made when -------------------------------------------------------------------------------------------
+
+    def _first(self) -> list[Task]:
+        return [*self._hour(self._newest()), *self._standing(free=False)]
+
+    def _later(self) -> Iterator[Task]:
+        """What is made ahead, the most urgent first."""
+        now, newest = self._clock.now(), self._newest()
+        yield from self._first()
+        if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
+            yield from self._hour(newest + _HOUR)
+        for identifier in self._exports.identifiers():
+            turn = self._exports.upcoming(identifier)
+            if turn.ended - _AHEAD <= now:
+                yield Task(identifier, turn.started, turn.serial)
+        yield from self._standing(free=True)
+        for back in range(1, self._hours):
+            yield from self._hour(newest - back * _HOUR)
+
+    def _newest(self) -> datetime:
+        """The newest hour that is published."""
+        now = self._clock.now()
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        for _ in range(_LONGEST_WAIT):
+            hour -= _HOUR
+            if self._world.hour_ready_at(hour) <= now:
+                break
+        return hour
+
+    def _hour(self, hour: datetime) -> list[Task]:
+        return [Task(project, hour) for project in self._settings.projects]
+
+    def _standing(self, *, free: bool) -> Iterator[Task]:
+        for identifier in self._exports.identifiers():
+            turn = self._exports.turn(identifier, free=free)
+            if turn is not None:
+                yield Task(identifier, turn.started, turn.serial)
+
+    # --- the processes -----------------------------------------------------------------------------------------------
+
+    def _make(self, tasks: Iterable[Task], interrupted: Callable[[], bool]) -> None:
+        """Make what is not there yet; returns when that is done, could not be done, or is not wanted any more."""
+        futures = [self._submit(task, self._asked) for task in tasks if not task.is_made(self._world)]
+        for future in futures:
+            while not _is_done(future, _POLL_SECONDS) and not interrupted():
+                pass
+
+    def _go_ahead(self) -> None:
+        failed: set[Task] = set()
+        patience = _POLL_SECONDS
+        while not self._ending.wait(patience):
+            task = next((t for t in self._later() if t not in failed and not t.is_made(self._world)), None)
+            if task is None or shutil.disk_usage(self._settings.state).free < _FREE_BYTES:
+                patience = _PATIENCE_SECONDS
+                continue
+            patience = _POLL_SECONDS
+            future = self._submit(task, self._ahead)
+            while not _is_done(future, _POLL_SECONDS) and not self._ending.is_set():
+                pass
+            if not task.is_made(self._world):
+                failed.add(task)
+            elif task.serial is not None:
+                self._exports.tidy(task.name)
+
+    def _submit(self, task: Task, pool: ThreadPoolExecutor) -> Future[None]:
+        with self._lock:
+            future = self._under_way.get(task)
+            if future is None:
+                future = Future() if self._ending.is_set() else pool.submit(self._work, task)
+                self._under_way[task] = future
+        if self._ending.is_set():
+            future.cancel()
+        future.add_done_callback(lambda _: self._done(task))
+        return future
+
+    def _done(self, task: Task) -> None:
+        with self._lock:
+            self._under_way.pop(task, None)
+
+    def _work(self, task: Task) -> None:
+        worker: _Worker = self._here.worker
+        worker.work(task)
+
+    def _new_worker(self, nice: int) -> None:
+        self._here.worker = worker = _Worker(self._settings, nice)
+        with self._lock:
+            self._workers.append(worker)
+            if self._ending.is_set():
+                worker.close()
+
+
+def _remove_left_over(state: Path) -> None:
+    """Remove what processes that were killed had begun; the folder has no other sandbox."""
+    for kind in ("archives", "snapshots"):
+        for path in state.glob(f"{kind}/*/*/*/*.part"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_done(future: Future[None], seconds: float) -> bool:
+    """Whether a future ends, however, within some seconds."""
+    with suppress(CancelledError):
+        try:
+            future.exception(seconds)
+        except TimeoutError:
+            return False
+    return True
+
+
+class _Worker:
+    """A process that makes archives, one at a time. It ends when this one does, however that happens."""
+
+    def __init__(self, settings: Settings, nice: int) -> None:
+        self._words = [sys.executable, "-m", __name__, str(nice), *command_line(settings)]
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def work(self, task: Task) -> None:
+        """Have archives made; returns when they are there. Those that a process failed at, or died of, are not."""
+        process = self._running()
+        if process is None:
+            return
+        sent = json.dumps([task.name, task.moment.isoformat(), task.serial])
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):
+            process.stdin.write(f"{sent}\n".encode())
+            process.stdin.flush()
+            process.stdout.readline()
+
+    def close(self) -> None:
+        """End the process, for good."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _running(self) -> subprocess.Popen[bytes] | None:
+        """The process, or a new one in place of one that died; None when this has been closed."""
+        with self._lock:
+            if self._closed:
+                return None
+            if self._process is None or self._process.poll() is not None:
+                self._end()
+                root = str(Path(__file__).resolve().parents[2])
+                path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+                self._process = subprocess.Popen(  # noqa: S603 - the words are our own
+                    self._words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={**os.environ, "PYTHONPATH": path},
+                    # what a terminal sends to end the sandbox is for the sandbox alone
+                    start_new_session=True,
+                )
+            return self._process
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
+
+
+def main(words: list[str]) -> None:
+    """Make what the lines of standard input ask for, a line of output for each, and end with the input."""
+    from resources.sandbox.world import World  # noqa: PLC0415 - the sandbox itself may do without
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
+    os.nice(int(words[0]))
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    world = World(parse(words[1:], called="").settings)
+    while True:
+        name, moment, serial = json.loads(lines.get())
+        Task(name, datetime.fromisoformat(moment).astimezone(UTC), serial).make(world)
+        sys.stdout.buffer.write(b"made\n")
+        sys.stdout.buffer.flush()
+
+
+def _read(lines: queue.SimpleQueue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    # who asked is gone, however that happened: nobody waits for what is under way
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

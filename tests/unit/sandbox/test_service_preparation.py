@@ -1,0 +1,191 @@
+"""What is listed was made beforehand, by processes of their own: counted in archives made, and not in seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from resources.sandbox.options import command_line
+from resources.sandbox.world import World
+from tests.unit.sandbox.conftest import NOW, Client, prepared_state
+
+ROOT = Path(__file__).resolve().parents[3]
+BOUND_SECONDS = 60
+HOUR = timedelta(hours=1)
+NEWEST = datetime(2025, 3, 9, 6, tzinfo=UTC)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def small(folder, signing_key, **options):
+    shape = {"projects": ("enwiki", "frwiki"), "namespaces": (0,), "changes_per_hour": 4, "body_bytes": 200}
+    return Settings(**{"state": prepared_state(folder, signing_key), "now": NOW, **shape, **options})
+
+
+@contextmanager
+def prepared(settings, hours):
+    with running(settings, prepare=hours) as sandbox, requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        yield client
+
+
+def archives(client):
+    """All archives and when they were written."""
+    state = client.sandbox.settings.state
+    return {path: path.stat().st_mtime_ns for path in state.rglob("*.tar.gz")}
+
+
+def workers(pid):
+    """The processes that make archives for a process, by number."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            ppid = int(status.read_text().rpartition(")")[2].split()[1])
+            words = status.with_name("cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if ppid == pid and b"resources.sandbox.preparation" in words:
+            found.append(int(status.parent.name))
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def listed(client, *paths):
+    answers = [client.call(path) for path in paths]
+    assert [answer.status_code for answer in answers] == [200] * len(paths)
+    return [answer.json() for answer in answers]
+
+
+LISTS = ("/v2/batches/2025-03-09/06", "/v2/snapshots", "/v2/snapshots/enwiki_namespace_0/chunks")
+
+
+def test_what_is_listed_first_was_made_before_the_sandbox_answers(tmp_path, signing_key):
+    settings = small(tmp_path, signing_key)
+    with prepared(settings, 1) as client:
+        before = archives(client)
+        hour, snapshots, chunks = listed(client, *LISTS)
+        assert before.items() <= archives(client).items()
+        assert {record["identifier"] for record in hour} == {record["identifier"] for record in snapshots}
+        found = {path.name.split(".")[1] for path in before}
+        assert {record["version"] for record in (*hour, *snapshots, *chunks)} <= found
+        # nor was anything made in this process: it has not even got the words to write with
+        assert client.sandbox.world._wikis == {}
+    assert not workers(os.getpid())
+    # what a world makes by itself is the same, byte for byte
+    alone = World(small(tmp_path / "state", signing_key))
+    assert [piece.record for piece in alone.batches(NEWEST)] == hour
+
+
+def test_what_was_made_stays_for_the_next_start(tmp_path, signing_key):
+    settings = small(tmp_path, signing_key)
+    with prepared(settings, 1) as client:
+        before = archives(client)
+    with prepared(settings, 1) as client:
+        listed(client, *LISTS)
+        after = archives(client)
+        assert before.items() <= after.items()
+        assert client.sandbox.world._wikis == {}
+
+
+def test_it_goes_on_with_what_comes_next_and_with_what_was_before(tmp_path, signing_key):
+    with prepared(small(tmp_path, signing_key), 3) as client:
+        world, exports = client.sandbox.world, client.sandbox.exports
+        for back in range(3):
+            wait_until(lambda back=back: all(world.has_hour(p, NEWEST - back * HOUR) for p in ("enwiki", "frwiki")))
+        assert not world.has_hour("enwiki", NEWEST + HOUR)
+        # an hour is made before it is published, a snapshot before its export ends
+        client.sandbox.clock.set(NEWEST + 2 * HOUR)
+        wait_until(lambda: all(world.has_hour(p, NEWEST + HOUR) for p in ("enwiki", "frwiki")))
+        assert client.call("/v2/batches/2025-03-09/07").status_code == 404
+        client.sandbox.clock.set(exports.upcoming("enwiki_namespace_0").ended - timedelta(minutes=1))
+        coming = exports.upcoming("enwiki_namespace_0")
+        wait_until(lambda: world.has_snapshot("enwiki_namespace_0", coming.started))
+        # listing the one that stands leaves the one that comes
+        client.login()
+        listed(client, "/v2/snapshots")
+        assert world.has_snapshot("enwiki_namespace_0", coming.started)
+        assert exports.turn("enwiki_namespace_0", free=False) != coming
+        before = archives(client)
+        client.sandbox.clock.set(coming.ended)
+        (record,) = listed(client, "/v2/snapshots/enwiki_namespace_0")
+        assert record["version"] in {path.name.split(".")[1] for path in before}
+        assert world._wikis == {}
+
+
+def test_it_stops_at_the_number_of_hours_and_keeps_no_export_that_nobody_sees(tmp_path, signing_key):
+    with prepared(small(tmp_path, signing_key), 2) as client:
+        world, exports = client.sandbox.world, client.sandbox.exports
+        wait_until(lambda: world.has_hour("frwiki", NEWEST - HOUR))
+        name = "enwiki_namespace_0"
+        for _ in range(3):
+            client.sandbox.clock.set(exports.upcoming(name).ended + timedelta(hours=2))
+            wait_until(lambda: world.has_snapshot(name, exports.turn(name, free=False).started))
+        wait_until(lambda: world.has_snapshot(name, exports.turn(name, free=True).started))
+        exports.tidy(name)
+        assert len(list((client.sandbox.settings.state / "snapshots").glob(f"*/*/{name}/*"))) <= 3
+        assert not world.has_hour("enwiki", NEWEST - 2 * HOUR)
+
+
+def test_an_hour_that_nobody_prepared_is_made_by_the_same_processes(tmp_path, signing_key):
+    with prepared(small(tmp_path, signing_key), 1) as client:
+        (hour,) = listed(client, "/v2/batches/2025-03-08/12")
+        assert len(hour) == 2
+        assert client.sandbox.world._wikis == {}
+
+
+def test_processes_that_die_are_replaced_and_never_missed(tmp_path, signing_key):
+    with prepared(small(tmp_path, signing_key), 1) as client:
+        first = workers(os.getpid())
+        assert first
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        for hour in range(10, 16):
+            assert len(listed(client, f"/v2/batches/2025-03-08/{hour}")[0]) == 2
+        assert not set(first) & set(workers(os.getpid()))
+
+
+def serve(settings):
+    words = [sys.executable, "-m", "resources.sandbox", *command_line(settings, prepare=48)]
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -9)])
+def test_ending_in_the_middle_of_it_leaves_no_process(tmp_path, signing_key, number, code):
+    settings = small(tmp_path, signing_key, articles=400_000)
+    with serve(settings) as process:
+        # in the middle of an export, which takes minutes
+        wait_until(lambda: list(tmp_path.rglob("buffer_*")))
+        started = workers(process.pid)
+        assert started
+        process.send_signal(number)
+        out, err = process.communicate(timeout=BOUND_SECONDS)
+    assert (process.returncode, out, err) == (code, "", "")
+    wait_until(lambda: not any(map(is_alive, started)))
+    assert not list(settings.state.rglob("whole.*.tar.gz"))
+    # what was begun is taken away by the next start
+    begun = set(settings.state.glob("snapshots/*/*/*/*.part"))
+    assert begun
+    with running(settings, prepare=1, interrupted=lambda: True):
+        assert not begun & set(settings.state.glob("snapshots/*/*/*/*.part"))

@@ -89,6 +89,12 @@ class Bench:
         """Have the next hour listed with no file in it."""
         self.fake.script("/v2/batches/2026-11-01/06", *[json_reply([])] * times)
 
+    def know(self, kind: str, *names: Any) -> None:
+        """Archive a reference list with these names."""
+        path = self.layout.reference_archive(kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([{"identifier": name} for name in names]))
+
     def plan(self, *scope: tuple[str, int]) -> batches.Plan:
         return batches.plan_hour(HOUR, self.client, self.layout, scope)
 
@@ -149,13 +155,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     clock = Clock()
     clock.advance(hours=1)
     fake = FakeService()
+    fake.api.now = clock
     urls = {"auth_url": fake.url, "base_url": fake.url, "realtime_url": fake.url}
     service = Service(**urls, username=USERNAME, password=PASSWORD)
     with (
         EnterpriseClient(service, tmp_path / "state", clock=clock, patience=QUICK) as client,
         Converter(workers=1) as converter,
     ):
-        yield Bench(tmp_path / "data", fake, client, clock, converter)
+        made = Bench(tmp_path / "data", fake, client, clock, converter)
+        made.know("projects", "dewiki", "enwiki", "frwiki", "itwiki")
+        made.know("namespaces", 0, 14)
+        yield made
     fake.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from assets.converting import NotArchivedError
 from assets.failures import ends_run, failed_hours, failure, sentence, told
+from assets.names import UnknownNameError
 from resources import lake
 from resources.enterprise import errors
 from resources.lake import LakeError
@@ -35,7 +36,7 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
 #: What every other hour would meet as well.
 ENDING = {
     *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
-    *(errors.QuotaExceeded, errors.DiskFull, lake.DiskFull, OriginError),
+    *(errors.QuotaExceeded, errors.ClockError, errors.DiskFull, lake.DiskFull, OriginError),
 }
 #: What may be gone by itself, or by somebody's doing, when the same is tried again.
 PASSING = {
@@ -50,7 +51,7 @@ def example(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [*ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, NotArchivedError],
+    [*ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, NotArchivedError, UnknownNameError],
     ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
 )
 def test_every_error_ends_the_run_or_its_hour_and_may_be_tried_again_or_not(kind):

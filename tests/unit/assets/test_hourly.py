@@ -109,7 +109,6 @@ def test_layers_that_were_made_before_the_hour_failed_are_told_as_made(bench, ma
     bench.serve("enwiki", 1)
     bench.serve_next()
     # in the way of the file of rows, behind the archive
-    (bench.data / "lake").parent.mkdir(parents=True)
     (bench.data / "lake").write_text("in the way")
     told = materialize([HOUR, NEXT])
     assert told.made == {ARCHIVE: [HOUR, NEXT], LAKE: [NEXT], WAREHOUSE: [NEXT]}

@@ -104,6 +104,25 @@ def test_lost_journal_makes_the_wait_longer(house):
     assert len(house.clean(hours=54).freed) == 1
 
 
+def test_a_file_that_cannot_be_removed_makes_no_other_wait_longer(house):
+    lake, warehouse = house.lake, house.warehouse
+    first, second, third = (lake.file(0, [lake.change(1, "A", 1)], tag=tag) for tag in "abc")
+    for one in (first, second):
+        house.aged(one.path)
+    warehouse.load_hour(lake.hour(0), [second])
+    assert len(house.clean().waiting) == 1
+    warehouse.load_hour(lake.hour(0), [third])
+    # in the place of the file that is due
+    first.path.unlink()
+    first.path.mkdir()
+    house.aged(first.path)
+    with pytest.raises(OSError, match=first.path.name):
+        house.clean(hours=24)
+    first.path.rmdir()
+    assert [file.due_at for file in house.clean(hours=47).waiting] == [LATER + 2 * GRACE]
+    assert len(house.clean(hours=48).freed) == 1
+
+
 def test_runs_look_once_a_day_or_in_a_shorter_grace_period(house):
     lake, warehouse = house.lake, house.warehouse
     assert is_due(house.layout)

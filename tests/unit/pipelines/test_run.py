@@ -1,0 +1,127 @@
+"""What a run decides before it begins: which hours, which snapshots, whether the reference lists are due."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipelines import run as runs
+from resources.enterprise import EnterpriseClient, Service
+from resources.enterprise.errors import NotPublishedYet
+from resources.lake import Layout
+from resources.tables import REFERENCE_TABLES
+from resources.warehouse import Warehouse
+from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService, json_reply
+from tests.unit.warehouse.conftest import Clock as Late
+from tests.unit.warehouse.conftest import Lake
+
+ONE = timedelta(hours=1)
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def fake(clock):
+    service = FakeService()
+    service.api.now = clock
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def client(fake, clock, tmp_path):
+    urls = {"auth_url": fake.url, "base_url": fake.url, "realtime_url": fake.url}
+    service = Service(**urls, username=USERNAME, password=PASSWORD)
+    with ExitStack() as stack:
+        yield stack.enter_context(EnterpriseClient(service, tmp_path / "state", clock=clock, patience=QUICK))
+
+
+# --- hours ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lag", range(6))
+def test_hours_are_counted_from_the_newest_that_is_published(client, clock, lag):
+    """The service has the list of HOUR and of no other."""
+    clock.now = HOUR + (1 + lag) * ONE + timedelta(minutes=59)
+    found = runs.newest_hours(client, 3, clock())
+    assert found == [HOUR - 2 * ONE, HOUR - ONE, HOUR]
+
+
+def test_a_service_that_lags_by_more_is_not_searched_for_ever(client, clock, fake):
+    clock.now = HOUR + 7 * ONE
+    with pytest.raises(NotPublishedYet):
+        runs.newest_hours(client, 3, clock())
+    assert len(fake.api.seen("/v2/batches/*")) == 6
+
+
+def test_every_hour_of_a_span_is_meant_and_both_its_ends():
+    assert runs.hours_between(HOUR, HOUR) == [HOUR]
+    assert runs.hours_between(HOUR, HOUR + 2 * ONE) == [HOUR, HOUR + ONE, HOUR + 2 * ONE]
+
+
+# --- reference lists --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", [table.name for table in REFERENCE_TABLES])
+def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table):
+    layout = Layout(tmp_path)
+    assert runs.reference_due(layout, NOW)
+
+    def put(name, age):
+        path = layout.reference_archive(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"[]")
+        moment = (NOW - age).timestamp()
+        os.utime(path, (moment, moment))
+
+    for one in REFERENCE_TABLES:
+        put(one.name, ONE)
+    assert not runs.reference_due(layout, NOW)
+    put(table, runs.REFERENCE_AGE)
+    assert not runs.reference_due(layout, NOW)
+    put(table, runs.REFERENCE_AGE + timedelta(seconds=1))
+    assert runs.reference_due(layout, NOW)
+    assert timedelta(hours=12) < runs.REFERENCE_AGE < timedelta(days=8)
+    layout.reference_archive(table).unlink()
+    assert runs.reference_due(layout, NOW)
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def listed(fake, *places):
+    records = [
+        {
+            "identifier": f"{project}_namespace_{namespace}",
+            "version": "0" * 32,
+            "is_part_of": {"identifier": project},
+            "namespace": {"identifier": namespace},
+        }
+        for project, namespace in places
+    ]
+    fake.script("/v2/snapshots", json_reply(records))
+
+
+def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(client, fake, tmp_path):
+    warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
+    scope = [("frwiki", 0), ("enwiki", 14), ("enwiki", 0), ("itwiki", 0)]
+    served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
+    listed(fake, *served)
+    wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
+    assert runs.missing_snapshots(client, scope, warehouse) == wanted
+    assert not warehouse.build_path.exists()  # nothing is made only to look
+
+    lake = Lake(tmp_path)
+    # hours alone are nothing underneath
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")])
+    warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
+    listed(fake, *served)
+    assert runs.missing_snapshots(client, scope, warehouse) == wanted[:2]

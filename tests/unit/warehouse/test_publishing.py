@@ -10,11 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import duckdb
+import filelock
 import pytest
 
 from resources import tables
 from resources.tables import HourState
-from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseError
+from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseBusyError, WarehouseError
 
 
 def fill(lake, warehouse):
@@ -193,6 +194,52 @@ def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):
     receipt.write_text("half a rec")
     assert publish().changed
     assert not publish().changed
+
+
+def test_file_that_somebody_overwrote_is_published_again(published, tmp_path):
+    target = published.published_path
+    before = target.stat()
+    # bytes of the same number and age in its place
+    beside = tmp_path / "beside"
+    beside.write_bytes(b"x" * before.st_size)
+    os.utime(beside, ns=(before.st_atime_ns, before.st_mtime_ns))
+    beside.replace(target)
+    assert published.publish({"service": "sandbox"}).changed
+    assert published.sql("SELECT count(*) FROM articles").rows == [(2,)]
+    assert not published.publish({"service": "sandbox"}).changed
+    # written into in place, as by somebody who made it writable
+    target.chmod(0o644)
+    with target.open("r+b") as file:
+        file.write(b"y" * 4096)
+    assert published.publish({"service": "sandbox"}).changed
+    assert published.sql("SELECT count(*) FROM articles").rows == [(2,)]
+
+
+def test_nobody_loads_while_the_file_is_read_and_copied_for_publishing(published, lake, monkeypatch):
+    lock = filelock.FileLock(published.data / "state" / "warehouse.lock")
+    copy, seen = shutil.copyfile, []
+
+    def watched(*words, **more):
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            seen.append("held")
+        else:
+            lock.release()
+            seen.append("free")
+        return copy(*words, **more)
+
+    published.load_hour(lake.hour(2), [lake.file(2, [lake.change(9, "Z", 121)])])
+    monkeypatch.setattr(shutil, "copyfile", watched)
+    assert published.publish().changed
+    assert seen == ["held"]
+    mark = published.published_path.stat().st_ino
+    published.record_statuses([HourStatus(lake.hour(3), "enwiki", 0, HourState.NOT_YET)])
+    impatient = Warehouse(published.data, lock_timeout=0.05)
+    with lock, pytest.raises(WarehouseBusyError, match="could not copy the warehouse for publishing"):
+        impatient.publish()
+    assert published.published_path.stat().st_ino == mark
+    assert published.publish().changed
 
 
 def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, warehouse):

@@ -1,0 +1,177 @@
+"""An hour or a snapshot that is done again, with other content than before: what is left is what a first load would have left."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import product
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from resources.warehouse.current import apply_changes
+from resources.warehouse.loads import load_hour
+from resources.warehouse.schema import ensure
+
+#: Each pair of files of an hour, in namespaces 0 and 14: rows and rejected lines.
+CONTENTS = {
+    "clean": lambda change: (([change(1, "A", 1), change(2, "B", 2)], ()), ([change(3, "T", 3)], ())),
+    "repeated": lambda change: (
+        ([change(2, "B", 2), change(2, "B", 2), change(1, "A", 1), change(1, "A", 1, event_id="event-1-1-update")], ()),
+        ([change(3, "T", 3)] * 2, ()),
+    ),
+    "rejects": lambda change: (([change(1, "A", 9)], (b"{", b"\xff")), ([], (b"x",))),
+    "drift": lambda change: (
+        (
+            [change(2, "B", 8, extra='{"new": 1}'), change(1, "A", 7, event_id=None), change(1, "A", 7, event_id=None)],
+            (),
+        ),
+        ([change(4, "U", 1, extra='{"new": 2}')], (b"y",)),
+    ),
+    # a page that changes its namespace stands in both files with one revision
+    "moved": lambda change: (
+        ([change(1, "A", 5, "delete", event_id="m", version_id=77), change(2, "B", 6)], ()),
+        ([change(1, "T:A", 5, event_id="m", version_id=77)], ()),
+    ),
+    "deleted": lambda change: (([change(1, "A", 4, "delete")], (b"z",)), ([change(3, "T", 3, "delete")], ())),
+    "empty": lambda change: (([], ()), ([], ())),
+}
+#: What tells of when and how often, and not of what.
+_APART = {"hours": "load_count, checked_at", "loads": "loaded_at, applied_at", "snapshots": "loaded_at, applied_at"}
+_TABLES = (
+    *("article_changes", "articles", "hours", "loads", "rejects", "redirects", "snapshots", "project_state"),
+    *("internal.titles", "internal.pages", "internal.shadowed", "internal.shadowed_snapshots"),
+)
+
+
+def files(lake, name, hour=0):
+    both = CONTENTS[name](lambda *words, **more: lake.change(*words, html=f"<p>{words}", **more))
+    return [
+        lake.file(hour, rows, "enwiki", number, rejects) for number, (rows, rejects) in zip((0, 14), both, strict=True)
+    ]
+
+
+def content(connection):
+    """All that is in a build file, as comparable text."""
+    return {
+        table: sorted(
+            repr(row)
+            for row in connection.execute(
+                f"SELECT * {f'EXCLUDE ({_APART[table]})' if table in _APART else ''} FROM {table}"
+            ).fetchall()
+        )
+        for table in _TABLES
+    }
+
+
+@pytest.fixture
+def open_build():
+    """A build file in memory: what is done between its being opened and closed is the same."""
+    with ExitStack() as stack:
+
+        def opened():
+            connection = stack.enter_context(duckdb.connect())
+            ensure(connection, Path("memory"))
+            return connection
+
+        yield opened
+
+
+def test_an_hour_done_again_leaves_what_a_first_load_would_have_left(lake, clock, open_build):
+    def load(connection, name):
+        load_hour(connection, lake.data / "lake", lake.hour(0), written[name], [], clock.now, reload=False)
+
+    written = {name: files(lake, name) for name in CONTENTS}
+    first = {}
+    for name in CONTENTS:
+        connection = open_build()
+        load(connection, name)
+        apply_changes(connection, lake.data / "lake", clock.now)
+        first[name] = content(connection)
+    assert len({repr(one) for one in first.values()}) == len(CONTENTS)
+    # those first that leave something behind: passed-over rows, rejects, two files of one page
+    for before, after in product(("repeated", "moved", "rejects"), CONTENTS):
+        load(connection, before)
+        apply_changes(connection, lake.data / "lake", clock.now)
+        load(connection, after)
+        apply_changes(connection, lake.data / "lake", clock.now)
+        assert content(connection) == first[after], (before, after)
+
+
+def test_bodies_of_an_hour_that_had_repeated_rows_are_all_there_when_it_is_done_again(lake, warehouse):
+    bodies = "SELECT article_id, html FROM article_bodies ORDER BY ALL"
+    twice = lake.change(1, "A", 1, html="<p>a")
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [twice, twice, lake.change(2, "B", 2, html="<p>b")])])
+    warehouse.publish()
+    assert warehouse.sql(bodies).rows == [(1, "<p>a"), (2, "<p>b")]
+    again = [lake.change(number, "ABC"[number], number, html=f"<p>{number}") for number in range(3)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, again)])
+    warehouse.publish()
+    assert warehouse.sql(bodies).rows == [(0, "<p>0"), (1, "<p>1"), (2, "<p>2")]
+
+
+@pytest.mark.parametrize("order", [("first", "hours", "second"), ("hours", "second", "first")], ids=" ".join)
+def test_a_snapshot_replaced_while_hours_are_pending(make, order):
+    """With repeated rows and rejects in all of them; whatever is done again on top changes nothing."""
+
+    def load(made, name):
+        lake, warehouse = made.lake, made.warehouse
+        base = [lake.change(1, "A", 1, html="1"), lake.change(2, "B", 30, html="2")]
+        if name == "first":
+            warehouse.load_snapshot(lake.snapshot([[*base, base[0]]]))
+        elif name == "second":
+            warehouse.load_snapshot(lake.snapshot([[lake.change(3, "C", 70, html="3"), *base], [base[1]]]))
+        else:
+            warehouse.load_hour(lake.hour(0), files(lake, "repeated"))
+            warehouse.load_hour(lake.hour(1), [lake.file(1, [lake.change(2, "B", 65, "delete")] * 2, rejects=[b"r"])])
+
+    def applied(made):
+        made.warehouse.apply_changes()
+        with made.warehouse._connector.build("compare") as connection:
+            return content(connection)
+
+    plain, here = make(), make()
+    for name in ("first", "second", "hours"):
+        load(plain, name)
+        plain.warehouse.apply_changes()
+    for _ in range(2):
+        for name in order:
+            load(here, name)
+        assert applied(here) == applied(plain)
+    here.warehouse.rebuild_articles()
+    assert applied(here) == applied(plain)
+
+
+def test_an_update_exactly_at_the_boundary_of_a_snapshot_counts(lake, warehouse, state):
+    """The boundary is minute 90; an update before it is in the snapshot, or of a page that ended."""
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100), lake.change(2, "B", 10)]]))
+    rows = [lake.change(3, "At", 90), lake.change(2, "Moved", 90), lake.change(4, "Before", 89)]
+    warehouse.load_hour(lake.hour(1), [lake.file(1, rows)])
+    warehouse.apply_changes()
+    warehouse.publish()
+    for pages in ("articles", "articles_at('2026-11-02')"):
+        found = warehouse.sql(f"SELECT article_id, name FROM {pages} ORDER BY ALL").rows
+        assert found == [(1, "A"), (2, "Moved"), (3, "At")], pages
+    advanced = state(warehouse)
+    warehouse.rebuild_articles()
+    assert state(warehouse) == advanced
+
+
+@pytest.mark.parametrize("newest", [0, 3])
+def test_of_copies_of_one_event_the_newest_is_kept(lake, warehouse, newest):
+    """Within a file by moment, then revision, then an update before a delete; and the same of copies in two files."""
+    event = lake.change(1, "A", 30, event_id="e", version_id=5)
+    older = lake.change(1, "A", 29, event_id="e", version_id=6)
+    of_less = event | {"version_id": 4}
+    gone = event | {"change_type": "delete"}
+    copies = [older, of_less, gone]
+    copies.insert(newest, event)
+    warehouse.load_hour(lake.hour(0), [lake.file(0, copies)])
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [older, older])])
+    warehouse.apply_changes()
+    warehouse.publish()
+    query = "SELECT version_id, change_type, event_at FROM {} ORDER BY batch_hour"
+    kept = (5, "update", event["event_at"])
+    assert warehouse.sql(query.format("article_changes")).rows == [kept, (6, "update", older["event_at"])]
+    for once in ("distinct_changes", "articles", "changes_between('2026-11-01 00:00:00+00', '2026-11-02')"):
+        assert warehouse.sql(query.format(once)).rows == [kept], once

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, convert_archives, files_of
+from assets.failures import ends_run
 from assets.partitions import hour_text
 from resources.engine.progress import amount
 from resources.enterprise import errors
@@ -156,7 +157,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         seconds[record.identifier] = time.perf_counter() - began
         return download
 
-    outcomes = engine.map(download, plan.wanted)
+    outcomes = engine.map(download, plan.wanted, ends=ends_run)
     if task is not None:
         task.finish()
     downloads = [outcome.unwrap() for outcome in outcomes]

@@ -16,12 +16,12 @@ from resources.lake import DiskFull as LakeDiskFull
 from resources.lake.origin import OriginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-from assets.partitions import hour_text
+from assets.partitions import HOUR, hour_text
 
-#: What stops every hour alike: going on would only repeat it (and repeated wrong passwords lock accounts).
+#: What stops every file and every hour alike: going on would only repeat it (and repeated wrong passwords lock accounts).
 _END_OF_RUN = (
     errors.AuthenticationError,
     errors.NewPasswordRequired,
@@ -29,6 +29,7 @@ _END_OF_RUN = (
     errors.Forbidden,
     errors.QuotaExceeded,
     errors.ClockError,
+    errors.UnreachableError,
     errors.DiskFull,
     LakeDiskFull,
     OriginError,
@@ -73,11 +74,14 @@ def told() -> Iterator[None]:
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure:
-    """The failure of a run over several hours, naming each hour that failed and why.
+    """The failure of a run over several hours, naming the hours that failed and why; what many have in common is told once.
 
     Hours that are not named have been committed: running again repeats only those that are.
     """
-    listed = "\n".join(f"- {hour_text(hour)}: {sentence(error)}" for hour, error in sorted(failed.items()))
+    alike: dict[str, list[datetime]] = {}
+    for hour, error in sorted(failed.items()):
+        alike.setdefault(sentence(error), []).append(hour)
+    listed = "\n".join(f"- {_span(hours)}: {text}" for text, hours in alike.items())
     good = total - len(failed)
     rest = {0: "", 1: " The other one is loaded and stays."}.get(good, f" The other {good} are loaded and stay.")
     noun = "hour" if total == 1 else "hours"
@@ -86,3 +90,13 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure
         metadata={"failed_hours": dg.MetadataValue.md(listed), "failed_count": len(failed)},
         allow_retries=any(retryable(error) for error in failed.values()),
     )
+
+
+def _span(hours: Sequence[datetime]) -> str:
+    """Hours in ascending order, for people."""
+    first, last = hour_text(hours[0]), hour_text(hours[-1])
+    if len(hours) == 1:
+        return first
+    if hours[-1] - hours[0] == (len(hours) - 1) * HOUR:
+        return f"{first} to {last}"
+    return f"{len(hours)} hours from {first} to {last}"

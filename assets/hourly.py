@@ -121,6 +121,8 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                     yield from _materialize(context, layer, hour, alone=len(hours) == 1)
             except Exception as error:  # an hour fails alone, and every failure is named at the end
                 run.fail(hour, error)
+                if error is run.lost:
+                    continue  # said once at the end; what is archived goes on
                 # the traceback of a foreseen error would only hide its sentence
                 context.log.error("%s: %s", hour_text(hour), sentence(error), exc_info=not hasattr(error, "retryable"))  # noqa: TRY400
                 if ends_run(error):
@@ -131,7 +133,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
         yield from checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:
         _tell_failures(context, run, made)
-        raise failed_hours(run.failed, len(hours)) from next(iter(run.failed.values()))
+        raise failed_hours(run.failed, len(hours)) from run.lost or next(iter(run.failed.values()))
 
 
 def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime, *, alone: bool) -> Iterator[Any]:

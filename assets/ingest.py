@@ -7,7 +7,6 @@ Does not belong here: the steps (see `batches`) and the asset that runs this (se
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,7 @@ from assets import batches, names
 from assets.converting import NotArchivedError, known_conversions
 from assets.describe import PREVIEW, markdown, preview
 from assets.failures import ends_run, sentence
-from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable
+from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,7 +43,11 @@ class Layer(NamedTuple):
 
 @dataclass
 class HourlyRun:
-    """One run over some hours: what it works with, and what it has made so far."""
+    """One run over some hours: what it works with, and what it has made so far.
+
+    Attributes:
+        lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the same.
+    """
 
     enterprise: EnterpriseResource
     lake: LakeResource
@@ -56,6 +59,7 @@ class HourlyRun:
     conversions: dict[datetime, list[Conversion]] = field(default_factory=dict)
     loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
+    lost: UnreachableError | None = None
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """List every hour before anything is fetched, and see that the disk holds it all.
@@ -77,6 +81,9 @@ class HourlyRun:
                 except RetentionPassed as error:
                     if not layout.batch_list(hour).exists():
                         failed[hour] = error
+                except UnreachableError as error:
+                    self.lost = error
+                    break
                 except EnterpriseError as error:
                     if ends_run(error):
                         raise
@@ -84,10 +91,12 @@ class HourlyRun:
                 task.advance(1)
         finally:
             task.finish()
-        self._check_names(client)
+        if self.lost is None:
+            self._check_names(client)
         for hour, why in failed.items():
             self.fail(hour, why)
-        batches.check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
+        if self.lost is None:
+            batches.check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
 
     def _check_names(self, client: EnterpriseClient) -> None:
         """Of what no list of the run names, see that the service has it: it may be quiet, or misspelt."""
@@ -95,18 +104,31 @@ class HourlyRun:
             return
         absent = [place for place in self.enterprise.scope if all(place in plan.absent for plan in self.plans.values())]
         # an outage of the reference lists must cost no hour: names that no list has are looked at by the next run
-        with suppress(ServiceUnavailable):
+        try:
             names.check(client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent])
+        except UnreachableError as error:
+            self.lost = error
+        except ServiceUnavailable:
+            pass
 
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
     ) -> Iterator[Layer]:
         """Take one hour through the selected layers, telling each as it is committed."""
         layout = self.lake.layout
-        if client is not None and hour in self.plans:
-            archived = batches.fetch_hour(self.plans[hour], client, layout, self.engine)
+        if client is not None and hour in self.plans and self.lost is None:
+            try:
+                archived = batches.fetch_hour(self.plans[hour], client, layout, self.engine)
+            except UnreachableError as error:
+                self.lost = error
+                raise
         else:
-            archived = batches.archived_hour(hour, layout, self.enterprise.scope)
+            try:
+                archived = batches.archived_hour(hour, layout, self.enterprise.scope)
+            except NotArchivedError:
+                if self.lost is not None:
+                    raise self.lost from None
+                raise
         self.archived[hour] = archived
         if ARCHIVE in selected:
             yield _archive_layer(archived)

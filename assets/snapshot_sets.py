@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
+from assets.failures import ends_run, retryable
 from resources.enterprise import Wishes
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
@@ -114,8 +115,8 @@ def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout,
 
         client.fetch_piece(plan, piece, progress)
 
-    failed = [outcome for outcome in engine.map(fetch, plan.missing) if outcome.error is not None]
-    if all(getattr(outcome.error, "retryable", False) for outcome in failed):
+    failed = [outcome for outcome in engine.map(fetch, plan.missing, ends=ends_run) if outcome.error is not None]
+    if all(retryable(outcome.error) and not ends_run(outcome.error) for outcome in failed if outcome.error):
         failed = [outcome for outcome in engine.map(fetch, [outcome.item for outcome in failed]) if outcome.error]
     if task is not None:
         task.finish()

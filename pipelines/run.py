@@ -27,7 +27,15 @@ from assets.snapshots import SNAPSHOTS
 from pipelines import instance as instances
 from pipelines.definitions import build_defs, first_hour
 from pipelines.settings import SettingsError
-from resources.enterprise.errors import AuthenticationError, NewPasswordRequired, NotPublishedYet, TokenSpent
+from resources.enterprise import Patience
+from resources.enterprise.errors import (
+    AuthenticationError,
+    EnterpriseError,
+    NewPasswordRequired,
+    NotPublishedYet,
+    TokenSpent,
+    UnreachableError,
+)
 from resources.lake import Layout
 from resources.tables import REFERENCE_TABLES
 
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pipelines.settings import Settings
+    from resources.adapters import EnterpriseResource
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.warehouse import Warehouse
 
@@ -53,11 +62,13 @@ class RunReport:
         failures: A sentence for each failure, in the order they happened.
         seconds: Fetching and converting by (hour, archive); next to nothing where it was there already.
         refused: The service refused the account, so that nothing more was asked of it.
+        unreachable: A host could not be reached, likewise.
     """
 
     failures: list[str] = field(default_factory=list)
     seconds: dict[tuple[datetime, str], float] = field(default_factory=dict)
     refused: bool = False
+    unreachable: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,18 @@ def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[da
             newest -= back * HOUR
             break
     return [newest - back * HOUR for back in reversed(range(count))]
+
+
+def is_reachable(enterprise: EnterpriseResource) -> bool:
+    """Whether the service answers, whatever it says; each connection is attempted once."""
+    with enterprise.client(Patience(retries=0)) as client:
+        try:
+            client.batches(last_complete_hour(datetime.now(UTC)))
+        except UnreachableError:
+            return False
+        except EnterpriseError:
+            pass  # an answer all the same, or a failure that the run itself has to tell of
+    return True
 
 
 def hours_between(first: datetime, last: datetime) -> list[datetime]:
@@ -199,9 +222,9 @@ def run(
         instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
         # a password that was refused once is not tried again: that locks accounts
         for identifier in snapshots:
-            if not report.refused:
+            if not (report.refused or report.unreachable):
                 _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
-        if hours and not report.refused:
+        if hours and not (report.refused or report.unreachable):
             _execute(defs, "hours", instance, report, mark | _range(hours))
         _execute(defs, "publish", instance, report, mark | WHEN_DUE)
     return report
@@ -289,7 +312,9 @@ def _execute(
         if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
             # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
             raise KeyboardInterrupt
-        report.refused |= data.error is not None and getattr(data.error.cause, "cls_name", None) in _REFUSALS
+        kind = data.error and getattr(data.error.cause, "cls_name", None)
+        report.refused |= kind in _REFUSALS
+        report.unreachable |= kind == UnreachableError.__name__
         if data.user_failure_data is not None and data.user_failure_data.description:
             sentences.append(data.user_failure_data.description)
         elif data.error is not None:

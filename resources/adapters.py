@@ -24,6 +24,8 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from resources.enterprise import Patience
+
 #: Pool of every step that writes build.duckdb. Its limit (1) is set in dagster.yaml; the warehouse's own file lock
 #: keeps writers apart wherever that file is not in use.
 WAREHOUSE_POOL = "warehouse"
@@ -79,10 +81,12 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
 
     @contextmanager
-    def client(self) -> Iterator[EnterpriseClient]:
+    def client(self, patience: Patience | None = None) -> Iterator[EnterpriseClient]:
         """A client of the service, closed at the end. Tokens are shared with every process of this data folder."""
         limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
-        with EnterpriseClient(self.service(), state=Path(self.data) / "state", limits=limits) as client:
+        with EnterpriseClient(
+            self.service(), state=Path(self.data) / "state", patience=patience, limits=limits
+        ) as client:
             yield client
 
 

@@ -6,6 +6,7 @@ The work is in `pipelines/run.py`.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,10 +15,13 @@ from pipelines import terminal
 from pipelines.cli import service
 from pipelines.cli.parameters import HOUR
 from pipelines.settings import read as read_settings
+from pipelines.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from resources.engine.progress import amount
 
 if TYPE_CHECKING:
+    from pipelines.run import RunReport
     from pipelines.settings import Settings
+    from resources.enterprise import EnterpriseClient
     from resources.lake import Layout
 
 
@@ -51,6 +55,15 @@ GROUP BY ALL ORDER BY a.project_id""",
     help="Begin with the snapshots of projects that have none yet, or not; default: with the sandbox only, because they "
     "cost an account quota and hold whole projects.",
 )
+@click.option(
+    "--wait",
+    type=click.IntRange(1, MOST_MINUTES),
+    is_flag=False,
+    flag_value=DEFAULT_MINUTES,
+    metavar="[MINUTES]",
+    help=f"Where a host cannot be reached, wait for it so long at the most (without a number {DEFAULT_MINUTES}) and go on, instead "
+    "of ending with what is there.",
+)
 def run(
     *,
     count: int | None,
@@ -59,6 +72,7 @@ def run(
     dry_run: bool,
     reference: bool | None,
     snapshots: bool | None,
+    wait: int | None,
 ) -> None:
     """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
     if first is not None and count is not None:
@@ -77,6 +91,7 @@ def run(
     from pipelines import run as runs
     from pipelines.definitions import build_enterprise
     from pipelines.terminal_engine import TerminalEngine
+    from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 
@@ -84,23 +99,35 @@ def run(
     enterprise = build_enterprise(settings)
     service.announce(settings)
     layout = Layout(settings.data)
-    with enterprise.client() as client:
+    hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []
+
+    def choose(client: EnterpriseClient) -> list[str]:
+        """Check the names and choose the hours, once; returns the snapshots to begin with."""
         names.check(client, layout, settings.projects, settings.namespaces)
-        if first is not None:
-            hours = runs.hours_between(first, last or first)
-        else:
-            hours = runs.newest_hours(client, count or 3, datetime.now(UTC))
-        missing = (
-            runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data))
-            if (settings.sandbox if snapshots is None else snapshots)
-            else []
-        )
-        if dry_run:
+        if not hours:
+            hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
+        if not (settings.sandbox if snapshots is None else snapshots):
+            return []
+        return runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data))
+
+    def attempt() -> RunReport:
+        try:
+            with enterprise.client() as client:
+                missing = choose(client)
+        except UnreachableError as error:
+            return runs.RunReport([str(error)], unreachable=True)
+        with terminal.progress():
+            return runs.run(settings, hours, snapshots=missing, refresh_reference=reference, engine=TerminalEngine())
+
+    if dry_run:
+        with enterprise.client() as client:
+            missing = choose(client)
             _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, layout), layout)
-            return
-    with terminal.progress():
-        report = runs.run(settings, hours, snapshots=missing, refresh_reference=reference, engine=TerminalEngine())
-    _show_run(settings, hours, report.seconds)
+        return
+    say = partial(terminal.ERR.print, markup=False)
+    report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
+    if hours:
+        _show_run(settings, hours, report.seconds)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
 

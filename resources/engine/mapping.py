@@ -50,17 +50,29 @@ class Engine:
     workers: int = 4
     reporter: Reporter = field(default_factory=lambda: LineReporter(_silent))
 
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Outcome[Item, Result]]:
+    def map(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        *,
+        ends: Callable[[Exception], bool] = lambda _error: False,
+    ) -> list[Outcome[Item, Result]]:
         """Apply `function` to every item; outcomes come in the items' order.
 
-        An item that raises does not stop the others: its error is kept in its outcome. An interrupt stops the waiting at
+        An item that raises does not stop the others: its error is kept in its outcome. Where `ends` says that it would meet all,
+        items that were not begun get the same error without being tried. An interrupt stops the waiting at
         once: items that were not begun are dropped, those under way go on as long as the process does.
         """
+        met: list[Exception] = []
 
         def attempt(item: Item) -> Outcome[Item, Result]:
+            if met:
+                return Outcome(item, error=met[0])
             try:
                 return Outcome(item, result=function(item))
             except Exception as error:  # noqa: BLE001 - handed to the caller, who decides
+                if ends(error):
+                    met.append(error)
                 return Outcome(item, error=error)
 
         work = list(items)

@@ -84,7 +84,7 @@ class ServiceUnavailable(EnterpriseError):
 
 
 class UnreachableError(ServiceUnavailable):
-    """No connection to a host, after all attempts: whatever else is asked of it now would fail as slowly."""
+    """No connection to a host, or none that it could prove (TLS), after all attempts: whatever else is asked of it now would fail as slowly."""
 
 
 class ClockError(EnterpriseError):

@@ -56,6 +56,7 @@ _MEETS_ALL: Final = (
     errors.DiskFull,
     errors.AuthenticationError,
     errors.Forbidden,
+    errors.UnreachableError,
 )
 
 

@@ -319,7 +319,7 @@ class Transport:
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has names of its own
             return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")
         if isinstance(error, requests.exceptions.SSLError):
-            return errors.ServiceUnavailable(
+            return errors.UnreachableError(
                 f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
                 "way."
             )

@@ -21,6 +21,20 @@ def test_outcomes_keep_the_order_and_a_failure_stays_alone():
         outcomes[1].unwrap()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_that_would_meet_all_ends_the_rest(workers):
+    tried = []
+
+    def fail(number: int) -> None:
+        tried.append(number)
+        raise KeyError(number) if number else ValueError
+
+    outcomes = Engine(workers=workers).map(fail, range(50), ends=lambda error: error.args == (7,))
+    assert sorted(tried) == list(range(len(tried)))
+    assert 8 <= len(tried) <= 8 + workers
+    assert all(outcome.error.args == (7,) for outcome in outcomes[len(tried) :])
+
+
 def test_items_run_side_by_side_up_to_the_bound():
     barrier = threading.Barrier(2, timeout=10)  # breaks unless two items are under way at once
     under_way, most, lock = 0, 0, threading.Lock()

@@ -191,7 +191,7 @@ def test_a_name_that_does_not_resolve_is_said(make_client):
 
 def test_a_service_that_does_not_speak_tls_is_said(make_client, fake):
     url = fake.url.replace("http:", "https:")
-    with pytest.raises(errors.ServiceUnavailable, match=r"TLS"):
+    with pytest.raises(errors.UnreachableError, match=r"TLS"):
         make_client(auth_url=url, patience=Patience(retries=0)).login()
 
 

@@ -1,0 +1,144 @@
+"""The way to the service is lost in the middle of a run: said once, tried once, and what was fetched is published."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from pipelines import waiting
+from pipelines.run import RunReport
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT
+from tests.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Runs `wme` and tells on a pipe, one byte each, how often a port was asked for a connection.
+COUNTING = """
+import os, sys
+pipe, port = int(sys.argv[1]), int(sys.argv[2])
+del sys.argv[1:3]
+def look(event, arguments):
+    if event == "socket.connect" and arguments[1][1:2] == (port,):
+        os.write(pipe, b".")
+sys.addaudithook(look)
+from pipelines.__main__ import main
+main()
+"""
+#: Of one request: the first attempt and its repetitions.
+ATTEMPTS = 6
+
+
+@pytest.fixture
+def relay(account: Any) -> Iterator[Relay]:
+    relay = Relay(account.sandbox.url)
+    yield relay
+    relay.cut()
+
+
+class Command:
+    """`wme` by way of a relay."""
+
+    def __init__(self, relay: Relay, account: Any, data: Path, *words: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+        ways = dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL"), relay.url)
+        self._pipe, writing = os.pipe()
+        os.set_blocking(self._pipe, False)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", COUNTING, str(writing), str(relay.port), *words],
+            cwd=ROOT,
+            env={**kept, **account.environ(data, **ways)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[writing],
+        )
+        os.close(writing)
+
+    def connects(self) -> int:
+        """Connections that were attempted since the last call."""
+        try:
+            return len(os.read(self._pipe, 65536))
+        except BlockingIOError:
+            return 0
+
+    def finish(self) -> str:
+        """Wait for the end; returns what it said on standard error since it was last read."""
+        _, err = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return err
+
+
+def span(hours: list[Any]) -> tuple[str, ...]:
+    return "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1]:%Y-%m-%dT%H}"
+
+
+def loaded(data: Path) -> list[Any]:
+    with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
+        rows = connection.execute("SELECT DISTINCT batch_hour AT TIME ZONE 'UTC' FROM loads ORDER BY 1").fetchall()
+    return [hour for (hour,) in rows]
+
+
+def naive(hours: list[Any]) -> list[Any]:
+    return [hour.replace(tzinfo=None) for hour in hours]
+
+
+def test_a_lost_host_is_said_once_and_what_was_fetched_is_published(
+    account: Any, relay: Relay, hours: list[Any], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    before: list[int] = []
+
+    def is_last(path: str) -> bool:
+        # the files of the second hour: the first is complete by then, and all three are listed
+        if f"/{hours[1]:%Y-%m-%d}/{hours[1]:%H}/" not in path or not path.endswith("/download"):
+            return False
+        before.append(command.connects())
+        return True
+
+    relay.is_last = is_last
+    command = Command(relay, account, data, "run", "--no-reference", *span(hours))
+    err = command.finish()
+    assert command.process.returncode == 1
+    assert err.count("the connection was refused (127.0.0.1)") == err.count("Could not ") == 1, err
+    assert f"- {hours[1]:%Y-%m-%d %H:00} to {hours[2]:%Y-%m-%d %H:00}: Could not " in err
+    assert "Retrying" not in err
+    # the two files of the second hour are asked for at the same time, and the third hour is not tried
+    assert ATTEMPTS <= command.connects() <= 2 * ATTEMPTS
+    assert loaded(data) == naive(hours[:1])
+
+
+def test_waiting_for_a_host_takes_the_run_to_its_end(
+    account: Any, relay: Relay, hours: list[Any], tmp_path: Path
+) -> None:
+    relay.cut()
+    command = Command(relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
+    assert command.process.stderr is not None
+    seen = ""
+    while "Waiting for it, 5 minutes at the most. Ctrl-C ends the wait.\n" not in seen:
+        line = command.process.stderr.readline()
+        assert line, seen
+        seen += line
+    # the reference lists are asked for first, and nothing is after them
+    assert command.connects() == ATTEMPTS
+    relay.mend()
+    err = seen + command.finish()
+    assert command.process.returncode == 0, err
+    assert err.count("Could not ") == err.count("Waiting for it") == err.count("It answers again") == 1, err
+    assert loaded(tmp_path / "data") == naive(hours[:1])
+
+
+def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = RunReport(["Could not."], unreachable=True)
+    monkeypatch.setattr(waiting, "FIRST_SECONDS", 0.01)
+    looks, said = itertools.count(), []
+    report = waiting.outlast(lambda: lost, lambda: next(looks) < 0, 0.1 / 60, said.append)
+    assert report.failures == ["Could not.", "It was waited for, 0 minutes, in vain."]
+    assert said == ["Could not.", "Waiting for it, 0 minutes at the most. Ctrl-C ends the wait."]
+    assert 2 <= next(looks) <= 6

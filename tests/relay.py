@@ -1,0 +1,75 @@
+"""A way to a server on loopback that can be cut and mended: bytes go through until a request matches, then nothing does.
+
+Belongs here: a network that fails. Does not belong here: what tests expect of whoever uses it.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Relay:
+    """Listens on a port of its own and hands on to `url`, until `cut`; `mend` listens there again."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._there = (parts.hostname, parts.port)
+        self.is_last: Callable[[str], bool] = lambda _path: False
+        #: In answers, one text in place of another of the same length.
+        self.replaced: tuple[bytes, bytes] = b"", b""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._open: set[socket.socket] = set()
+        self._serve()
+
+    def cut(self) -> None:
+        """Close the port and every connection."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
+        self._listener.close()
+        for connection in list(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Listen on the same port again; no request cuts it any more."""
+        self.is_last = lambda _path: False
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._serve()
+
+    def _serve(self) -> None:
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = listener.accept()
+                there = socket.create_connection(self._there)
+                self._open |= {here, there}
+                for source, target, watched in ((here, there, True), (there, here, False)):
+                    threading.Thread(
+                        target=self._copy, args=(source, target), kwargs={"watched": watched}, daemon=True
+                    ).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket, *, watched: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                # a request of these clients comes in one piece
+                path = re.match(rb"[A-Z]+ (\S+) HTTP", data) if watched else None
+                if path and self.is_last(path[1].decode()):
+                    self.cut()
+                    break
+                target.sendall(data.replace(*self.replaced) if self.replaced[0] and not watched else data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+        source.close()
+        self._open.discard(source)

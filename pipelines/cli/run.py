@@ -188,7 +188,8 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         *("hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete", "rejects"),
         *("archive", "ndjson", "seconds"),
     )
-    terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
+    if rows:
+        terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
         terminal.OUT.print(f"\nNot published yet: that is done {when}.", markup=False, soft_wrap=True)

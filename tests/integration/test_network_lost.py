@@ -44,7 +44,7 @@ def test_the_run_says_so_once_and_loads_what_is_archived(mirror: Any, relay: Rel
     lose(host, mirror, relay, hours[1])
     listed = len(mirror.requests(""))
     made = mirror.materialize(hours)
-    assert made.sentence.count("the connection was refused (127.0.0.1)") == 1
+    assert made.sentence.count("the connection was refused (") == 1
     first, *lines = made.sentence.split("\n")
     assert first == "4 of 5 hours failed. The other one is loaded and stays."
     assert len(lines) == 1

@@ -36,7 +36,8 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
 #: What every other hour would meet as well.
 ENDING = {
     *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
-    *(errors.QuotaExceeded, errors.ClockError, errors.DiskFull, lake.DiskFull, OriginError),
+    *(errors.QuotaExceeded, errors.ClockError, errors.UnreachableError),
+    *(errors.DiskFull, lake.DiskFull, OriginError),
 }
 #: What may be gone by itself, or by somebody's doing, when the same is tried again.
 PASSING = {
@@ -64,6 +65,18 @@ def test_every_error_ends_the_run_or_its_hour_and_may_be_tried_again_or_not(kind
 def test_errors_that_do_not_say_end_their_hour_and_are_not_tried_again(kind):
     assert not ends_run(kind("x"))
     assert not failure(kind("x")).allow_retries
+
+
+def test_hours_that_fail_for_the_same_cause_are_named_together():
+    lost, odd = errors.UnreachableError("No connection."), errors.IntegrityError("Wrong MD5.")
+    hours = [HOUR + timedelta(hours=number) for number in range(6)]
+    failed = failed_hours({hours[5]: lost, **dict.fromkeys(hours[:2], lost), hours[3]: odd}, total=6)
+    assert failed.description == (
+        "4 of 6 hours failed. The other 2 are loaded and stay.\n"
+        "- 3 hours from 2026-11-19 05:00 to 2026-11-19 10:00: No connection.\n- 2026-11-19 08:00: Wrong MD5."
+    )
+    whole = failed_hours(dict.fromkeys(hours, lost), total=6)
+    assert whole.description == "6 of 6 hours failed.\n- 2026-11-19 05:00 to 2026-11-19 10:00: No connection."
 
 
 def test_every_failed_hour_is_named_with_its_reason():

@@ -10,10 +10,10 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from resources.sandbox import administration
+from resources.sandbox.exports import newest_hour
 from resources.sandbox.options import parse
 from resources.sandbox.record import SandboxConflictError
 from resources.sandbox.server import Sandbox, running
@@ -111,10 +111,7 @@ def _wait(sandbox: Sandbox, signals: list[int], idle: float | None) -> None:
 
 
 def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str:
-    now = sandbox.clock.now()
-    hour = now.replace(minute=0, second=0, microsecond=0)
-    while sandbox.world.hour_ready_at(hour) > now:
-        hour -= timedelta(hours=1)
+    hour = newest_hour(sandbox.world, sandbox.clock.now())
     settings = options.settings
     return _WELCOME.format(
         url=sandbox.url,

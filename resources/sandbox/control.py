@@ -3,6 +3,7 @@
 | request | what it does |
 |---|---|
 | `GET /sandbox/identity` | who answers: identity, pid, addresses, clock |
+| `GET /sandbox/hours` | the oldest and the newest hour whose batches are listed, as their paths have them |
 | `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
 | `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
 | `GET`, `DELETE /sandbox/requests` | what was asked, oldest first; forget it |
@@ -27,8 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from resources.sandbox import administration, answers
 from resources.sandbox.answers import Refusal
+from resources.sandbox.exports import newest_hour
 from resources.sandbox.operations import LOOPBACK_NAMES
 from resources.sandbox.parameters import decode_json
+from resources.sandbox.shelf import oldest_hour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +68,8 @@ class Control:
             match request.method, request.url.path.removeprefix("/sandbox/"):
                 case "GET", "identity":
                     return self._identity()
+                case "GET", "hours":
+                    return self._hours()
                 case method, "faults" if method in ("GET", "POST", "DELETE"):
                     return self._set_faults(method, content)
                 case method, "clock" if method in ("GET", "POST"):
@@ -107,6 +112,12 @@ class Control:
                 "now": self.service.clock.now().isoformat(),
             }
         )
+
+    def _hours(self) -> Response:
+        now = self.service.clock.now()
+        newest = newest_hour(self.service.contents, now)
+        oldest = oldest_hour(now)
+        return answers.document({"oldest": f"{oldest:%Y-%m-%d/%H}", "newest": f"{newest:%Y-%m-%d/%H}"})
 
     def _set_faults(self, method: str, content: Any) -> Response:
         if method == "DELETE":

@@ -1,4 +1,4 @@
-"""Which export of a snapshot stands at a moment: the day's for contracts, an older copy for free accounts.
+"""What is published at a moment: of each snapshot the day's export, for free accounts an older copy; the newest hour.
 
 Belongs here: the schedule of exports and of free copies by the clock, exports out of turn that a test asks for, and
 the archives that must be kept. Does not belong here: what an export holds (`census`), its bytes (`depot`), HTTP
@@ -27,7 +27,9 @@ _COPIED_ON = (1,)
 _COPIED_ON_2025 = (2, 21)
 #: A free copy appears this long after its export has ended.
 _COPYING = timedelta(minutes=30)
-_DAY = timedelta(days=1)
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+#: Hours back in which one is published on any clock.
+_LONGEST_WAIT = 4
 #: Days back in which every schedule has a day.
 _LONGEST_MONTH = 33
 #: Turns of a snapshot that are kept although another one stands.
@@ -51,6 +53,16 @@ class _Armed:
 
     left: int
     free: bool
+
+
+def newest_hour(contents: Contents, now: datetime) -> datetime:
+    """The newest hour whose list is published."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    for _ in range(_LONGEST_WAIT):
+        hour -= _HOUR
+        if contents.hour_ready_at(hour) <= now:
+            break
+    return hour
 
 
 class Exports:

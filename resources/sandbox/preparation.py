@@ -26,6 +26,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from resources.sandbox.exports import newest_hour
 from resources.sandbox.options import command_line, parse
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from resources.sandbox.world import World
 
 _HOUR = timedelta(hours=1)
-#: Hours back in which one is published on any clock.
-_LONGEST_WAIT = 4
 #: How long before it is published an archive is made, as far as that is known.
 _AHEAD = timedelta(minutes=20)
 _POLL_SECONDS = 0.2
@@ -132,11 +131,12 @@ class Preparation:
     # --- what is made when -------------------------------------------------------------------------------------------
 
     def _first(self) -> list[Task]:
-        return [*self._hour(self._newest()), *self._standing(free=False)]
+        return [*self._hour(newest_hour(self._world, self._clock.now())), *self._standing(free=False)]
 
     def _later(self) -> Iterator[Task]:
         """What is made ahead, the most urgent first."""
-        now, newest = self._clock.now(), self._newest()
+        now = self._clock.now()
+        newest = newest_hour(self._world, now)
         yield from self._first()
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
             yield from self._hour(newest + _HOUR)
@@ -147,16 +147,6 @@ class Preparation:
         yield from self._standing(free=True)
         for back in range(1, self._hours):
             yield from self._hour(newest - back * _HOUR)
-
-    def _newest(self) -> datetime:
-        """The newest hour that is published."""
-        now = self._clock.now()
-        hour = now.replace(minute=0, second=0, microsecond=0)
-        for _ in range(_LONGEST_WAIT):
-            hour -= _HOUR
-            if self._world.hour_ready_at(hour) <= now:
-                break
-        return hour
 
     def _hour(self, hour: datetime) -> list[Task]:
         return [Task(project, hour) for project in self._settings.projects]

@@ -194,6 +194,14 @@ class Shelf:
         return StoredFile(record, path, size, etag, modified_at, api_path, snapshot)
 
 
+def oldest_hour(now: datetime) -> datetime:
+    """The oldest hour that is still kept."""
+    kept = now - RETENTION
+    hour = kept.replace(minute=0, second=0, microsecond=0)
+    # an hour is kept for two days from its start
+    return hour + timedelta(hours=1)
+
+
 def batch_key(date: str, hour: str, identifier: str) -> str:
     """Where an hourly file lies in the store."""
     return f"aggregations/batches/{date}/{hour}/{identifier}.tar.gz"

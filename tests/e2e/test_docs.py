@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import shutil
+import signal
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,13 +20,17 @@ from pipelines import cli, dictionary, instance, settings
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
 from resources.lake import native
+from resources.sandbox import control as sandbox_control
 from resources.sandbox import options as sandbox_options
 from resources.tables import MACROS, QUESTIONS, TABLES, HourState
 from resources.warehouse.errors import WarehouseError
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-GUIDES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("analyst", "operator", "data-engineer"))]
+GUIDES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("analyst", "operator", "data-engineer", "sandbox")),
+]
 #: Commands of the documents that are run as they stand, on a filled data folder.
 CHEAP = {
     "status",
@@ -203,6 +210,48 @@ def test_cheap_commands_run(mirror, call, workplace):
         # a check tells of the mirror, which lags here
         assert told.code == 0 or "--check" in words, (words, told.err)
         assert told.out
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the lines need curl")
+def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
+    """The whole guide as one script, after the first block, which starts the sandbox."""
+    (start, *_), *rest = [block.splitlines() for _, block in blocks(ROOT / "docs" / "sandbox.md", "sh")]
+    assert start.startswith("wme sandbox --port 8090 --object-port 8091 ")
+    # free ports instead, and a small world: two sandboxes of two test runs shall not meet
+    words = shlex.split(start.replace("8090", "0").replace("8091", "0"))[1:]
+    small = ["--changes-per-hour", "5", "--body-bytes", "300", "--projects", "enwiki", "--prepare", "1"]
+    process = wme(*words, *small, environ={"WME_DATA": str(tmp_path / "data")})
+    try:
+        url = process.stdout.readline().split()[4]
+        lines = [line for block in rest for line in block]
+        expected = [line.rpartition("#")[2].strip() for line in lines if line.startswith("code ")]
+        assert len(expected) > 15
+        script = "set -euo pipefail\n" + "\n".join(lines).replace("http://127.0.0.1:8090", url)
+        done = subprocess.run(
+            ["bash", "-c", script],
+            check=False,
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.findall(r"(?<![^\n\]}])(\d{3})$", done.stdout, re.MULTILINE) == expected
+        assert "cannot read" not in done.stdout
+        assert 'status":4' not in done.stdout
+        assert (tmp_path / "batch.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
+        assert (tmp_path / "part").stat().st_size == 100
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_control_requests_of_the_sandboxs_guide_are_those_there_are():
+    rows = re.findall(r"^\| `(.*?) /sandbox/(\w+)` \|", (ROOT / "docs" / "sandbox.md").read_text(), re.MULTILINE)
+    declared = re.findall(r"^\| `(.*?) /sandbox/(\w+)` \|", sandbox_control.__doc__, re.MULTILINE)
+    assert sorted(rows) == sorted(declared)
+    assert len(rows) > 10
 
 
 def test_every_target_of_make_exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -23,6 +24,19 @@ def test_identity(client):
         "object_url": client.sandbox.object_url,
         "now": "2025-03-09T07:30:00+00:00",
     }
+
+
+def test_hours(client):
+    """The two hours are listed, and those beside them are not."""
+    for moment in ("2025-03-09T07:30:00Z", "2025-03-09T07:04:00Z", "2025-03-09T07:00:00Z", "2025-03-09T00:01:00Z"):
+        control(client, "POST", "clock", json={"set": moment})
+        client.login()
+        told = control(client, "GET", "hours").json()
+        for end, step in (("oldest", -1), ("newest", 1)):
+            hour = datetime.strptime(told[end], "%Y-%m-%d/%H").replace(tzinfo=UTC)
+            beside = hour + timedelta(hours=step)
+            assert client.call(f"/v2/batches/{told[end]}").status_code == 200
+            assert client.call(f"/v2/batches/{beside:%Y-%m-%d/%H}").status_code == 404
 
 
 def test_clock(client):

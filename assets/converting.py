@@ -6,6 +6,7 @@ Belongs here: that one step, and handing on what it left. Does not belong here: 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from resources.lake import Archive, Conversion, Converter, Layout
     from resources.warehouse import LakeFile, SnapshotFile
 
+_log = logging.getLogger(__name__)
 _File = TypeVar("_File", "LakeFile", "SnapshotFile")
 
 
@@ -50,7 +52,9 @@ def convert_archives(
         ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
     """
     kept = frozenset(bodies)
-    total = sum(a.path.stat().st_size for a in archives if find_conversion(a, layout, kept) is None)
+    total = sum(
+        a.path.stat().st_size for a in archives if find_conversion(a, layout, kept, converter.record_bytes_max) is None
+    )
     task = engine.reporter.start(f"convert {name}", total, "B") if total else None
 
     def one(archive: Archive) -> Conversion:
@@ -67,13 +71,20 @@ def convert_archives(
     outcomes = engine.map(one, archives)
     if task is not None:
         task.finish()
-    return [outcome.unwrap() for outcome in outcomes]
+    conversions = [outcome.unwrap() for outcome in outcomes]
+    for conversion in conversions:
+        if conversion.converted:
+            for remark in conversion.remarks:
+                _log.warning("%s of %s: %s", conversion.identifier, name, remark)
+    return conversions
 
 
-def known_conversions(archives: Iterable[Archive], layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
+def known_conversions(
+    archives: Iterable[Archive], layout: Layout, bodies: Iterable[str], record_bytes_max: int
+) -> list[Conversion]:
     """The conversions of the archives that were made before."""
     kept = frozenset(bodies)
-    found = (find_conversion(archive, layout, kept) for archive in archives)
+    found = (find_conversion(archive, layout, kept, record_bytes_max) for archive in archives)
     return [conversion for conversion in found if conversion is not None]
 
 

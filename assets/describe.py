@@ -92,6 +92,11 @@ def drift_of(conversions: Iterable[Conversion]) -> list[Drift]:
     return sorted(found.values(), key=lambda drift: (-drift.count, drift.path))
 
 
+def remarks_of(conversions: Iterable[Conversion]) -> str:
+    """What else the archives of some conversions hold, in sentences; empty where it is nothing."""
+    return "\n".join(f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks)
+
+
 def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
     """Rows as a markdown table of the named columns; quantities with thousands separators, identifiers without."""
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]

@@ -77,7 +77,7 @@ def hourly_changes(
 ) -> Iterator[Any]:
     """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
     try:
-        converter = engine.converter()
+        converter = engine.converter(lake)
     except ConversionError as error:
         raise failure(error) from error
     with converter:

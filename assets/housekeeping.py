@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from assets.snapshot_sets import archived_sets
+from resources.lake.rejects import lines_file
 from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
 
 if TYPE_CHECKING:
@@ -188,8 +189,9 @@ def _of_snapshots(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
 def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, str]]:
     table = path.relative_to(layout.lake).parts[0]
     rejects = layout.lake / REJECTS.name / path.relative_to(layout.lake / table)
-    if rejects.exists():
-        yield rejects, why
+    for beside in (rejects, lines_file(rejects)):
+        if beside.exists():
+            yield beside, why
     yield path, why
 
 

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets import batches, names
 from assets.converting import NotArchivedError, known_conversions
-from assets.describe import PREVIEW, markdown, preview
+from assets.describe import PREVIEW, markdown, preview, remarks_of
 from assets.failures import ends_run, sentence
 from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable, UnreachableError
 
@@ -154,7 +154,9 @@ class HourlyRun:
                 self.archived[hour] = batches.archived_hour(hour, layout, self.enterprise.scope)
             except NotArchivedError:
                 continue  # the coverage tells of it
-            self.conversions[hour] = known_conversions(self.archived[hour].archives, layout, self.lake.bodies)
+            self.conversions[hour] = known_conversions(
+                self.archived[hour].archives, layout, self.lake.bodies, self.lake.record_bytes_max
+            )
             self.loaded.append(hour)
 
     def fail(self, hour: datetime, error: Exception) -> None:
@@ -222,6 +224,8 @@ def _lake_layer(archived: batches.ArchivedHour, conversions: Sequence[Conversion
         metadata["preview"] = preview([c.path for c in conversions], PREVIEW)
     if drift:
         metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
+    if remarks := remarks_of(conversions):
+        metadata["remarks"] = remarks
     return Layer(LAKE, metadata, _digest(c.digest for c in conversions))
 
 

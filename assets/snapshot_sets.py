@@ -190,13 +190,15 @@ def convert_snapshot(
     )
 
 
-def all_conversions(archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str]) -> list[Conversion]:
+def all_conversions(
+    archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str], record_bytes_max: int
+) -> list[Conversion]:
     """The conversions of all of its archives, which were made before.
 
     Raises:
         NotArchivedError: One of them was not converted.
     """
-    found = known_conversions(archived.archives, layout, bodies)
+    found = known_conversions(archived.archives, layout, bodies, record_bytes_max)
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(
             f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "

@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 
 from assets import snapshot_sets
-from assets.describe import OWNERS, drift_of, lake_metadata, markdown, preview, table_metadata
+from assets.describe import OWNERS, drift_of, lake_metadata, markdown, preview, remarks_of, table_metadata
 from assets.failures import told
 from resources.adapters import (
     WAREHOUSE_POOL,
@@ -87,7 +87,7 @@ def snapshot_files(
         else:
             archived = snapshot_sets.archived_snapshot(identifier, lake.layout)
         if LAKE in selected:
-            with engine.converter() as converter:
+            with engine.converter(lake) as converter:
                 conversions = snapshot_sets.convert_snapshot(
                     archived, lake.layout, bodies=lake.bodies, converter=converter, engine=workers
                 )
@@ -111,7 +111,7 @@ def snapshot_articles(
     """Load the archived version whole, in one transaction."""
     with told():
         archived = snapshot_sets.archived_snapshot(context.partition_key, lake.layout)
-        conversions = snapshot_sets.all_conversions(archived, lake.layout, lake.bodies)
+        conversions = snapshot_sets.all_conversions(archived, lake.layout, lake.bodies, lake.record_bytes_max)
         load = snapshot_sets.load_snapshot(archived, conversions, warehouse.warehouse)
     context.log.info("%s", load)
     return _result(
@@ -149,4 +149,6 @@ def _lake_metadata(conversions: Sequence[Conversion]) -> dict[str, Any]:
     if drift := drift_of(conversions):
         rows = [{"field": one.path, "count": one.count, "example": one.example} for one in drift]
         metadata["unknown_fields"] = markdown(rows, ("field", "count", "example"))
+    if remarks := remarks_of(conversions):
+        metadata["remarks"] = remarks
     return metadata

@@ -47,6 +47,7 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
         "lake": LakeResource(
             data=data,
             bodies=list(settings.bodies),
+            max_record_mb=settings.max_record_mb,
             min_free_gb=settings.min_free_gb,
             grace_hours=settings.grace_hours,
         ),

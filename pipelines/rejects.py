@@ -7,13 +7,19 @@ Does not belong here: trying them again (see `retry`), drawing (see `terminal`).
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from resources.lake.rejects import whole_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    import duckdb
+
+    from resources.lake import Layout
     from resources.warehouse import QueryResult, Warehouse
 
 #: What a reason says of the single line (a value, a place in it) is left out where lines are counted by reason.
@@ -81,9 +87,11 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
         NotPublishedError: Nothing was published yet.
     """
     where, parameters = selection.where()
+    with warehouse.connect_published() as connection:
+        table = source(connection)
     return warehouse.sql(
-        "SELECT batch_hour, archive, member, line_number, byte_offset, reason, octet_length(raw) AS bytes "  # noqa: S608
-        f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
+        "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
+        f"FROM {table} WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
         parameters,
     )
 
@@ -93,7 +101,7 @@ def lines(
 ) -> Iterator[dict[str, Any]]:
     """The lines as rows of the table `rejects`, newest hour first, a few in memory at a time.
 
-    Without `raw` a row has the number of its `bytes` instead of them.
+    Without `raw` a row has the number of its `bytes` instead of them. `raw` of a line with a `raw_path` is its beginning.
 
     Raises:
         NotPublishedError: Nothing was published yet.
@@ -101,17 +109,42 @@ def lines(
     where, parameters = selection.where()
     with warehouse.connect_published() as connection:
         found = connection.sql(
-            f"SELECT * EXCLUDE (raw), octet_length(raw) AS bytes{', raw' if raw else ''} "  # noqa: S608
-            f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
+            f"SELECT * EXCLUDE (raw, raw_bytes), raw_bytes AS bytes{', raw' if raw else ''} "  # noqa: S608
+            f"FROM {source(connection)} WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
             params=parameters,
         )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             yield from batch.to_pylist()
 
 
-def as_json(line: dict[str, Any]) -> dict[str, Any]:
-    """A row of `lines` with values that JSON has: the hour in ISO 8601, the bytes in base64 as `raw_base64`."""
+def source(connection: duckdb.DuckDBPyConnection) -> str:
+    """The table `rejects` as something to select from, also in a file that was published before lines had a size."""
+    known = connection.execute(
+        "SELECT 1 FROM duckdb_columns() WHERE table_name = 'rejects' AND column_name = 'raw_path'"
+    )
+    if known.fetchall():
+        return "rejects"
+    missing = "octet_length(raw) AS raw_bytes, NULL::VARCHAR AS raw_path, NULL::BIGINT AS raw_offset"
+    return f"(SELECT *, {missing} FROM rejects)"  # noqa: S608  constant texts
+
+
+def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
+    """A row of `lines` as JSON, a piece at a time: the hour in ISO 8601, the whole line in base64 as `raw_base64`.
+
+    Raises:
+        OSError: The file with the line is not there any more.
+    """
     plain = line | {"batch_hour": line["batch_hour"].isoformat()}
-    if "raw" in plain:
-        plain["raw_base64"] = base64.b64encode(plain.pop("raw")).decode()
-    return plain
+    raw = plain.pop("raw", None)
+    text = json.dumps(plain, ensure_ascii=False)
+    if raw is None:
+        yield text
+        return
+    yield f'{text[:-1]}, "raw_base64": "'
+    held = b""
+    for piece in (raw,) if line["raw_path"] is None else whole_line(layout, line["raw_path"], line["raw_offset"]):
+        data = held + piece
+        whole = len(data) - len(data) % 3  # of which base64 needs no padding
+        held = data[whole:]
+        yield base64.b64encode(data[:whole]).decode()
+    yield f'{base64.b64encode(held).decode()}"}}'

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 from assets import batches, snapshot_sets
 from assets.converting import NotArchivedError
 from assets.partitions import HOUR, hour_text
+from pipelines import rejects as rejected
 from pipelines import run as runs
 from pipelines.terminal import counted
 from resources.lake import Archive, Layout, SnapshotArchive, digest_of
 from resources.lake.examine import read_record
 from resources.lake.records import RecordReader
+from resources.lake.rejects import whole_line
 from resources.lake.strict_json import Bad
 from resources.warehouse import Warehouse
 
@@ -194,10 +196,11 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
         NotPublishedError: Nothing was published yet.
     """
     layout = Layout(settings.data)
-    bodies = frozenset(settings.bodies)
+    bodies, longest = frozenset(settings.bodies), settings.max_record_mb << 20
     where, parameters = selection.where()
     tried = []
     with Warehouse(settings.data).connect_published() as connection:
+        table = rejected.source(connection)
         of_hours, of_snapshots = (
             connection.execute(f"{query.format(where=where)} ORDER BY batch_hour, archive", parameters).fetchall()
             for query in (_OF_HOURS, _OF_SNAPSHOTS)
@@ -215,12 +218,12 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
         for source in (*_hourly(of_hours, scopes, layout), *_of_snapshots(of_snapshots, layout)):
             archive = source.archive
             lines = connection.sql(
-                "SELECT raw FROM rejects WHERE (batch_hour, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
+                f"SELECT raw, raw_bytes, raw_path, raw_offset FROM {table} WHERE (batch_hour, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
                 f"AND {where} ORDER BY member, line_number",
                 params=[source.batch_hour, archive.project_id, archive.namespace_id, source.name, *parameters],
             ).to_arrow_reader(_BATCH_ROWS)
-            line_count, row_count = _count(RecordReader(archive.table, archive, bodies), _texts(lines))
-            tried.append(_judged(source, line_count, row_count, layout, digest_of(archive, bodies)))
+            line_count, row_count = _count(RecordReader(archive.table, archive, bodies), _texts(lines, layout, longest))
+            tried.append(_judged(source, line_count, row_count, layout, digest_of(archive, bodies, longest)))
     return Trial(tuple(tried), scopes)
 
 
@@ -292,9 +295,17 @@ def _missing(hour: datetime, layout: Layout, scope: tuple[tuple[str, ...], tuple
     return ""
 
 
-def _texts(batches_of_lines: Iterable[Any]) -> Iterator[bytes]:
+def _texts(batches_of_lines: Iterable[Any], layout: Layout, longest: int) -> Iterator[bytes]:
+    """The lines, whole; of one that is not there, or still too long, the beginning, which is no record."""
     for batch in batches_of_lines:
-        yield from batch.column(0).to_pylist()
+        for beginning, size, path, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if path is None or size > longest:
+                yield beginning
+                continue
+            try:
+                yield b"".join(whole_line(layout, path, offset))
+            except OSError:
+                yield beginning
 
 
 def _count(reader: RecordReader, lines: Iterator[bytes]) -> tuple[int, int]:

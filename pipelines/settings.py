@@ -30,6 +30,7 @@ NAMES = (
     "WME_NAMESPACES",
     "WME_BODIES",
     "WME_DATA",
+    "WME_MAX_RECORD_MB",
     "WME_MIN_FREE_GB",
     "WME_FIRST_HOUR",
     "WME_GRACE_HOURS",
@@ -49,6 +50,8 @@ SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
 #: Larger numbers are slips, and far larger ones lead beyond the last date there is.
 _LARGEST = 1_000_000
+#: From the size of a block of lines to what the decoder can hold.
+_RECORD_MB = range(16, 1025)
 #: Characters that make a pattern of a path.
 _PATTERNS = "*?["
 
@@ -66,6 +69,7 @@ class Settings(BaseModel):
         namespaces: Namespaces to mirror.
         bodies: Which of html and wikitext to keep.
         data: Folder of everything that is fetched and made.
+        max_record_mb: The longest record (MiB) that is converted; longer lines are rejected, whole.
         min_free_gb: Free disk space (GB) that a run leaves untouched.
         publish_every: How often runs publish at the most: each of them (0), so often, or never (None).
         storage_version: Storage version of DuckDB's files, for example v2.0.0; None: as they are.
@@ -87,6 +91,7 @@ class Settings(BaseModel):
     contact: str | None = None
     anonymous: bool = False
     sandbox: bool = True
+    max_record_mb: int = 64
     min_free_gb: float = 1.0
     publish_every: timedelta | None = timedelta(0)
     storage_version: str | None = None
@@ -211,6 +216,14 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         text = env[name]
         if text:
             values[field] = _number(name, text, unit)
+    longest = env["WME_MAX_RECORD_MB"]
+    if longest:
+        if not longest.isdecimal() or len(longest) > len(str(_LARGEST)) or int(longest) not in _RECORD_MB:
+            raise SettingsError(
+                f"WME_MAX_RECORD_MB is {longest!r}; write the MiB of the longest record to convert, a whole number from "
+                f"{_RECORD_MB.start} to {_RECORD_MB.stop - 1}. A line of that length takes twelve times as much memory."
+            )
+        values["max_record_mb"] = int(longest)
     first = env["WME_FIRST_HOUR"]
     if first:
         values["first_hour"] = _hour("WME_FIRST_HOUR", first)

@@ -140,13 +140,18 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
         "WHERE table_name = 'article_changes' AND batch_hour IN (SELECT DISTINCT batch_hour FROM loads "
         f"WHERE table_name = 'article_changes' ORDER BY ALL DESC LIMIT {_DRIFT_HOURS})"
     ).rows
-    layout = Layout(settings.data)
+    layout, bodies = Layout(settings.data), frozenset(settings.bodies)
     conversions = []
     for hour, project, namespace, identifier, version in rows:
         path = layout.batch_archive(hour, identifier, version)
         archive = Archive(path, identifier, version, hour, project, namespace)
-        if (conversion := find_conversion(archive, layout, frozenset(settings.bodies))) is not None:
+        if (conversion := find_conversion(archive, layout, bodies, settings.max_record_mb << 20)) is not None:
             conversions.append(conversion)
+    report.facts += [
+        ("remark", f"{text(made.identifier)} of {hour_text(made.batch_hour)}: {text(remark)}")
+        for made in conversions
+        for remark in made.remarks
+    ][:_DRIFT_SHOWN]
     drift = drift_of(conversions)
     if not drift:
         return

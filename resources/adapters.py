@@ -18,7 +18,7 @@ from pydantic import Field
 from resources import sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Service
-from resources.lake import MEMORY_BYTES, Converter, Layout, origin
+from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout, origin
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     data: str
     bodies: list[str] = Field(default=["html", "wikitext"], description="Bodies to keep in the lake.")
+    max_record_mb: int = Field(
+        default=RECORD_BYTES_MAX >> 20, description="Longest record (MiB) that is converted; longer lines are rejected."
+    )
     min_free_gb: float = Field(default=1.0, description="Free disk space (GB) that a run leaves untouched.")
     grace_hours: float = Field(default=24.0, description="Hours that replaced files stay for those who may read them.")
 
@@ -107,6 +110,11 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def grace(self) -> timedelta:
         """How long replaced files stay."""
         return timedelta(hours=self.grace_hours)
+
+    @property
+    def record_bytes_max(self) -> int:
+        """Bytes of the longest record that is converted."""
+        return self.max_record_mb << 20
 
     @property
     def layout(self) -> Layout:
@@ -151,6 +159,8 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """The engine, telling its progress in lines through `say`."""
         return Engine(workers=self.workers, reporter=LineReporter(say))
 
-    def converter(self) -> Converter:
-        """The converter of archives, to be used as a context."""
-        return Converter(workers=self.threads, memory_bytes=self.memory_mb << 20)
+    def converter(self, lake: LakeResource) -> Converter:
+        """The converter of archives into a lake, to be used as a context."""
+        return Converter(
+            workers=self.threads, memory_bytes=self.memory_mb << 20, record_bytes_max=lake.record_bytes_max
+        )

@@ -5,7 +5,6 @@ The work is in `pipelines/rejects.py` and `pipelines/retry.py`.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,6 +43,7 @@ def rejects(
 ) -> None:
     """List the lines that could not be converted, by reason and by place, or try them again."""
     from pipelines import rejects as rejected
+    from resources.lake import Layout
     from resources.warehouse import Warehouse
 
     if dry_run and not retry:
@@ -58,7 +58,14 @@ def rejects(
     warehouse = Warehouse(settings.data)
     if as_json:
         for line in rejected.lines(warehouse, selection, limit=limit, raw=raw):
-            click.echo(json.dumps(rejected.as_json(line), ensure_ascii=False))
+            try:
+                for piece in rejected.as_json(line, Layout(settings.data)):
+                    click.echo(piece, nl=False)
+            except OSError as error:
+                raise click.ClickException(
+                    f"A long line cannot be read: {error}. Run its hour again to have it back."
+                ) from error
+            click.echo()
         return
     reasons = rejected.by_reason(warehouse, selection)
     count = sum(row[0] for row in reasons.rows)
@@ -73,6 +80,8 @@ def rejects(
             place = f"{line['archive']} {line['member']} line {line['line_number']} byte {line['byte_offset']:,}"
             terminal.OUT.print(f"{place}: {terminal.text(line['reason'])}", markup=False, style="bold", soft_wrap=True)
             terminal.OUT.print(terminal.text(line["raw"]), markup=False, soft_wrap=True)
+            if line["raw_path"] is not None:
+                terminal.OUT.print(_rest(line), markup=False, soft_wrap=True)
     else:
         terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
         terminal.OUT.print()
@@ -82,6 +91,14 @@ def rejects(
         f"{count:,} lines rejected{f', {shown:,} shown' if count > shown else ''}; their bytes are in the table `rejects`.",
         markup=False,
         soft_wrap=True,
+    )
+
+
+def _rest(line: dict[str, Any]) -> str:
+    """Where the rest of a long line is."""
+    return (
+        f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte {line['raw_offset']:,} on "
+        "(`wme rejects --raw --json` gives it)."
     )
 
 

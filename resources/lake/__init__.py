@@ -6,6 +6,7 @@ and DuckDB.
 
 from resources.lake import errors
 from resources.lake.archive import Archive, SnapshotArchive
+from resources.lake.blocks import RECORD_BYTES_MAX
 from resources.lake.conversion import BODIES, MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
 from resources.lake.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
@@ -16,6 +17,7 @@ from resources.lake.reference import ReferenceConversion, convert_reference
 __all__ = [
     "BODIES",
     "MEMORY_BYTES",
+    "RECORD_BYTES_MAX",
     "Archive",
     "ArchiveError",
     "Conversion",

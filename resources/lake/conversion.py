@@ -14,28 +14,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 import time
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resources.lake.archive import BLOCK_BYTES, Archive, Block, Buffers, SnapshotArchive, read_blocks
+from resources.lake.archive import Archive, SnapshotArchive
+from resources.lake.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Block, Buffers, LongLine, read_blocks
 from resources.lake.drift import Drift, DriftCount
 from resources.lake.errors import ConversionError, LakeError
 from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.native import trim
-from resources.lake.records import RecordReader, Reject
+from resources.lake.records import RecordReader
+from resources.lake.rejects import Rejected, RejectsFile, RejectTable, lines_file
+from resources.lake.tar import Contents
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -48,6 +48,8 @@ CONVERTER_VERSION = 2
 #: Bodies that a conversion can keep.
 BODIES = frozenset(column.name for column in ARTICLE_CHANGES if column.body)
 MEMORY_BYTES = 512 << 20
+#: What a line that is longer than a block takes in memory at the most, by its length (measured).
+LONG_LINE_FACTOR = 12
 
 _METADATA_KEY = "conversion"
 #: The interpreter with its libraries, as measured.
@@ -55,12 +57,15 @@ _BASE_BYTES = 80 << 20
 #: What a worker takes, as measured: a block, its rows, their largest column as a page before and after compression, the
 #: row group made of them, and one that waits for its turn.
 _WORKER_BYTES = 7 * BLOCK_BYTES
+#: The decoder's offsets are of 32 bits.
+_RECORD_BYTES_BOUND = 1 << 30
 
 
 @dataclass(frozen=True)
 class Conversion:
     """What a conversion made. Counts are of records; `drift` names the fields that went to `extra`.
 
+    `remarks` are sentences about what else the archive holds, such as members without records, which were not read.
     `seconds` is 0 and `converted` False where the file was there already.
     """
 
@@ -83,13 +88,16 @@ class Conversion:
     seconds: float
     converted: bool
     drift: tuple[Drift, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
-def digest_of(archive: Archive, bodies: frozenset[str] = BODIES) -> str:
-    """Digest (hex) over all that decides the rows: the archive, the schema, the converter, the bodies kept."""
+def digest_of(archive: Archive, bodies: frozenset[str] = BODIES, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
+    """Digest (hex) over all that decides the rows: archive, schema, converter, bodies kept, and the longest record."""
     parts = [archive.identifier, archive.version, SCHEMA_VERSION, CONVERTER_VERSION, sorted(bodies)]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
+    if record_bytes_max != RECORD_BYTES_MAX:
+        parts.append(record_bytes_max)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -100,16 +108,28 @@ class Converter:
 
     Args:
         workers: Threads that make row groups. Default: as many as there are cores, as far as the memory allows.
-        memory_bytes: Bound for the whole process, where it does nothing else.
+        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block. A longer
+            line takes up to LONG_LINE_FACTOR times its length more; there is one such line at a time.
         level: zstd level.
+        record_bytes_max: The longest line that is converted; longer ones are rejected.
 
     Raises:
-        ConversionError: The memory is too little for so many workers.
+        ConversionError: The memory is too little for so many workers, or the longest record is beyond what can be.
     """
 
     def __init__(
-        self, *, workers: int | None = None, memory_bytes: int = MEMORY_BYTES, level: int = COMPRESSION_LEVEL
+        self,
+        *,
+        workers: int | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+        level: int = COMPRESSION_LEVEL,
+        record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
+        if not BLOCK_BYTES <= record_bytes_max <= _RECORD_BYTES_BOUND:
+            raise ConversionError(
+                f"The longest record cannot have {record_bytes_max:,} bytes: from {BLOCK_BYTES:,} to "
+                f"{_RECORD_BYTES_BOUND:,} can be. Nothing was converted."
+            )
         spare = memory_bytes - _BASE_BYTES - BLOCK_BYTES
         wanted = max(1, min(_cores(), spare // _WORKER_BYTES)) if workers is None else workers
         if wanted * _WORKER_BYTES > spare:
@@ -120,9 +140,9 @@ class Converter:
             )
         self.workers = wanted
         self._level = level
-        self._buffers = Buffers(wanted + 1, BLOCK_BYTES)
+        self.record_bytes_max = record_bytes_max
+        self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
-        self._alone = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -161,32 +181,41 @@ class Converter:
                 f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(BODIES))}."
             )
         started = time.perf_counter()
-        digest = digest_of(archive, bodies)
+        digest = digest_of(archive, bodies, self.record_bytes_max)
         target, rejects_target = _targets(archive, layout, digest)
         if (known := _found(archive, target, rejects_target)) is not None:
             return known
         archive_bytes = _size_of(archive.path)
-        tally = _Tally()
-        with ExitStack() as stack:
-            rows_file = stack.enter_context(ParquetFile(target, archive.table))
-            rejects_file: ParquetFile | None = None
-            work = _Work(
-                RecordReader(archive.table, archive, bodies), _name_of(archive, layout), self._level, self._alone
-            )
-            for piece in stack.enter_context(_Pieces(archive.path, self._buffers, self._pool, work, 2 * self.workers)):
-                tally.add(piece)
-                if piece.rows is not None:
-                    rows_file.write(piece.rows)
-                if piece.rejects is not None:
-                    if rejects_file is None:
-                        rejects_file = stack.enter_context(ParquetFile(rejects_target, REJECTS))
-                    rejects_file.write(piece.rejects)
+        tally, contents = _Tally(), Contents()
+        reader = RecordReader(archive.table, archive, bodies)
+        lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
+        rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
+        with (
+            ParquetFile(target, archive.table) as rows_file,
+            RejectsFile(rejects_target, self._level) as rejects_file,
+            _Pieces(
+                read_blocks(archive.path, self._buffers, contents),
+                self._pool,
+                _Work(reader, rejects, self._level),
+                2 * self.workers,
+            ) as pieces,
+        ):
+            for piece in pieces:
+                if isinstance(piece, LongLine):
+                    rejects_file.add_long_line(piece, rejects, self.record_bytes_max)
+                    tally.line_count += 1
+                else:
+                    tally.add(piece)
+                    if piece.rows is not None:
+                        rows_file.write(piece.rows)
+                    if piece.rejected is not None:
+                        rejects_file.add(piece.rejected)
                 if progress is not None:
                     progress(piece.archive_bytes, archive_bytes)
-            if tally.line_count != rows_file.row_count + tally.reject_count:
+            if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
                     f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
-                    f"{tally.reject_count:,} rejects came of them. Nothing was landed. This is a defect: keep the archive."
+                    f"{rejects_file.row_count:,} rejects came of them. Nothing was landed. This is a defect: keep the archive."
                 )
             facts = {
                 "identifier": archive.identifier,
@@ -200,11 +229,14 @@ class Converter:
                 "digest": digest,
                 "archive_bytes": archive_bytes,
                 "row_count": rows_file.row_count,
+                "reject_count": rejects_file.row_count,
+                "ndjson_bytes": contents.ndjson_bytes,
+                "has_long_lines": rejects_file.has_lines,
+                "remarks": contents.remarks(),
                 **tally.facts(),
             }
             # The rejects land first: whoever sees the rows can rely on their rejects being there.
-            if rejects_file is not None:
-                rejects_file.land({_METADATA_KEY: json.dumps(facts)})
+            rejects_file.land({_METADATA_KEY: json.dumps(facts)})
             rows_file.land({_METADATA_KEY: json.dumps(facts)})
         return _conversion(facts, archive, target, rejects_target, seconds=time.perf_counter() - started)
 
@@ -217,23 +249,34 @@ def convert(
     workers: int | None = None,
     memory_bytes: int = MEMORY_BYTES,
     level: int = COMPRESSION_LEVEL,
+    record_bytes_max: int = RECORD_BYTES_MAX,
     progress: Callable[[int, int], None] | None = None,
 ) -> Conversion:
     """Convert one archive by a converter of its own. See `Converter` for the arguments, the result and the errors."""
-    with Converter(workers=workers, memory_bytes=memory_bytes, level=level) as converter:
+    with Converter(
+        workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
+    ) as converter:
         return converter.convert(archive, layout, bodies=bodies, progress=progress)
 
 
-def find_conversion(archive: Archive, layout: Layout, bodies: frozenset[str] = BODIES) -> Conversion | None:
+def find_conversion(
+    archive: Archive,
+    layout: Layout,
+    bodies: frozenset[str] = BODIES,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+) -> Conversion | None:
     """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
-    return _found(archive, *_targets(archive, layout, digest_of(archive, bodies)))
+    return _found(archive, *_targets(archive, layout, digest_of(archive, bodies, record_bytes_max)))
 
 
 def _found(archive: Archive, target: Path, rejects_target: Path) -> Conversion | None:
     if not target.exists():
         return None
     facts = json.loads(pq.read_metadata(target).metadata[_METADATA_KEY.encode()])
-    if facts["reject_count"] and not rejects_target.exists():
+    needed = [rejects_target] if facts["reject_count"] else []
+    if facts["has_long_lines"]:
+        needed.append(lines_file(rejects_target))
+    if not all(path.exists() for path in needed):
         return None  # somebody removed them: the rows alone cannot be loaded
     return _conversion(facts, archive, target, rejects_target, seconds=None)
 
@@ -263,92 +306,86 @@ def _conversion(
         seconds=seconds or 0.0,
         converted=seconds is not None,
         drift=tuple(Drift(**item) for item in facts["drift"]),
+        remarks=tuple(facts["remarks"]),
     )
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """What came of one block: its row groups, and what there is to count."""
+    """What came of one block: its row group and its rejects, and what there is to count."""
 
     rows: Group | None
-    rejects: Group | None
+    rejected: Rejected | None
     line_count: int
-    reject_count: int
     changes: Counter[str]
     drift: list[Drift]
-    byte_count: int
     archive_bytes: int
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a worker does with a block. Blocks that had to grow for a long line are worked on one after another."""
+    """What a worker does with a block."""
 
     reader: RecordReader
-    archive_name: str
+    rejects: RejectTable
     level: int
-    alone: threading.Lock
 
     def __call__(self, block: Block) -> _Piece:
-        with self.alone if block.byte_count > BLOCK_BYTES else nullcontext():
-            return self._convert(block)
-
-    def _convert(self, block: Block) -> _Piece:
         try:
-            rows = self.reader.read(block.view, block.member, block.first_line, block.offset, block.line_count)
-        finally:
+            # places are those in the block, whatever members it is of
+            rows = self.reader.read(block.view, "", 0, 0, block.line_count)
             block.release()
-        counts = pc.value_counts(rows.batch.column("change_type"))
-        return _Piece(
-            rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
-            rejects=encode(self._reject_rows(rows.rejects), REJECTS) if rows.rejects else None,
-            line_count=rows.line_count,
-            reject_count=len(rows.rejects),
-            changes=Counter({entry["values"]: entry["counts"] for entry in counts.to_pylist()}),
-            drift=rows.drift,
-            byte_count=block.byte_count,
-            archive_bytes=block.archive_bytes,
-        )
-
-    def _reject_rows(self, rejects: list[Reject]) -> pa.RecordBatch:
-        archive = self.reader.archive
-        same = {
-            "batch_hour": archive.batch_hour,
-            "project_id": archive.project_id,
-            "namespace_id": archive.namespace_id,
-            "archive": self.archive_name,
-        }
-        return pa.RecordBatch.from_pylist([{**same, **asdict(reject)} for reject in rejects], schema=REJECTS.schema)
+            rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
+            rows.rejects.clear()
+            counts = pc.value_counts(rows.batch.column("change_type"))
+            return _Piece(
+                rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
+                rejected=rejected,
+                line_count=rows.line_count,
+                changes=Counter({entry["values"]: entry["counts"] for entry in counts.to_pylist()}),
+                drift=rows.drift,
+                archive_bytes=block.archive_bytes,
+            )
+        finally:
+            block.done()
 
 
 @dataclass
 class _Pieces:
     """The pieces of every block of an archive, in its order, made ahead of the consumer, `ahead` at most.
 
-    Leaving the context waits for what is under way, and gives every buffer back.
+    A line that is too long for a block comes by itself, when all before it has come, to be read before the next is asked
+    for. Leaving the context waits for what is under way, and gives every buffer back.
     """
 
-    path: Path
-    buffers: Buffers
+    blocks: Generator[Block | LongLine, None, None]
     pool: ThreadPoolExecutor
     work: _Work
     ahead: int
     _waiting: deque[tuple[Block, Future[_Piece]]] = field(default_factory=deque)
 
-    def __enter__(self) -> Iterator[_Piece]:
+    def __enter__(self) -> Iterator[_Piece | LongLine]:
         return self._pieces()
 
     def __exit__(self, *_exception: object) -> None:
         for block, future in self._waiting:
             if future.cancel():
-                block.release()
+                block.done()
         wait([future for _, future in self._waiting])
+        self.blocks.close()
 
-    def _pieces(self) -> Iterator[_Piece]:
-        for block in read_blocks(self.path, self.buffers):
+    def _pieces(self) -> Iterator[_Piece | LongLine]:
+        for block in self.blocks:
+            if isinstance(block, LongLine):
+                yield from self._rest()
+                yield block
+                continue
             self._waiting.append((block, self.pool.submit(self.work, block)))
             while self._waiting and (len(self._waiting) > self.ahead or self._waiting[0][1].done()):
                 yield self._next()
+        yield from self._rest()
+
+    def _rest(self) -> Iterator[_Piece]:
         while self._waiting:
             yield self._next()
 
@@ -363,27 +400,21 @@ class _Tally:
 
     def __init__(self) -> None:
         self.line_count = 0
-        self.reject_count = 0
-        self._ndjson_bytes = 0
         self._changes: Counter[str] = Counter()
         self._drift = DriftCount()
 
     def add(self, piece: _Piece) -> None:
         """Count one block."""
         self.line_count += piece.line_count
-        self.reject_count += piece.reject_count
-        self._ndjson_bytes += piece.byte_count
         self._changes += piece.changes
         self._drift.merge(piece.drift)
 
     def facts(self) -> dict[str, Any]:
         """The sums as they stand in the file's metadata."""
         return {
-            "reject_count": self.reject_count,
             "update_count": self._changes[ChangeType.UPDATE],
             "delete_count": self._changes[ChangeType.DELETE],
             "visibility_change_count": self._changes[ChangeType.VISIBILITY_CHANGE],
-            "ndjson_bytes": self._ndjson_bytes,
             "drift": [asdict(drift) for drift in self._drift.result()],
         }
 

@@ -9,8 +9,14 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from resources.lake.legible import legible
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+#: Characters of what an archive says that a message repeats.
+_SHOWN = 800
 
 
 class LakeError(Exception):
@@ -22,14 +28,15 @@ class LakeError(Exception):
 class ArchiveError(LakeError):
     """The archive is damaged, empty, or not an archive of records.
 
-    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) say where.
+    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) say where. The message
+    has 2,000 characters at most, whatever the archive holds.
     """
 
     def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:
         self.path = path
-        self.member = member
+        self.member = member = None if member is None else legible(member, _SHOWN)
         self.offset = offset
-        self._what = what
+        self._what = what = legible(what, _SHOWN)
         place = f"in member {member} at byte {offset}" if member is not None else f"at byte {offset} of the tar"
         super().__init__(
             f"{path.name}: {what} ({place}). Nothing of it was landed. "

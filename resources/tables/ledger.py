@@ -88,7 +88,14 @@ REJECTS = Table(
         Column("line_number", INT, "Line in the member, from 1.", required=True),
         Column("byte_offset", INT, "Offset of the line in the member, from 0.", required=True),
         Column("reason", TEXT, "Why it could not be converted.", required=True),
-        Column("raw", pa.binary(), "The line's bytes.", required=True),
+        Column("raw", pa.binary(), "The line's bytes; of a line over 1 MiB the first 4,096.", required=True),
+        Column("raw_bytes", INT, "Bytes of the line."),
+        Column(
+            "raw_path",
+            TEXT,
+            "File with the whole of a line over 1 MiB, relative to the lake's folder; null: `raw` is whole.",
+        ),
+        Column("raw_offset", INT, "Where in that file the line's gzip member begins, from 0."),
     ),
     key=("archive", "member", "line_number"),
 )

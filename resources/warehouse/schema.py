@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import duckdb
 
 #: Raised by one whenever `sql/internal.sql`, the internal columns or the views change their meaning.
-BUILD_VERSION = 3
-#: Versions of which the views alone differ: a file of theirs gets today's when it is opened.
-_OLDER_VIEWS = (2,)
+BUILD_VERSION = 4
+#: Versions whose files are brought up to date when they are opened: `rejects` gets columns, and all views are made anew.
+_OLDER = (2, 3)
 
 #: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
 #: names no event), the last word in the order of states. `file_row`: the row's place in its file. `title_key`: 64 bits of
@@ -126,7 +126,7 @@ def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
 
 
 def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Make the tables in a new build file, or the views of one whose tables are today's; leave the rest alone.
+    """Make the tables in a new build file, bring an older one up to date, leave one of the same version alone.
 
     Raises:
         WarehouseVersionError: the file was made for other tables.
@@ -137,8 +137,9 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     ).fetchall()[0][0]
     if made:
         found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0]
-        if found in {f"{tables.SCHEMA_VERSION}.{number}" for number in _OLDER_VIEWS}:
-            _execute(connection, [f"DROP VIEW {identifier(view.name)}" for view in reversed(VIEWS)] + _views(), wanted)
+        if found in {f"{tables.SCHEMA_VERSION}.{number}" for number in _OLDER}:
+            views = [f"DROP VIEW {identifier(view.name)}" for view in reversed(VIEWS)] + _views()
+            _execute(connection, [statement("upgrade_rejects"), *comments(tables.REJECTS), *views], wanted)
         elif found != wanted:
             raise WarehouseVersionError(
                 f"{path.name} was made for tables of version {found}, and this program declares version {wanted}. "

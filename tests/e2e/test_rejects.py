@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from resources.lake import Archive
 
 ROOT = Path(__file__).resolve().parents[2]
+LONG = 2000
 VERSION = "resources.lake.conversion.CONVERTER_VERSION"
 #: Where a retry is killed, one after another: before a function of the pipeline does its work, or when it has done it.
 #: Rows of the loaded files, repeated events among them: `agree` compares them with the table.
@@ -93,6 +94,9 @@ def loaded(
     span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}")
     with pytest.MonkeyPatch.context() as patch:
         older_converter(patch, lambda archive: archive.batch_hour == hours[0])
+        # many of the lines are too long for their rows, and lie in files
+        patch.setattr("resources.lake.rejects.RAW_BYTES_MAX", LONG)
+        patch.setattr("resources.lake.rejects.RAW_BEGINNING_BYTES", 100)
         told = call("run", *span, "--no-reference", environ=environ)
     service.faults.clear()
     assert told.code == 0, told.err
@@ -297,20 +301,30 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such line was rejected.\n"
 
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)
-    place, line, last = told.out.splitlines()
+    place, line, rest, last = told.out.splitlines()
     assert place.startswith(f"batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/frwiki_namespace_0.")
     assert place.endswith(": An older reader did not know this.")
-    assert json.loads(line)["name"]
+    assert line.startswith("{")
+    assert "bytes in all; the whole line is in lake/rejects/" in rest
     assert ", 1 shown;" in last
 
     count = ask(mirror, "SELECT count(*) FROM rejects")[0][0]
     listed = [json.loads(line) for line in call("rejects", "--json", environ=mirror).out.splitlines()]
     assert len(listed) == count
     assert "raw" not in listed[0]
-    [one] = [
-        json.loads(line) for line in call("rejects", "--json", "--raw", "--limit", "1", environ=mirror).out.splitlines()
-    ]
-    assert len(base64.b64decode(one["raw_base64"])) == one["bytes"]
+    whole = [json.loads(line) for line in call("rejects", "--json", "--raw", environ=mirror).out.splitlines()]
+    for one in whole:
+        raw = base64.b64decode(one["raw_base64"])
+        assert len(raw) == one["bytes"]
+        assert (one["raw_path"] is not None) == (one["bytes"] > LONG)
+        assert not one["reason"].startswith("An older") or json.loads(raw)["name"]
+    long = [one for one in whole if one["raw_path"] is not None]
+    assert 0 < len(long) < len(whole)
+    assert {path.name for path in (Path(mirror["WME_DATA"]) / "lake" / "rejects").rglob("*.lines.gz")} == {
+        one["raw_path"].rpartition("/")[2] for one in long
+    }
+    told = call("rejects", "--raw", "--limit", "1000", environ=mirror).out
+    assert f"… {long[0]['bytes']:,} bytes in all; the whole line is in lake/{long[0]['raw_path']}" in told
     for words in (["--dry-run"], ["--retry", "--json"], ["--retry", "--limit", "3"]):
         assert call("rejects", *words, environ=mirror).code == 2
 
@@ -335,3 +349,23 @@ def test_two_broken_lines_side_by_side_are_not_taken_for_a_record(
     assert retry._count(reader[0], iter([raw])) == (1, 1)
     assert retry._count(reader[0], iter([raw[:middle], raw[middle:], raw + raw, b"\xff", raw])) == (5, 1)
     assert Warehouse(settings.data).published_path.exists()
+
+
+def test_a_file_of_long_lines_that_is_gone_and_a_file_published_before_there_were_any(
+    mirror: dict[str, str], call: Any
+) -> None:
+    before = json.loads(call("rejects", "--json", "--limit", "1", environ=mirror).out)
+    for path in (Path(mirror["WME_DATA"]) / "lake" / "rejects").rglob("*.lines.gz"):
+        path.unlink()
+    told = call("rejects", "--json", "--raw", environ=mirror)
+    assert told.code == 1
+    assert "A long line cannot be read" in told.err
+    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0  # such lines are none that became readable
+
+    with duckdb.connect(Path(mirror["WME_DATA"]) / "warehouse.duckdb") as connection:
+        for column in ("raw_bytes", "raw_path", "raw_offset"):
+            connection.execute(f"ALTER TABLE rejects DROP COLUMN {column}")
+    after = json.loads(call("rejects", "--json", "--limit", "1", environ=mirror).out)
+    assert after == before | {"raw_path": None, "raw_offset": None, "bytes": min(before["bytes"], after["bytes"])}
+    assert call("rejects", environ=mirror).code == 0
+    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0

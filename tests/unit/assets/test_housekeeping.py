@@ -13,6 +13,7 @@ import pytest
 
 from assets.housekeeping import clean, is_due
 from resources.lake import Layout
+from resources.lake.rejects import lines_file
 from resources.warehouse import Warehouse
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -65,7 +66,9 @@ def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
     rows = [lake.change(1, "A", 1, html="h")]
     first, second = lake.file(0, rows, rejects=[b"bad"]), lake.file(0, rows, tag="again")
     never_loaded, not_yet_loaded = lake.file(1, rows), lake.file(0, rows, tag="newer")
-    house.aged(first.path, first.rejects_path, second.path, never_loaded.path)
+    long_lines = lines_file(first.rejects_path)
+    long_lines.write_bytes(b"long")
+    house.aged(first.path, first.rejects_path, long_lines, second.path, never_loaded.path)
     house.aged(not_yet_loaded.path, moment=LATER)
     warehouse.load_hour(lake.hour(0), [first])
     warehouse.publish()
@@ -76,10 +79,10 @@ def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
     assert house.files() == before, "the published file names it still"
 
     warehouse.publish()
-    gone = {house.name(first.path), house.name(first.rejects_path)}
+    gone = {house.name(first.path), house.name(first.rejects_path), house.name(long_lines)}
     told = house.clean()
     assert ({file.path for file in told.waiting}, told.freed) == (gone, ())
-    assert told.waiting_bytes == first.path.stat().st_size + first.rejects_path.stat().st_size
+    assert told.waiting_bytes == first.path.stat().st_size + first.rejects_path.stat().st_size + len(b"long")
     assert {file.due_at for file in told.waiting} == {LATER + GRACE}
     assert house.clean(hours=23).freed == ()
     planned = house.clean(hours=24, dry_run=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resources.lake import ArchiveError, LakeError, convert
-from resources.lake.archive import Buffers, read_blocks
+from resources.lake.blocks import Buffers, read_blocks
 
 
 def refusal(lake, data: bytes) -> ArchiveError:
@@ -148,27 +148,28 @@ def test_damaged_extended_header(lake, make_tar):
     assert "extended header cannot be read" in str(refusal(lake, gzip.compress(bytes(data))))
 
 
-def test_a_line_beyond_all_bounds(lake, monkeypatch, small_blocks):
-    monkeypatch.setattr("resources.lake.archive.LINE_BYTES_MAX", 10_000)
-    archive = lake.archive(lake.lines(lake.record(1), b"x" * 50_000))
-    with pytest.raises(ArchiveError, match="line 2 is longer than 10,000 bytes"):
-        convert(archive, lake.layout)
-
-
-def test_blocks_are_whole_lines_with_their_places(lake):
-    lines = [b"%d:%s" % (n, b"x" * (n * 37 % 900)) for n in range(400)]
-    data = b"\n".join(lines)
-    buffers = Buffers(1, 1000)
-    found, place, number = [], 0, 1
-    for block in read_blocks(lake.archive(data).path, buffers):
+@pytest.mark.parametrize("size", [1000, 70_000])
+def test_blocks_are_whole_lines_with_their_places(lake, size):
+    """Of two members, the first without a line feed at its end, in buffers that cut them anywhere."""
+    datas = [b"\n".join(b"%d:%s" % (n, b"x" * (n * 37 % 900)) for n in range(count)) for count in (400, 70)]
+    found = {}
+    for block in read_blocks(lake.archive(*datas).path, Buffers(1, size)):
         content = bytes(block.view)
-        assert (block.offset, block.first_line, block.byte_count) == (place, number, len(content))
-        assert block.line_count == len(content.splitlines())
-        found += content.splitlines()
-        place, number = place + len(content), number + block.line_count
-        block.release()
-    assert found == lines
-    assert place == len(data)
+        assert content.endswith(b"\n")
+        assert block.line_count == content.count(b"\n")
+        place = 0
+        for index, line in enumerate(content.splitlines()):
+            member, number, offset = block.where(index, place)
+            found[member, number, offset] = line
+            place += len(line) + 1
+        block.done()
+    expected = {}
+    for member, data in enumerate(datas):
+        offset = 0
+        for number, line in enumerate(data.split(b"\n"), 1):
+            expected[f"enwiki_namespace_0_{member}.ndjson", number, offset] = line
+            offset += len(line) + 1
+    assert found == expected
 
 
 def test_error_travels_between_processes():

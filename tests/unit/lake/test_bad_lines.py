@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resources.lake import convert
+from resources.lake.rejects import whole_line
 
 
 def without(record: dict, path: str) -> dict:
@@ -111,6 +112,9 @@ def test_bad_line_among_good_ones(lake, rows, name):
         "line_number": 2,
         "byte_offset": first,
         "raw": bad,
+        "raw_bytes": len(bad),
+        "raw_path": None,
+        "raw_offset": None,
     }
     assert (made.row_count, made.reject_count) == (2, 1)
 
@@ -206,7 +210,9 @@ def test_line_of_twenty_megabytes(lake, rows):
     assert [row["article_id"] for row in found] == [101, 102, 103]
     assert found[1]["html"] == html
     (reject,) = rows(made.rejects_path)
-    assert (reject["line_number"], len(reject["raw"])) == (3, 20_000_000)
+    assert (reject["line_number"], reject["raw_bytes"], reject["raw"]) == (3, 20_000_000, b"x" * 4096)
+    whole = whole_line(lake.layout, reject["raw_path"], reject["raw_offset"])
+    assert b"".join(whole) == b"x" * 20_000_000
 
 
 def test_rejects_across_blocks_keep_their_places(lake, rows, small_blocks):

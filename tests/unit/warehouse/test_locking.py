@@ -81,6 +81,25 @@ def test_build_of_other_tables_is_refused_whole(warehouse):
         warehouse.pending_hours()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_build_of_a_version_before_is_brought_up_to_date(lake, warehouse, version):
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], rejects=[b"bad", b"worse"])])
+    wanted = "SELECT column_name, data_type, comment FROM duckdb_columns() WHERE table_name = 'rejects' ORDER BY column_index"
+    with duckdb.connect(warehouse.build_path) as connection:
+        columns = connection.execute(wanted).fetchall()
+        for column in ("raw_bytes", "raw_path", "raw_offset"):
+            connection.execute(f"ALTER TABLE rejects DROP COLUMN {column}")
+        connection.execute("UPDATE internal.meta SET schema_version = ?", [f"1.{version}"])
+    assert warehouse.pending_hours()
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [lake.change(1, "A", 2)], rejects=[b"late"])])
+    with duckdb.connect(warehouse.build_path) as connection:
+        assert connection.execute(wanted).fetchall() == columns
+        rows = connection.execute(
+            "SELECT raw, raw_bytes, raw_path FROM rejects ORDER BY batch_hour, line_number"
+        ).fetchall()
+    assert rows == [(b"bad", 3, None), (b"worse", 5, None), (b"late", None, None)]
+
+
 def test_file_that_is_no_database_is_not_taken_for_a_lock(warehouse):
     warehouse.build_path.parent.mkdir(parents=True)
     warehouse.build_path.write_bytes(b"not a database " * 1000)

@@ -1,0 +1,258 @@
+"""The files of what was rejected: a row for each line, and beside them the lines that are too long for a row.
+
+Belongs here: what is repeated for each line and how much of it, row groups of rejects, the file of long lines and how one is
+read out of it. Does not belong here: why a line is rejected (records, examine).
+
+`<name>.lines.gz` beside `<name>.parquet` holds each long line as a gzip member of its own, with its line feed: all of them by
+`zcat`, one from the place on that its row names.
+"""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from isal import isal_zlib
+
+from resources.lake.errors import landing_failed
+from resources.lake.files import ParquetFile, Unfinished, encode
+from resources.lake.legible import legible
+from resources.tables import REJECTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from resources.lake.archive import Archive
+    from resources.lake.blocks import Block, LongLine
+    from resources.lake.layout import Layout
+    from resources.lake.records import Reject
+
+#: A rejected line of more bytes stands in the file of long lines, and only its beginning in its row.
+RAW_BYTES_MAX = 1 << 20
+RAW_BEGINNING_BYTES = 4096
+#: Characters of a reason; some name a key of the line.
+REASON_MAX = 500
+#: A row group ends before it grows beyond this, unless the rejects of one block are more.
+_GROUP_BYTES = 16 << 20
+_GROUP_ROWS = 32_768
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The rejects of one block as rows, and the compressed lines that are too long for theirs, by row."""
+
+    rows: pa.RecordBatch
+    long: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class RejectTable:
+    """Makes rows of rejects: what they share is of the archive."""
+
+    archive: Archive
+    archive_name: str
+    lines_path: str
+
+    def of_block(self, rejects: Sequence[Reject], block: Block) -> Rejected:
+        """The rejects of a block, whose places are those in the block."""
+        places = [block.where(reject.line_number, reject.byte_offset) for reject in rejects]
+        is_long = [len(reject.raw) > RAW_BYTES_MAX for reject in rejects]
+        rows = self._rows(
+            places,
+            [reject.reason for reject in rejects],
+            [r.raw[:RAW_BEGINNING_BYTES] if long else r.raw for r, long in zip(rejects, is_long, strict=True)],
+            [len(reject.raw) for reject in rejects],
+            is_long,
+        )
+        long = tuple((row, _gzip(reject.raw)) for row, reject in enumerate(rejects) if is_long[row])
+        return Rejected(rows, long)
+
+    def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
+        """A line that is longer than any record may be."""
+        reason = f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} (WME_MAX_RECORD_MB)."
+        return self._rows([(line.member, line.number, line.offset)], [reason], [beginning], [line.size], [True])
+
+    def _rows(
+        self,
+        places: list[tuple[str, int, int]],
+        reasons: list[str],
+        raws: list[bytes],
+        sizes: list[int],
+        is_long: list[bool],
+    ) -> pa.RecordBatch:
+        members, numbers, offsets = zip(*places, strict=True)
+        columns: dict[str, Any] = {
+            "batch_hour": [self.archive.batch_hour] * len(places),
+            "project_id": [self.archive.project_id] * len(places),
+            "namespace_id": [self.archive.namespace_id] * len(places),
+            "archive": [self.archive_name] * len(places),
+            "member": members,
+            "line_number": numbers,
+            "byte_offset": offsets,
+            "reason": [legible(reason, REASON_MAX) for reason in reasons],
+            "raw": raws,
+            "raw_bytes": sizes,
+            "raw_path": [self.lines_path if long else None for long in is_long],
+            "raw_offset": [None] * len(places),
+        }
+        arrays = [pa.array(columns[column.name], column.type) for column in REJECTS]
+        return pa.RecordBatch.from_arrays(arrays, schema=REJECTS.schema)
+
+
+class RejectsFile:
+    """The rejects of one archive under way: neither file is there unless something is rejected."""
+
+    def __init__(self, target: Path, level: int) -> None:
+        self._target = target
+        self._level = level
+        self._stack = ExitStack()
+        self._parquet: ParquetFile | None = None
+        self._lines: _LinesFile | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self.row_count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether there are lines in a file of their own."""
+        return self._lines is not None
+
+    def add(self, rejected: Rejected) -> None:
+        """Add the rejects of a block."""
+        offsets = {}
+        for row, packed in rejected.long:
+            offsets[row] = self._long_lines().size
+            self._long_lines().write(packed)
+        self._add(_placed(rejected.rows, offsets) if offsets else rejected.rows)
+
+    def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
+        """Add a line that is longer than any record, a piece at a time."""
+        file, packer, beginning = self._long_lines(), _packer(), b""
+        offset = file.size
+        for piece in line.pieces:
+            beginning = beginning or bytes(piece[:RAW_BEGINNING_BYTES])
+            file.write(packer.compress(piece))
+        file.write(packer.compress(b"\n") + packer.flush())
+        self._add(_placed(table.of_long_line(line, beginning, longest), {0: offset}))
+
+    def land(self, metadata: Mapping[str, str]) -> None:
+        """Give the files their names, the lines first: whoever sees a row can rely on its line."""
+        self._flush()
+        if self._lines is not None:
+            self._lines.land()
+        if self._parquet is not None:
+            self._parquet.land(metadata)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        if self._waiting and (
+            self._waiting_bytes + rows.nbytes > _GROUP_BYTES or sum(map(len, self._waiting)) + len(rows) > _GROUP_ROWS
+        ):
+            self._flush()
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        self.row_count += len(rows)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_batches(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
+        self._waiting, self._waiting_bytes = [], 0
+        if self._parquet is None:
+            self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTS))
+        self._parquet.write(encode(rows, REJECTS, level=self._level))
+
+    def _long_lines(self) -> _LinesFile:
+        if self._lines is None:
+            self._lines = self._stack.enter_context(_LinesFile(lines_file(self._target)))
+        return self._lines
+
+
+class _LinesFile:
+    """The file of long lines under way; raises LakeError (DiskFull among them) where it cannot be written."""
+
+    def __init__(self, target: Path) -> None:
+        self._unfinished = Unfinished(target)
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._unfinished.__enter__()
+        except OSError as error:
+            raise landing_failed(error, self._unfinished.target) from error
+        return self
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._unfinished.write(data)
+        except OSError as error:
+            raise landing_failed(error, self._unfinished.target) from error
+        self.size += len(data)
+
+    def land(self) -> None:
+        try:
+            self._unfinished.land()
+        except OSError as error:
+            raise landing_failed(error, self._unfinished.target) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unfinished.__exit__(kind, error, trace)
+
+
+def lines_file(rejects: Path) -> Path:
+    """Where the long lines of a Parquet file of rejects are, if it has any."""
+    return rejects.with_suffix(".lines.gz")
+
+
+def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes]:
+    """The bytes of a long rejected line, without its line feed, a piece at a time.
+
+    Raises:
+        OSError: The file is not there, or is damaged.
+    """
+    unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
+    with (layout.lake / raw_path).open("rb") as file:
+        file.seek(raw_offset)
+        while not unpacker.eof:
+            packed = unpacker.unconsumed_tail or file.read(_READ_BYTES)
+            if not packed:
+                raise OSError(f"{raw_path} ends within a line.")
+            try:
+                piece = unpacker.decompress(packed, _READ_BYTES)
+            except zlib.error as error:
+                raise OSError(f"{raw_path} is damaged: {error}") from error
+            if piece:
+                yield from (held,) if held else ()
+                held = piece
+    yield held.removesuffix(b"\n")
+
+
+def _placed(rows: pa.RecordBatch, offsets: Mapping[int, int]) -> pa.RecordBatch:
+    """The rows with the places of long lines in their file."""
+    column = rows.schema.get_field_index("raw_offset")
+    values: Iterable[int | None] = (offsets.get(row) for row in range(len(rows)))
+    return rows.set_column(column, rows.schema.field(column), pa.array(values, pa.int64()))
+
+
+def _packer() -> Any:
+    return isal_zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
+
+
+def _gzip(line: bytes) -> bytes:
+    packer = _packer()
+    return b"".join((packer.compress(line), packer.compress(b"\n"), packer.flush()))

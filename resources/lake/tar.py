@@ -1,0 +1,249 @@
+"""The tar inside a gzip file, read once and in order, in memory that does not depend on what its headers say.
+
+Belongs here: gunzip, headers, members, and what an archive holds beside records. Does not belong here: lines (blocks).
+
+Single headers are read by the standard library. Its readers of whole tars take extended headers of any size into memory,
+read them in quadratic time (before Python 3.11.10), and take a size that is no number for 0; so these are read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from isal import isal_zlib
+
+from resources.lake.errors import ArchiveError
+from resources.lake.legible import legible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+#: Extended headers and long names of one member, in all. A real one has a path of some hundred bytes.
+HEADER_BYTES_MAX = 1 << 20
+#: Characters of a member's name in messages and in `rejects`, without the digest that a name which was cut gets.
+NAME_MAX = 200
+#: The end of a member's name by which it holds records, in any case.
+RECORDS = ".ndjson"
+_SECTOR = 512
+_ZEROS = bytes(_SECTOR)
+#: Read of the file at a time. With 1 MiB, new memory for it took a third of the time to read an archive of 2 MB; a large one
+#: is read no faster.
+_READ_BYTES = 1 << 17
+_SIZE_MAX = 2**63 - 1
+_NAMED = 5
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_EXTENDED = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_FILES = tuple(kind for kind in tarfile.REGULAR_TYPES if kind != tarfile.GNUTYPE_SPARSE)
+# the type of IsalError is declared as an instance
+_DAMAGED = (EOFError, OSError, cast("type[Exception]", isal_zlib.IsalError))
+
+
+@dataclass
+class Contents:
+    """What was met in an archive: bytes of records, and whatever else somebody may miss later.
+
+    `goes_on`: there were members behind the end of the tar.
+    """
+
+    ndjson_bytes: int = 0
+    other_count: int = 0
+    other_bytes: int = 0
+    others: list[str] = field(default_factory=list)
+    goes_on: bool = False
+
+    def pass_over(self, name: str, size: int) -> None:
+        """Count a member that holds no records."""
+        self.other_count += 1
+        self.other_bytes += size
+        if len(self.others) < _NAMED:
+            self.others.append(name)
+
+    @property
+    def named(self) -> str:
+        """The first members without records."""
+        return ", ".join(self.others) + (" and more" if self.other_count > len(self.others) else "")
+
+    def remarks(self) -> list[str]:
+        """What is unusual, a sentence each."""
+        told = []
+        if self.other_bytes:
+            told.append(
+                f"Not read, because only members named *{RECORDS} hold records: {self.named} "
+                f"({self.other_count:,} members, {self.other_bytes:,} bytes)."
+            )
+        if self.goes_on:
+            told.append("Members follow the end of the tar; they were read like those before it.")
+        return told
+
+
+class TarStream:
+    """The bytes of the tar inside one gzip file, read in order, with the place of every failure."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        self.member: str | None = None
+        self.position = 0
+        self._member_start = 0
+        self._file = file
+        self._gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001  what igzip.IGzipFile reads through; it decompresses straight into our buffers
+
+    def error(self, what: str) -> ArchiveError:
+        """An error that names the present place."""
+        offset = self.position - self._member_start if self.member is not None else self.position
+        return ArchiveError(self.path, what, member=self.member, offset=offset)
+
+    @property
+    def archive_bytes(self) -> int:
+        """Bytes of the gzip file read so far."""
+        return self._file.tell()
+
+    def enter(self, member: str | None) -> None:
+        """What is read from here on belongs to `member`."""
+        self.member = member
+        self._member_start = self.position
+
+    def fill(self, target: memoryview) -> int:
+        """Read until `target` is full or the stream ends; the number of bytes read."""
+        done = 0
+        while done < len(target):
+            try:
+                count = self._gunzip.readinto(target[done:])
+            except _DAMAGED as error:
+                raise self.error(f"the gzip data is damaged or cut off: {error}") from error
+            if not count:
+                break
+            done += count
+            self.position += count
+        return done
+
+    def exactly(self, target: memoryview) -> None:
+        """Fill `target`, or fail."""
+        if self.fill(target) < len(target):
+            raise self.error("the tar ends too early")
+
+    def take(self, count: int) -> bytes:
+        """Exactly `count` bytes."""
+        data = bytearray(count)
+        self.exactly(memoryview(data))
+        return bytes(data)
+
+    def sector(self) -> bytes:
+        """The next 512 bytes; fewer, or none, where the stream ends."""
+        data = bytearray(_SECTOR)
+        return bytes(data[: self.fill(memoryview(data))])
+
+    def skip(self, count: int) -> None:
+        """Pass over `count` bytes."""
+        scratch = memoryview(bytearray(min(count, _READ_BYTES)))
+        while count:
+            step = min(count, len(scratch))
+            self.exactly(scratch[:step])
+            count -= step
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A regular file in the tar: its name as it may be shown, its size in bytes, whether its name promises records."""
+
+    name: str
+    size: int
+    holds_records: bool
+
+
+def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
+    """The regular files. Each must be read whole before the next is asked for.
+
+    Two blocks of zeros end a tar. Whatever follows is read on, whether one block or more came before: nothing but zeros,
+    or further members; anything else is damage.
+
+    Raises:
+        ArchiveError: The tar is damaged, cut off, or holds no member at all.
+    """
+    extended: dict[str, bytes] = {}
+    found = header_bytes = zeros = 0
+    while header := stream.sector():
+        if header == _ZEROS[: len(header)]:
+            zeros += 1
+            continue
+        if len(header) < _SECTOR:
+            raise stream.error("something follows the end of the tar" if zeros else "the tar ends too early")
+        try:
+            info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            what = "something that is no tar follows its end" if zeros else "the tar is damaged"
+            raise stream.error(f"{what}: {error}") from error
+        contents.goes_on |= bool(zeros and found)
+        zeros = 0
+        if info.type in _EXTENDED:
+            header_bytes += _SECTOR + _size(stream, info.size)
+            if header_bytes > HEADER_BYTES_MAX:
+                raise stream.error(
+                    f"the tar is damaged: the headers before a member are of more than {HEADER_BYTES_MAX:,} bytes"
+                )
+            payload = stream.take(info.size)
+            stream.skip(-info.size % _SECTOR)
+            if info.type == tarfile.GNUTYPE_LONGNAME:
+                extended["path"] = payload.partition(b"\0")[0]
+            elif info.type in _PAX:
+                extended.update(_pax(stream, payload))
+            continue
+        found += 1
+        path = extended["path"].decode("utf-8", "surrogateescape") if "path" in extended else info.name
+        name = _shown(path)
+        size = _size(stream, extended.get("size", info.size))
+        if info.type == tarfile.GNUTYPE_SPARSE or "sparse" in extended:
+            raise stream.error(f"the member {name} is stored as a sparse file, which is not read")
+        extended, header_bytes = {}, 0
+        # as POSIX has it, a member of an unknown kind is a file; links, folders and devices have no data
+        if info.type in _FILES or info.type not in tarfile.SUPPORTED_TYPES:
+            stream.enter(name)
+            yield Member(name, size, path.lower().endswith(RECORDS))
+            stream.enter(None)
+            stream.skip(-size % _SECTOR)
+    if extended or header_bytes or not (zeros or found):
+        raise stream.error("the tar ends too early")
+    if not found:
+        raise stream.error("it holds no member at all")
+    if not zeros:
+        raise stream.error("the tar ends too early")
+
+
+def _size(stream: TarStream, told: int | bytes) -> int:
+    """The size that a header tells, in bytes."""
+    if isinstance(told, bytes):
+        told = int(told) if told.isdigit() and len(told) <= len(str(_SIZE_MAX)) else -1
+    if not 0 <= told <= _SIZE_MAX:
+        raise stream.error("the tar is damaged: a header tells a size that no member can have")
+    return told
+
+
+def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:
+    """The fields of an extended header that matter: the path, the size, and whether the member is sparse."""
+    fields: dict[str, bytes] = {}
+    payload, place = payload.rstrip(b"\0"), 0
+    while place < len(payload):
+        blank = payload.find(b" ", place, place + len(str(HEADER_BYTES_MAX)) + 1)
+        length = payload[place:blank]
+        end = place + int(length) if blank > 0 and length.isdigit() else place
+        if not place <= blank < end <= len(payload) or payload[end - 1] != ord("\n"):
+            raise stream.error("the tar is damaged: an extended header cannot be read")
+        key, _, value = payload[blank + 1 : end - 1].partition(b"=")
+        if key in (b"path", b"size"):
+            fields[key.decode()] = value
+        elif key.startswith(b"GNU.sparse."):
+            fields["sparse"] = value
+        place = end
+    return fields
+
+
+def _shown(name: str) -> str:
+    """A member's name as it appears in messages and rejects; one that had to be changed for it remains unique."""
+    shown = legible(name, NAME_MAX)
+    if shown == name:
+        return name
+    return f"{shown} ({hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]})"

@@ -1,0 +1,296 @@
+"""Tars that nobody made in good faith: each ends as rows, rejects or one sentence, soon and in little memory."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import tarfile
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from resources.lake import ArchiveError, convert
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+END = bytes(1024)
+
+
+def header(name: str | bytes, size: int, kind: bytes = tarfile.REGTYPE, **fields: bytes) -> bytes:
+    """One header of 512 bytes with a checksum that is right; `size_field` replaces the twelve bytes of the size."""
+    text = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
+    data = bytearray(512)
+    data[: len(text[:100])] = text[:100]
+    data[100:108] = b"0000644\0"
+    data[124:136] = fields.get("size_field") or b"%011o\0" % size
+    data[156:157] = kind
+    data[257:265] = b"ustar\x0000"
+    data[148:156] = b"        "
+    data[148:156] = b"%06o\0 " % sum(data)
+    return bytes(data)
+
+
+def member(name: str | bytes, data: bytes, kind: bytes = tarfile.REGTYPE, **fields: bytes) -> bytes:
+    return header(name, len(data), kind, **fields) + data + bytes(-len(data) % 512)
+
+
+def pax(**fields: str | bytes) -> bytes:
+    """The payload of an extended header."""
+    records = b""
+    for name, value in fields.items():
+        rest = b" %s=%s\n" % (name.replace("_", ".").encode(), value if isinstance(value, bytes) else value.encode())
+        length = len(rest)
+        while len(str(length)) + len(rest) != length:
+            length = len(str(length)) + len(rest)
+        records += str(length).encode() + rest
+    return records
+
+
+@pytest.fixture(autouse=True)
+def soon() -> Iterator[None]:
+    """What would go on for ever is ended."""
+
+    def give_up(_number: int, _frame: object) -> None:
+        raise TimeoutError("This went on for a minute.")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def refusal(lake, tar: bytes) -> str:
+    """The sentence for a tar that cannot be read; nothing is landed, and no more memory taken than a header may need."""
+    archive = lake.from_bytes(gzip.compress(tar, 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArchiveError) as caught:
+            convert(archive, lake.layout, workers=1)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) <= 2000
+    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
+    return str(caught.value)
+
+
+BAD_PAX = {
+    "length 0": b"0 path=x\n",
+    "no length": b" path=x\n",
+    "negative length": b"-9 path=x\n",
+    "no blank": b"path=x\n",
+    "a length that ends before its text": b"1 path=x\n",
+    "a length beyond the end": b"99 path=x\n",
+    "digits without end": b"1" * 5000,
+    "no line feed": b"8 path=x",
+    "nothing but a line feed": b"\n",
+    "a number in other digits": "\N{ARABIC-INDIC DIGIT NINE} path=x\n".encode(),
+    "size abc": pax(size="abc"),
+    "size of 4,400 digits": pax(size="1" * 4400),
+    "negative size": pax(size="-1"),
+    "size 2 to the power of 70": pax(size=str(2**70)),
+    "no size": pax(size=""),
+    "size with a fraction": pax(size="1.5"),
+}
+
+
+@pytest.mark.parametrize("payload", BAD_PAX.values(), ids=BAD_PAX)
+def test_an_extended_header_that_cannot_be_read(lake, payload):
+    tar = member("p", payload, tarfile.XHDTYPE) + member("a.ndjson", b"x\n") + END
+    assert "the tar is damaged" in refusal(lake, tar)
+
+
+BAD_SIZES = {
+    "negative": b"\xff" * 12,
+    "2 to the power of 70": b"\x80\0\0" + (1 << 70).to_bytes(9, "big"),
+    "letters": b"abcdefghijkl",
+}
+
+
+@pytest.mark.parametrize("field", BAD_SIZES.values(), ids=BAD_SIZES)
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_size_that_no_member_can_have(lake, field, kind):
+    assert "the tar is damaged" in refusal(lake, header("a.ndjson", 0, kind, size_field=field) + bytes(4096))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize("size", [2 << 20, 8 << 30, 1 << 40])
+def test_a_header_is_not_believed_in_what_it_claims(lake, kind, size):
+    field = b"\x80" + size.to_bytes(11, "big")
+    told = refusal(lake, header("p", 0, kind, size_field=field) + bytes(3 << 20))
+    assert "the headers before a member are of more than 1,048,576 bytes" in told
+
+
+@pytest.mark.parametrize("size", [8 << 30, 1 << 40, 2**63 - 1])
+@pytest.mark.parametrize("name", ["a.ndjson", "a.txt"])
+def test_a_member_that_is_shorter_than_its_header_says(lake, size, name):
+    field = b"\x80" + size.to_bytes(11, "big")
+    assert "the tar ends too early" in refusal(lake, header(name, 0, size_field=field) + b"{}\n" * 1000)
+
+
+@pytest.mark.parametrize("payload", [b"7 a=bb\n" * 100, pax(comment="x" * 5000), b""], ids=["many", "long", "empty"])
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_upon_headers_end_with_a_sentence(lake, payload, kind):
+    tar = member("p", payload, kind) * 3000 + member("a.ndjson", b"x\n") + END
+    assert "the headers before a member are of more than 1,048,576 bytes" in refusal(lake, tar)
+
+
+def test_many_fields_of_an_extended_header_are_read_in_one_go(lake, rows):
+    """A million bytes of fields, none of which has an equals sign: readers that look for it go through all that follows."""
+    payload = b"5 aa\n" * 200_000 + pax(path="b.ndjson")
+    made = convert(
+        lake.from_bytes(gzip.compress(member("p", payload, tarfile.XHDTYPE) + member("a", b"x\n") + END)), lake.layout
+    )
+    assert [row["member"] for row in rows(made.rejects_path)] == ["b.ndjson"]
+
+
+NAMES = {
+    "not UTF-8": (b"p\xe9ge.ndjson", "p\\udce9ge.ndjson ("),
+    "control characters": (b"a\x1b[31m\n.ndjson", "a\\x1b[31m\\n.ndjson ("),
+    "long": (b"n" * 1_000_000 + b".ndjson", "n" * 199 + "… ("),
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [(way, name) for way in ("gnu", "pax", "plain") for name in NAMES if (way, name) != ("plain", "long")],
+)
+def test_a_name_that_cannot_be_shown_as_it_is(lake, rows, name, way):
+    raw, begins = NAMES[name]
+    before = {
+        "gnu": lambda: member("././@LongLink", raw + b"\0", tarfile.GNUTYPE_LONGNAME),
+        "pax": lambda: member("p", pax(path=raw), tarfile.XHDTYPE),
+        "plain": lambda: b"",
+    }[way]()
+    tar = before + member(raw, b"x\n" * 3000 + lake.lines(lake.record(1)))
+    made = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout)
+    assert (made.row_count, made.reject_count) == (1, 3000)
+    [shown] = {row["member"] for row in rows(made.rejects_path)}
+    assert shown.startswith(begins)
+    assert len(shown) < 220
+    told = refusal(lake.elsewhere("cut"), tar[:-900])
+    assert shown in told
+
+
+def test_two_long_names_with_one_beginning_stay_two(lake, rows):
+    tar = b""
+    for last in (b"a", b"b"):
+        tar += member("././@LongLink", b"n" * 5000 + last + b".ndjson\0", tarfile.GNUTYPE_LONGNAME) + member(
+            "n", b"x\n"
+        )
+    made = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout)
+    assert len({row["member"] for row in rows(made.rejects_path)}) == 2
+
+
+@pytest.mark.parametrize("told", [0, 1, 8**11 - 1])
+def test_the_size_in_an_extended_header_is_the_one_that_counts(lake, rows, told):
+    """As for members over 8 GB, whose size the plain header has no room for."""
+    first, second = lake.lines(*(lake.record(n) for n in range(50))), lake.lines(lake.record(60), b"bad")
+    tar = member("p", pax(size=str(len(first))), tarfile.XHDTYPE)
+    tar += header("a.ndjson", told) + first + bytes(-len(first) % 512) + member("b.ndjson", second) + END
+    made = convert(lake.from_bytes(gzip.compress(tar)), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [*(100 + n for n in range(50)), 160]
+    assert [row["member"] for row in rows(made.rejects_path)] == ["b.ndjson"]
+    assert made.ndjson_bytes == len(first) + len(second)
+
+
+def test_a_size_in_binary(lake, rows):
+    data = lake.lines(lake.record(1))
+    tar = member("a.ndjson", data, size_field=b"\x80" + len(data).to_bytes(11, "big")) + END
+    assert len(rows(convert(lake.from_bytes(gzip.compress(tar)), lake.layout).path)) == 1
+
+
+@pytest.mark.soak
+def test_a_member_of_nine_gigabytes(lake):
+    """Of blank lines, by an extended header; the records behind it are found."""
+    times, blank = 9 << 4, gzip.compress(b"\n" * (64 << 20), 1)
+    size = times * (64 << 20)
+    head = gzip.compress(member("p", pax(size=str(size)), tarfile.XHDTYPE) + header("a.ndjson", 0))
+    tail = gzip.compress(member("b.ndjson", lake.lines(lake.record(1), b"bad")) + END)
+    signal.alarm(600)
+    made = convert(lake.from_bytes(head + blank * times + tail), lake.layout)
+    assert (made.row_count, made.reject_count) == (1, 1)
+    assert made.ndjson_bytes > size > 8 << 30
+
+
+@pytest.mark.parametrize("before", [member("p", pax(GNU_sparse_major="1"), tarfile.XHDTYPE), b""], ids=["pax", "gnu"])
+def test_a_sparse_member_is_refused(lake, before):
+    kind = tarfile.REGTYPE if before else tarfile.GNUTYPE_SPARSE
+    assert "stored as a sparse file" in refusal(lake, before + member("a.ndjson", b"1\n0\n512\n", kind) + END)
+
+
+def test_a_member_of_an_unknown_kind_is_a_file(lake, rows):
+    made = convert(
+        lake.from_bytes(gzip.compress(member("a.ndjson", lake.lines(lake.record(1)), b"Z") + END)), lake.layout
+    )
+    assert len(rows(made.path)) == 1
+
+
+# --- What follows the end -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 3, 20, 41])
+@pytest.mark.parametrize("apart", [False, True], ids=["one gzip", "two gzips"])
+def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
+    parts = [
+        member("a.ndjson", lake.lines(lake.record(1))) + bytes(512 * zeros),
+        member("b.ndjson", lake.lines(lake.record(2))) + END,
+    ]
+    packed = b"".join(map(gzip.compress, parts)) if apart else gzip.compress(b"".join(parts))
+    made = convert(lake.from_bytes(packed), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [101, 102]
+    assert made.remarks == ("Members follow the end of the tar; they were read like those before it.",)
+    assert convert(lake.from_bytes(packed), lake.layout).remarks == made.remarks
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 20, 41])
+def test_zeros_at_the_end_are_nothing_to_tell_of(lake, zeros):
+    made = convert(
+        lake.from_bytes(gzip.compress(member("a.ndjson", lake.lines(lake.record(1))) + bytes(512 * zeros))), lake.layout
+    )
+    assert (made.row_count, made.remarks) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("tail", "told"),
+    [
+        (b"x", "something follows the end of the tar"),
+        (b'{"name":"x"}\n' * 100, "something that is no tar follows its end"),
+        (bytes(511) + b"x", "something that is no tar follows its end"),
+        (bytes(5120) + b"\n", "something follows the end of the tar"),
+    ],
+)
+def test_anything_else_behind_the_end_is_damage(lake, tail, told):
+    whole = member("a.ndjson", lake.lines(lake.record(1))) + END
+    assert told in refusal(lake, whole + tail)
+
+
+def test_bytes_behind_the_gzip_data_are_damage(lake):
+    archive = gzip.compress(member("a.ndjson", lake.lines(lake.record(1))) + END)
+    with pytest.raises(ArchiveError, match="gzip data is damaged"):
+        convert(lake.from_bytes(archive + b'{"name":"x"}\n'), lake.layout)
+    assert convert(lake.from_bytes(archive + bytes(700)), lake.layout).row_count == 1  # as gzip takes it
+
+
+def test_members_with_other_names_are_told_of_and_in_any_case_read(lake, rows):
+    line = lake.lines(lake.record(2))
+    named = [("X.NDJSON", lake.lines(lake.record(1))), ("x.json", line), ("x.ndjson.exe", line), ("empty.txt", b"")]
+    tar = b"".join(member(name, data) for name, data in named) + member("d.ndjson/", b"", tarfile.DIRTYPE) + END
+    made = convert(lake.from_bytes(gzip.compress(tar)), lake.layout)
+    assert [row["article_id"] for row in rows(made.path)] == [101]
+    [remark] = made.remarks
+    assert "x.json, x.ndjson.exe" in remark
+    assert f"3 members, {2 * len(line):,} bytes" in remark
+    assert b"x.ndjson.exe" in pq.read_metadata(made.path).metadata[b"conversion"]
+
+
+def test_a_remark_on_many_members_is_short(lake):
+    tar = b"".join(member(f"{n}.txt", b"x") for n in range(2000)) + member("a.ndjson", lake.lines(lake.record(1)))
+    [remark] = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout).remarks
+    assert "and more (2,000 members, 2,000 bytes)" in remark
+    assert len(remark) < 300
+    assert "and more" in refusal(lake.elsewhere("none"), tar[: 2000 * 1024] + END)

@@ -1,0 +1,169 @@
+"""Lines that are longer than any record, and bad lines that are too long for a row: whole, in a file beside the rejects."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+
+import pytest
+
+from resources.lake import ConversionError, convert, digest_of, find_conversion
+from resources.lake.blocks import Buffers, LongLine, read_blocks
+from resources.lake.rejects import RAW_BYTES_MAX, lines_file, whole_line
+
+LONGEST = 16 << 20
+
+
+@pytest.fixture
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two kilobytes, records of ten thousand bytes, rows with a thousand of a bad line."""
+    monkeypatch.setattr("resources.lake.conversion.BLOCK_BYTES", 2048)
+    monkeypatch.setattr("resources.lake.rejects.RAW_BYTES_MAX", 1000)
+    monkeypatch.setattr("resources.lake.rejects.RAW_BEGINNING_BYTES", 100)
+
+
+def whole(lake, reject) -> bytes:
+    if reject["raw_path"] is None:
+        return reject["raw"]
+    return b"".join(whole_line(lake.layout, reject["raw_path"], reject["raw_offset"]))
+
+
+def lines_of(lake, rng: random.Random, count: int) -> list[bytes]:
+    lines = []
+    for number in range(count):
+        size = rng.choice([0, 10, 900, 1001, 2500, 9000, 10_000, 10_001, 10_002, 13_000, 50_000])
+        text = rng.randbytes(size).hex()[:size]
+        line = json.dumps(lake.record(number, abstract=text)).encode()
+        lines.append(line if rng.random() < 0.6 else rng.choice([text.encode(), line[: rng.randrange(len(line))]]))
+    return lines
+
+
+@pytest.mark.usefixtures("short_limits")
+@pytest.mark.parametrize("native", ["1", "0"], ids=["native", "pure"])
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows, seed, native, monkeypatch):
+    monkeypatch.setenv("WME_NATIVE", native)
+    rng = random.Random(seed)
+    datas = [b"\n".join(lines_of(lake, rng, rng.randrange(1, 40))) + rng.choice([b"", b"\n"]) for _ in range(3)]
+    made = convert(lake.archive(*datas), lake.layout, record_bytes_max=10_000, workers=rng.choice([1, 3]))
+    every = {f"enwiki_namespace_0_{number}.ndjson": data for number, data in enumerate(datas)}
+    rejected = rows(made.rejects_path)
+    expected = sum(1 for data in datas for line in data.split(b"\n") if line.strip(b" \t\r"))
+    assert made.row_count + made.reject_count == expected
+    assert made.ndjson_bytes == sum(map(len, datas))
+    places = [(r["member"], r["line_number"]) for r in rejected]
+    assert places == sorted(places)
+    for reject in rejected:
+        data = every[reject["member"]]
+        line = data.split(b"\n")[reject["line_number"] - 1]
+        assert whole(lake, reject) == line
+        assert reject["raw_bytes"] == len(line)
+        assert data[reject["byte_offset"] :].startswith(line)
+        assert reject["raw"] == (line if len(line) <= 1000 else line[:100])
+        assert ("longest record" in reject["reason"]) == (len(line) > 10_000)
+    long = [whole(lake, reject) for reject in rejected if reject["raw_path"] is not None]
+    assert gzip.decompress(lines_file(made.rejects_path).read_bytes()) == b"".join(line + b"\n" for line in long)
+    good = [
+        json.loads(line)["identifier"]
+        for data in datas
+        for line in data.split(b"\n")
+        if len(line) <= 10_000 and line.endswith(b"}")
+    ]
+    assert [row["article_id"] for row in rows(made.path)] == good
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_the_same_lines_give_the_same_files(lake):
+    data = b"\n".join(lines_of(lake, random.Random(7), 60))
+    files = set()
+    for name, workers in (("one", 1), ("three", 3), ("again", 3)):
+        there = lake.elsewhere(name)
+        made = convert(there.archive(data), there.layout, record_bytes_max=10_000, workers=workers)
+        files.add(tuple(path.read_bytes() for path in (made.path, made.rejects_path, lines_file(made.rejects_path))))
+    assert len(files) == 1
+
+
+def test_a_long_line_that_nobody_reads_is_passed_over(lake):
+    lines = [b"a" * 100, b"b" * 9000, b"c" * 100, b"d" * 7000]
+    found = []
+    for block in read_blocks(lake.archive(b"\n".join(lines)).path, Buffers(1, 2048, 5000)):
+        if isinstance(block, LongLine):
+            found.append((block.number, block.offset))
+        else:
+            found.append(bytes(block.view))
+            block.done()
+    assert found == [b"a" * 100 + b"\n", (2, 101), b"c" * 100 + b"\n", (4, 9203)]
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_conversion_whose_long_lines_were_removed_is_made_again(lake):
+    archive = lake.archive(b"x" * 2000)
+    made = convert(archive, lake.layout)
+    assert find_conversion(archive, lake.layout) is not None
+    lines_file(made.rejects_path).unlink()
+    assert find_conversion(archive, lake.layout) is None
+    assert convert(archive, lake.layout).converted
+    assert lines_file(made.rejects_path).exists()
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_an_error_leaves_no_file_of_long_lines(lake):
+    archive = lake.archive(b"\n".join(lines_of(lake, random.Random(3), 60)))
+
+    def interrupt(_done: int, _total: int) -> None:
+        if list(lake.layout.lake.glob("**/*.lines.gz.*.unfinished")):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(archive, lake.layout, record_bytes_max=10_000, progress=interrupt)
+    assert not [path for path in lake.layout.lake.glob("**/*") if path.is_file()]
+    assert convert(archive, lake.layout, record_bytes_max=10_000).reject_count
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_long_line_whose_file_is_cut_off_is_told_of(lake, rows):
+    made = lake.convert(random.Random(1).randbytes(3000).hex().encode())
+    [reject] = rows(made.rejects_path)
+    path = lines_file(made.rejects_path)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(OSError, match="ends within a line"):
+        whole(lake, reject)
+
+
+def test_the_longest_record_decides_the_digest_where_it_is_not_the_usual_one(lake):
+    archive = lake.archive(b"")
+    assert digest_of(archive) == digest_of(archive, record_bytes_max=64 << 20)
+    assert len({digest_of(archive, record_bytes_max=size << 20) for size in (16, 64, 128)}) == 3
+    made = convert(archive, lake.layout, record_bytes_max=LONGEST)
+    assert find_conversion(archive, lake.layout) is None
+    assert find_conversion(archive, lake.layout, record_bytes_max=LONGEST).path == made.path
+
+
+@pytest.mark.parametrize("size", [0, LONGEST - 1, (1 << 30) + 1])
+def test_a_longest_record_that_cannot_be(lake, size):
+    with pytest.raises(ConversionError, match="The longest record cannot have"):
+        lake.convert(lake.record(1), record_bytes_max=size)
+
+
+def test_what_is_said_of_a_bad_line_is_bounded(lake, rows):
+    """Keys and values of a line may be as long as the line, and hold what no table can."""
+    key = '"' + "k" * 10_000 + '":1'
+    lines = [
+        f"{{{key},{key}}}",
+        '{"\\ud800":1,"\\ud800":2}',
+        json.dumps(lake.record(1) | {"identifier": "\ud800" + "v" * 10_000}),
+        json.dumps(lake.record(1) | {"identifier": "\x1b[31m"}, ensure_ascii=False).replace("\\u001b", "\\u001b"),
+    ]
+    made = lake.convert(*(line.encode() for line in lines))
+    reasons = [row["reason"] for row in rows(made.rejects_path)]
+    assert len(reasons) == 4
+    assert all(len(reason) <= 500 and reason.isprintable() for reason in reasons)
+
+
+def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):
+    made = lake.convert(b"x" * RAW_BYTES_MAX, b"y" * (RAW_BYTES_MAX + 1))
+    first, second = rows(made.rejects_path)
+    assert (len(first["raw"]), first["raw_path"]) == (RAW_BYTES_MAX, None)
+    assert (len(second["raw"]), second["raw_offset"]) == (4096, 0)
+    assert whole(lake, second) == b"y" * (RAW_BYTES_MAX + 1)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    import duckdb
-
     from resources.lake import Layout
     from resources.warehouse import QueryResult, Warehouse
 
@@ -87,11 +85,9 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
         NotPublishedError: Nothing was published yet.
     """
     where, parameters = selection.where()
-    with warehouse.connect_published() as connection:
-        table = source(connection)
     return warehouse.sql(
         "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
-        f"FROM {table} WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
+        f"FROM {source(warehouse)} WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
         parameters,
     )
 
@@ -110,19 +106,16 @@ def lines(
     with warehouse.connect_published() as connection:
         found = connection.sql(
             f"SELECT * EXCLUDE (raw, raw_bytes), raw_bytes AS bytes{', raw' if raw else ''} "  # noqa: S608
-            f"FROM {source(connection)} WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
+            f"FROM {source(warehouse)} WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
             params=parameters,
         )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             yield from batch.to_pylist()
 
 
-def source(connection: duckdb.DuckDBPyConnection) -> str:
+def source(warehouse: Warehouse) -> str:
     """The table `rejects` as something to select from, also in a file that was published before lines had a size."""
-    known = connection.execute(
-        "SELECT 1 FROM duckdb_columns() WHERE table_name = 'rejects' AND column_name = 'raw_path'"
-    )
-    if known.fetchall():
+    if warehouse.sql("SELECT 1 FROM duckdb_columns() WHERE table_name = 'rejects' AND column_name = 'raw_path'").rows:
         return "rejects"
     missing = "octet_length(raw) AS raw_bytes, NULL::VARCHAR AS raw_path, NULL::BIGINT AS raw_offset"
     return f"(SELECT *, {missing} FROM rejects)"  # noqa: S608  constant texts

@@ -199,8 +199,9 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
     bodies, longest = frozenset(settings.bodies), settings.max_record_mb << 20
     where, parameters = selection.where()
     tried = []
-    with Warehouse(settings.data).connect_published() as connection:
-        table = rejected.source(connection)
+    warehouse = Warehouse(settings.data)
+    table = rejected.source(warehouse)
+    with warehouse.connect_published() as connection:
         of_hours, of_snapshots = (
             connection.execute(f"{query.format(where=where)} ORDER BY batch_hour, archive", parameters).fetchall()
             for query in (_OF_HOURS, _OF_SNAPSHOTS)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from resources.enterprise.redaction import printable
+from resources.enterprise.redaction import printable, without_queries
 
 #: Characters of a message.
 LONGEST_MESSAGE: Final = 2_000
@@ -32,7 +32,7 @@ class EnterpriseError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
-        self.message = printable(message, LONGEST_MESSAGE)
+        self.message = printable(without_queries(message), LONGEST_MESSAGE)
         super().__init__(self.message)
         self.status = status
 

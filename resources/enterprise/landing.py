@@ -58,7 +58,7 @@ class Sidecar:
                 url_path=str(fields["url_path"]),
                 fetched_at=datetime.fromisoformat(fields["fetched_at"]),
             )
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, ArithmeticError):
             return None
 
     def write(self, target: Path) -> None:

@@ -91,7 +91,7 @@ class Part:
         try:
             found = json.loads(_part_json(target).read_bytes())
             return sum(int(done) for _, _, done in found["ranges"]) if found["version"] == version else 0
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, ArithmeticError):
             return 0
 
     @property
@@ -189,7 +189,7 @@ class Part:
             size = None if found["size"] is None else int(found["size"])
             version = str(found["version"])
             etag = None if found["etag"] is None else str(found["etag"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, ArithmeticError):
             segments, size, version, etag = [], None, None, None
         if not segments or not self._makes_sense(segments, size):
             self.clear()
@@ -198,6 +198,8 @@ class Part:
 
     def _makes_sense(self, segments: list[Segment], size: int | None) -> bool:
         """Whether the segments follow one another over the whole file and the bytes they count exist."""
+        if size is not None and size >= 10**_WIDTH:
+            return False
         position: int | None = 0
         for segment in segments:
             if segment.start != position or segment.done < 0 or (segment.remaining or 0) < 0:

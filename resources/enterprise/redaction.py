@@ -24,7 +24,13 @@ _SHORTEST_SECRET = 6
 _LONGEST_LINE = 1_000
 
 #: Loggers of the HTTP library that print the path and query of requests.
-_TALKATIVE = ("urllib3.connectionpool", "urllib3.util.retry", "urllib3.poolmanager", "urllib3.response")
+_TALKATIVE = (
+    "urllib3.connection",
+    "urllib3.connectionpool",
+    "urllib3.poolmanager",
+    "urllib3.response",
+    "urllib3.util.retry",
+)
 
 
 class Redactor:
@@ -41,9 +47,14 @@ class Redactor:
         """The text without secrets."""
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, _HIDDEN)
-        text = _RUN.sub(_without_query, text)
+        text = without_queries(text)
         text = _BEARER.sub(rf"\1{_HIDDEN}", text)
         return _JWT.sub(_HIDDEN, text)
+
+
+def without_queries(text: str) -> str:
+    """A text whose addresses have no query: that of a signed address is a key."""
+    return _RUN.sub(_without_query, text)
 
 
 def _without_query(run: re.Match[str]) -> str:

@@ -157,6 +157,29 @@ class Loopback:
             handler.close_connection = True
 
 
+#: Records as the service sends them.
+REFERENCE = {
+    "codes": [{"identifier": "wiki", "name": "Wikipedia"}],
+    "languages": [
+        {"identifier": "fr", "name": "French", "alternate_name": "français", "direction": "ltr"},
+        {"identifier": "ar", "name": "Arabic", "alternate_name": "العربية", "direction": "rtl"},
+    ],
+    "projects": [
+        {
+            "name": "Wikipédia",
+            "identifier": "frwiki",
+            "url": "https://fr.wikipedia.org",
+            "code": "wiki",
+            "in_language": {"identifier": "fr"},
+        }
+    ],
+    "namespaces": [
+        {"identifier": 0, "name": "Article", "description": "Pages"},
+        {"identifier": 14, "name": "Category"},
+    ],
+}
+
+
 class FakeService:
     """Authentication and data on one server, signed objects on a second."""
 
@@ -175,6 +198,9 @@ class FakeService:
         self._refresh = {}
         self._issued = 0
         self._scripted = []
+        self.hostile = None  # spoils answers: a function of the request and the honest reply, which gives one or None
+        self.snapshots = {}
+        self.chunks = {}
         self._lock = threading.Lock()
         self.api = Loopback(self._api)
         self.store = Loopback(self._store)
@@ -206,6 +232,22 @@ class FakeService:
         }
         return self.records[identifier]
 
+    def add_snapshot(self, identifier, *contents):
+        """Publish a snapshot of so many chunks."""
+        self.snapshots[identifier] = self.add(identifier, b"".join(contents))
+        del self.records[identifier]  # it is no batch
+        names = [f"{identifier}_chunk_{number}" for number in range(len(contents))]
+        for name, content in zip(names, contents, strict=True):
+            whole = self.snapshots[identifier]
+            self.objects[name] = content
+            size = {"value": len(content) / 1e6, "unit_text": "MB"}
+            self.chunks[name] = whole | {
+                "identifier": name,
+                "version": hashlib.md5(content).hexdigest(),
+                "size": size,
+            }
+        self.snapshots[identifier]["chunks"] = names
+
     def revoke(self):
         """Everything that was issued ends."""
         with self._lock:
@@ -233,7 +275,10 @@ class FakeService:
         return f"eyJ{kind}{self._issued:04d}.ISSUEDSECRET{self._issued:04d}.SIGNATURE{self._issued:04d}"
 
     def _api(self, request):
-        return self._script(request) or self._honest(request)
+        return self._spoilt(request, self._script(request) or self._honest(request))
+
+    def _spoilt(self, request, reply):
+        return (self.hostile and self.hostile(request, reply)) or reply
 
     def _honest(self, request):
         with self._lock:
@@ -296,23 +341,43 @@ class FakeService:
         parts = request.path.strip("/").split("/")
         if request.path == "/v1/get-user":
             return json_reply(self.user)
-        if parts[:2] == ["v2", "codes"]:
-            return json_reply([{"identifier": "wiki", "name": "Wikipedia"}])
+        if len(parts) == 2 and parts[1] in REFERENCE:
+            return json_reply(REFERENCE[parts[1]])
+        if parts[:2] == ["v2", "snapshots"]:
+            return self._snapshot(request, parts[2:])
         if parts[:2] == ["v2", "batches"] and parts[2:4] == ["2026-11-01", "05"]:
             if len(parts) == 4:
                 return json_reply(list(self.records.values()))
             if parts[4] in self.records and len(parts) == 5:
                 return json_reply(self.records[parts[4]])
             if len(parts) == 6:
-                signature = f"SIGNEDSECRET{len(self.signatures)}x{self._issued}"
-                self._issued += 1
-                self.signatures.add(signature)
-                location = f"{self.store.url}/objects/{parts[4]}?X-Amz-Signature={signature}"
-                return Reply(307, b"", {"Location": location})
+                return self._signed(parts[4])
         return error_reply(404, "Not Found")
 
+    def _snapshot(self, request, parts):
+        if not parts:
+            return json_reply(list(self.snapshots.values()))
+        records, name = self.snapshots, parts[0]
+        if parts[1:2] == ["chunks"]:
+            if len(parts) == 2:
+                return json_reply([self.chunks[chunk] for chunk in self.snapshots[name]["chunks"]])
+            records, name = self.chunks, parts[2]
+        if name not in records:
+            return error_reply(404, "NoSuchKey")
+        if parts[-1] != "download":
+            return json_reply(records[name])
+        if request.method == "HEAD":
+            return Reply(200, b"", {"Content-Length": str(len(self.objects[name])), "ETag": '"x"'})
+        return self._signed(name)
+
+    def _signed(self, name):
+        signature = f"SIGNEDSECRET{len(self.signatures)}x{self._issued}"
+        self._issued += 1
+        self.signatures.add(signature)
+        return Reply(307, b"", {"Location": f"{self.store.url}/objects/{name}?X-Amz-Signature={signature}"})
+
     def _store(self, request):
-        return self._script(request) or self.object(request)
+        return self._spoilt(request, self._script(request) or self.object(request))
 
     def object(self, request):
         """The honest answer of the object store."""

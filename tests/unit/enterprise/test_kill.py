@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import Ranges, models
+from resources.enterprise import Ranges, Sidecar, models
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -102,6 +102,7 @@ os.{site} = dying(os.{site})
     command = [sys.executable, "-c", killer + VICTIM, fake.url, USERNAME, PASSWORD, tmp_path / "state", target]
     code = subprocess.run([*map(str, command), json.dumps(record), "1000000000"], cwd=ROOT, check=False).returncode
     assert code == -signal.SIGKILL  # the call was reached
+    assert Sidecar.read(target) is not None or not target.exists()  # never a file that does not say what it is
     make_client().download_batch(hour, models.Batch.model_validate(record), target)
     assert target.read_bytes() == content
     files = sorted(p.name for p in target.parent.iterdir())

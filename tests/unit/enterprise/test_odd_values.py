@@ -204,7 +204,8 @@ def test_a_range_that_is_none_is_asked_for_again(split, fake, hour, record, tmp_
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
 def test_a_body_that_is_nested_without_end_is_survived(client, fake, status, body):
     fake.script("/v2/codes", *[Reply(status, body.encode())] * 9)
-    with pytest.raises(errors.EnterpriseError):
+    kinds = {200: errors.UnexpectedAnswer, 400: errors.InvalidRequest, 429: errors.RateLimited}
+    with pytest.raises(kinds.get(status, errors.ServiceUnavailable), match="list the codes"):
         client.reference("codes")
 
 
@@ -255,6 +256,13 @@ def test_every_message_is_printable_and_bounded():
         assert error.message == str(error)
         assert error.message.startswith("a\\x1bbc")
         assert len(error.message) == errors.LONGEST_MESSAGE
+
+
+def test_no_message_holds_the_query_of_an_address():
+    error = errors.ServiceUnavailable(
+        "Could not reach https://store.example.org/a/b?X-Amz-Signature=0f0f&x=1. Wait? Yes."
+    )
+    assert error.message == "Could not reach https://store.example.org/a/b?[hidden] Wait? Yes."
 
 
 def test_words_of_all_scripts_stay_as_they_are():

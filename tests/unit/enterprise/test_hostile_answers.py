@@ -1,0 +1,268 @@
+"""A campaign of hostile answers: each operation, at any of its requests, meets answers spoilt at random from a seed.
+
+Whatever comes, an operation ends as a result or as one `EnterpriseError`: short, printable, without secrets, in time, with
+nothing written outside of its folder. A failure names its seed: `run(world, seed)` is that case again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import logging.handlers
+import os
+import random
+import re
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from resources.enterprise import EnterpriseClient, Limits, Patience, Ranges, Service, Wishes, errors
+from tests.unit.enterprise import hostile
+from tests.unit.enterprise.conftest import HOUR, Clock
+from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService
+
+NAME = "enwiki_namespace_0"
+SAMPLE = 200
+CAMPAIGN = 5_000
+BLOCK = 500
+
+LIMITS = Limits(
+    list_bytes=1 << 20,
+    record_bytes=1 << 17,
+    refusal_bytes=1 << 15,
+    answer_seconds=0.4,
+    slow_bytes=20_000,
+    slow_seconds=0.3,
+    margin_bytes=100_000,
+    unstated_bytes=300_000,
+)
+PATIENCE = Patience(retries=2, first_wait=0.001, longest_wait=0.01, connect_timeout=1, read_timeout=0.3)
+RANGES = Ranges(connections=3, parallel_bytes=100_000, smallest_bytes=20_000, addresses=4, wait_seconds=2)
+#: An operation sends some ten requests, each tried three times, each of which lasts 0.4 s at most; and the machine is busy.
+LONGEST_SECONDS = 60.0
+
+NEW_PASSWORD = "AnotherPhrase-Kept-Secret-2!"
+
+
+def plan(client, folder):
+    return client.plan_snapshot("frwiki_namespace_0", folder / "snapshots", Wishes(form="chunks"))
+
+
+#: Every public operation of the client.
+OPERATIONS = {
+    "reference": lambda c, f: [c.reference(kind) for kind in ("codes", "languages", "projects", "namespaces")],
+    "batches": lambda c, f: c.batches(HOUR),
+    "batch": lambda c, f: c.batch(HOUR, NAME),
+    "download_batch": lambda c, f: [
+        c.download_batch(HOUR, record, f / f"{record.identifier}.{record.version[:8]}.tar.gz")
+        for record in c.batches(HOUR)
+    ],
+    "land": lambda c, f: c.land(c.reference("projects"), f / "projects.json"),
+    "snapshots": lambda c, f: c.snapshots(),
+    "snapshot": lambda c, f: c.snapshot("frwiki_namespace_0"),
+    "chunks": lambda c, f: c.chunks("frwiki_namespace_0"),
+    "chunk": lambda c, f: c.chunk("frwiki_namespace_0", 0),
+    "snapshot_head": lambda c, f: c.snapshot_head("frwiki_namespace_0"),
+    "chunk_head": lambda c, f: c.chunk_head("frwiki_namespace_0", "frwiki_namespace_0_chunk_0"),
+    "plan_snapshot": plan,
+    "fetch_piece": lambda c, f: c.fetch_piece(found := plan(c, f), found.pieces[0]),
+    "confirm_snapshot": lambda c, f: c.confirm_snapshot(plan(c, f)),
+    "download_snapshot": lambda c, f: c.download_snapshot(plan(c, f), workers=2),
+    "user": lambda c, f: c.user(),
+    "login": lambda c, f: c.login(),
+    "refresh": lambda c, f: (c.login(), c.refresh()),
+    "revoke": lambda c, f: (c.login(), c.revoke()),
+    "token_status": lambda c, f: (c.login(), c.token_status()),
+    "forgot_password": lambda c, f: c.forgot_password(),
+    "confirm_password": lambda c, f: c.confirm_password("424242", PASSWORD),
+    "change_password": lambda c, f: c.change_password(PASSWORD, PASSWORD),
+    "new_password": lambda c, f: c.new_password(NEW_PASSWORD),
+    "close": lambda c, f: (c.user(), c.close(), c.user()),
+}
+
+
+def test_every_public_operation_meets_hostile_answers():
+    public = {name for name, member in vars(EnterpriseClient).items() if callable(member) and not name.startswith("_")}
+    assert set(OPERATIONS) == public
+
+
+class Written:
+    """Every path that this process opens to write, makes, renames or removes, while a case is under way."""
+
+    def __init__(self):
+        self.paths = None
+        sys.addaudithook(self._heard)  # for the rest of the process: there is no way to take one back
+
+    def _heard(self, event, arguments):
+        if self.paths is None:
+            return
+        if event == "open":
+            path, _, flags = arguments
+            if isinstance(path, str | os.PathLike) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                self.paths.append(os.fspath(path))
+        elif event in {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.truncate", "os.rmdir"}:
+            self.paths.extend(os.fspath(a) for a in arguments if isinstance(a, str | os.PathLike))
+
+
+written = Written()
+
+
+class World:
+    """A fake service for many cases, and what every case must not do."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.fake = FakeService()
+        self.clock = Clock()
+        self.log = logging.handlers.BufferingHandler(10_000)
+        self.fake.api.now = self.clock
+        chance = random.Random(1)
+        self.fake.add(NAME, chance.randbytes(30_000))
+        self.fake.add("dewiki_namespace_0", chance.randbytes(150_000))
+        self.fake.add("frwiki_namespace_14", b"")
+        self.fake.add_snapshot("frwiki_namespace_0", chance.randbytes(20_000), chance.randbytes(10_000))
+
+    def close(self):
+        self.fake.close()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    made = World(tmp_path_factory.mktemp("hostile"))
+    loggers = [logging.getLogger(name) for name in ("resources", "urllib3")]
+    for logger in loggers:
+        logger.addHandler(made.log)
+        logger.setLevel(logging.DEBUG)
+    yield made
+    for logger in loggers:
+        logger.removeHandler(made.log)
+        logger.setLevel(logging.NOTSET)
+    made.close()
+
+
+class Spoiler:
+    """Spoils the requests of one case: some of them, or all from one on, in one way or in several."""
+
+    def __init__(self, chance, fake):
+        self.chance, self.fake = chance, fake
+        self.where = chance.choice(["/", "/v1/", "/v2/", "/objects/"])
+        self.first = chance.choice([0, 0, 1, 1, 2, 3, 5])
+        self.times = chance.choice([1, 1, 2, 99])
+        self.kind = hostile.draw(chance) if chance.random() < 0.8 else None
+        self.count = 0
+        self.lock = threading.Lock()  # one random source for the threads of the servers
+        self.endless = []
+
+    def __call__(self, request, reply):
+        if not request.path.startswith(self.where):
+            return None
+        with self.lock:
+            number, self.count = self.count, self.count + 1
+            if not self.first <= number < self.first + self.times:
+                return None
+            request.signatures = set(self.fake.signatures)
+            spoilt = (self.kind or hostile.draw(self.chance))(self.chance, request, reply)
+            if isinstance(spoilt.raw, hostile.Endless):
+                self.endless.append(spoilt.raw)
+            return spoilt
+
+
+def run(world, seed):
+    """One case; gives what it ended as.
+
+    Raises:
+        AssertionError: It did what no case may.
+    """
+    chance = random.Random(seed)
+    folder = world.folder / f"case{seed}"
+    fake = world.fake
+    fake.password, fake.challenge = PASSWORD, None
+    fake.uses_allowed = chance.choice([90, 90, 0])
+    operation = chance.choice(sorted(OPERATIONS))
+    if operation == "new_password":
+        fake.challenge = "NEW_PASSWORD_REQUIRED"
+    spoiler = Spoiler(chance, fake)
+    service = Service(fake.url, fake.url, fake.url, USERNAME, PASSWORD, "tests@example.org")
+    written.paths = []
+    world.log.buffer.clear()
+    began = time.monotonic()
+    ended, error = "a result", None
+    with EnterpriseClient(
+        service, folder / "state", clock=world.clock, patience=PATIENCE, ranges=RANGES, limits=LIMITS
+    ) as client:
+        fake.hostile = spoiler
+        try:
+            OPERATIONS[operation](client, folder / "archive")
+        except errors.EnterpriseError as caught:
+            ended, error = type(caught).__name__, caught
+        finally:
+            fake.hostile = None
+            paths, written.paths = written.paths, None
+    seconds = time.monotonic() - began
+    if error is not None:
+        told = "".join(traceback.format_exception(error))
+        assert len(error.message) <= errors.LONGEST_MESSAGE
+        assert error.message == str(error)
+        assert error.message.isprintable()
+        assert re.fullmatch(r"\S.*\.", error.message), error.message
+        shows_no_secret(told)
+    for record in world.log.buffer:
+        assert record.exc_info is None
+        line = record.getMessage()
+        shows_no_secret(line)
+        assert line.isprintable()
+        assert len(line) <= errors.LONGEST_MESSAGE + 100
+    outside = [path for path in paths if not Path(path).resolve().is_relative_to(folder)]
+    assert outside == []
+    assert seconds < LONGEST_SECONDS
+    assert all(sender.sent < sender.most for sender in spoiler.endless)
+    intact(world, folder)
+    return ended
+
+
+def shows_no_secret(text):
+    for secret in (PASSWORD, NEW_PASSWORD, "X-Amz-Signature=", "ISSUEDSECRET", "SIGNEDSECRET", "SESSIONSECRET"):
+        assert secret not in text, secret
+
+
+def intact(world, folder):
+    """What was landed as verified is what it says, and no file is larger than a record allows."""
+    for path in folder.rglob("*.tar.gz"):
+        assert path.read_bytes() in world.fake.objects.values()
+    for path in folder.rglob("*"):
+        assert path.is_dir() or path.stat().st_size <= max(LIMITS.largest(200_000), LIMITS.list_bytes)
+    with contextlib.suppress(FileNotFoundError):
+        assert (folder / "state" / "tokens.json").stat().st_mode & 0o777 == 0o600
+
+
+def campaign(world, seeds):
+    """Run the cases; what was wrong, by seed, and how they ended."""
+    wrong, ends = [], Counter()
+    for seed in seeds:
+        try:
+            ends[run(world, seed)] += 1
+        except Exception as error:  # noqa: BLE001  anything else than ours is what is looked for
+            written.paths = None
+            frames = traceback.extract_tb(error.__traceback__)[-1]
+            wrong.append(f"seed {seed}: {type(error).__name__}: {str(error)[:300]} ({frames.filename}:{frames.lineno})")
+    return wrong, ends
+
+
+def test_a_sample_of_hostile_answers(world):
+    wrong, ends = campaign(world, range(SAMPLE))
+    assert wrong == []
+    assert len(ends) > 4
+    assert ends["a result"] > SAMPLE / 20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(CAMPAIGN // BLOCK))
+def test_hostile_answers(world, block):
+    wrong, ends = campaign(world, range(block * BLOCK, (block + 1) * BLOCK))
+    assert wrong == []
+    assert len(ends) > 6

@@ -1,0 +1,266 @@
+"""What a digest or a retry would hide: bytes that were transferred, requests that were sent, what was synced before what."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from resources.enterprise import Patience, Sidecar, errors, models
+from resources.enterprise.filling import _WORTH
+from resources.enterprise.transport import _RETRIED
+from tests.unit.enterprise.conftest import QUICK
+from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
+
+NAME = "enwiki_namespace_0"
+PATH = f"/v2/batches/2026-11-01/05/{NAME}"
+#: Documented and observed: the service's own 500, and the three of a load balancer.
+HEALS = {500, 502, 503, 504}
+
+
+@pytest.fixture
+def batch(fake, content):
+    return models.Batch.model_validate(fake.add(NAME, content))
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "archive" / f"{NAME}.tar.gz"
+
+
+def ranges_asked(fake):
+    return [r.headers.get("range") for r in fake.store.requests]
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+def test_the_statuses_that_heal_are_those_of_the_service():
+    assert _RETRIED == HEALS
+
+
+@pytest.mark.parametrize("status", sorted(HEALS | _RETRIED))
+@pytest.mark.parametrize("form", [error_reply, lambda status, _: html_reply(status)], ids=["json", "html"])
+@pytest.mark.parametrize("path", ["/v2/codes", "/v1/login", "/v1/token-refresh", "/v1/get-user"])
+def test_what_heals_is_asked_again_at_every_host(client, fake, status, form, path):
+    client.login()
+    before = len(fake.api.seen(path))
+    fake.script(path, *[form(status, "no")] * 2)
+    asked = {"/v2/codes": lambda: client.reference("codes"), "/v1/login": client.login}
+    asked |= {"/v1/token-refresh": client.refresh, "/v1/get-user": client.user}
+    asked[path]()
+    assert len(fake.api.seen(path)) == before + 3
+
+
+@pytest.mark.parametrize("status", sorted(HEALS | _RETRIED))
+def test_what_does_not_heal_is_asked_as_often_as_patience_says(client, fake, status):
+    fake.script("/v2/codes", *[error_reply(status, "no")] * 9)
+    with pytest.raises(errors.ServiceUnavailable):
+        client.reference("codes")
+    assert len(fake.api.seen("/v2/codes")) == 1 + QUICK.retries
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 408, 418, 422, 501, 505, 599])
+def test_what_does_not_heal_by_itself_is_asked_once(client, fake, status):
+    fake.script("/v2/codes", *[error_reply(status, "no")] * 9)
+    with pytest.raises(errors.EnterpriseError):
+        client.reference("codes")
+    assert len(fake.api.seen("/v2/codes")) == 1
+
+
+def test_a_silent_service_is_asked_three_times(make_client, fake):
+    """Each attempt costs a whole read timeout, so there are fewer than of those that fail at once."""
+    client = make_client(patience=Patience(retries=5, first_wait=0.001, longest_wait=0.002))
+    client.login()
+    fake.script("/v2/codes", *[Reply(drop=True)] * 9)
+    with pytest.raises(errors.ServiceUnavailable, match="closed without an answer"):
+        client.reference("codes")
+    assert len(fake.api.seen("/v2/codes")) == 3
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def tokens_sent(fake, path):
+    return [r.headers.get("authorization") for r in fake.api.seen(path)]
+
+
+def test_a_revoked_token_is_not_sent_again(client, fake):
+    client.reference("codes")
+    client.revoke()
+    client.reference("codes")
+    first, second = tokens_sent(fake, "/v2/codes")  # no third one, which would be an answer to a 401
+    assert first != second
+    assert len(fake.api.seen("/v1/login")) == 2
+
+
+def test_an_expired_token_of_the_store_is_not_sent(make_client, fake, clock):
+    make_client().reference("codes")
+    clock.advance(days=1)
+    make_client().reference("codes")  # a process of its own, as it were: it only knows what is stored
+    first, second = tokens_sent(fake, "/v2/codes")
+    assert first != second
+    assert len(fake.api.seen("/v1/token-refresh")) == 1
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def large(fake, size):
+    content = random.Random(9).randbytes(size)
+    return content, models.Batch.model_validate(fake.add(NAME, content))
+
+
+def test_breaks_between_which_bytes_arrive_are_not_added_up(client, fake, hour, target):
+    content, batch = large(fake, 8 * _WORTH)
+    fake.cut(*[_WORTH] * 7)
+    client.download_batch(hour, batch, target)
+    assert target.read_bytes() == content
+    assert len(fake.store.requests) == 8 > 1 + QUICK.retries
+    assert ranges_asked(fake)[1:] == [f"bytes={n * _WORTH}-{len(content) - 1}" for n in range(1, 8)]
+
+
+def test_breaks_between_which_hardly_any_bytes_arrive_are_added_up(client, fake, hour, target):
+    _, batch = large(fake, 8 * _WORTH)
+    fake.cut(*[_WORTH - 1] * 7)
+    with pytest.raises(errors.ServiceUnavailable, match="broke 4 times in a row"):
+        client.download_batch(hour, batch, target)
+    assert len(fake.store.requests) == 1 + QUICK.retries
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target, content, weak):
+    etag = 'W/"a"' if weak else '"a"'
+    fake.script("/objects/*", Reply(200, content, {"ETag": etag}, cut=1000))
+    fake.script(
+        "/objects/*", lambda r: Reply(206, content[1000:], {"ETag": etag, "Content-Range": "bytes 1000-399999/400000"})
+    )
+    client.download_batch(hour, batch, target)
+    assert fake.store.requests[1].headers.get("if-range") == (None if weak else '"a"')
+    assert target.read_bytes() == content
+
+
+@pytest.mark.parametrize(("start", "total"), [(0, 400_000), (999, 400_000), (1001, 400_000), (1000, 400_001)])
+def test_bytes_of_another_place_are_not_written(client, fake, hour, batch, target, content, start, total):
+    wrong = Reply(206, content[start:], {"Content-Range": f"bytes {start}-399999/{total}"})
+    fake.etags = False
+    fake.cut(1000)
+    fake.script("/objects/*", wrong)
+    seen = []
+    client.download_batch(hour, batch, target, lambda there, _: seen.append(there))
+    assert target.read_bytes() == content
+    assert ranges_asked(fake) == [None, "bytes=1000-399999", None]  # begun anew at once
+    assert seen[seen.index(1000) + 1] == 0  # with nothing of it counted in between
+
+
+@pytest.mark.parametrize(
+    ("size", "segments"),
+    [
+        (400_000, [[0, 400_000, 300_000]]),  # counted, and not there
+        (400_000, [[0, 400_000, 400_000]]),
+        (400_000, [[0, 200_000, 10], [200_000, 400_000, 1]]),
+        (400_000, [[5, 400_000, 1]]),  # the first bytes are missing
+        (400_000, [[0, 100, 10], [200, 400_000, 0]]),  # a gap
+        (400_000, [[0, 300_000, 10]]),  # the last bytes are missing
+        (400_000, [[0, 400_000, -5]]),
+        (400_000, [[0, 10, 15], [10, 400_000, 0]]),  # more than there can be
+        (10**30, [[0, 10**30, 10]]),
+        (float("inf"), [[0, None, 10]]),
+        (400_000, [[0, 400_000, float("inf")]]),
+        (400_000, {"0": 1}),
+        (400_000, [5]),
+    ],
+)
+def test_a_part_whose_bytes_do_not_add_up_is_fetched_whole_and_once(
+    client, fake, hour, batch, target, content, size, segments
+):
+    target.parent.mkdir(parents=True)
+    (target.parent / (target.name + ".part")).write_bytes(content[:20])
+    state = {"version": batch.version, "etag": None, "size": size, "ranges": segments}
+    (target.parent / (target.name + ".part.json")).write_text(json.dumps(state))
+    seen = []
+    done = client.download_batch(hour, batch, target, lambda there, _: seen.append(there))
+    assert (ranges_asked(fake), seen[0], seen[-1]) == ([None], 0, len(content))
+    assert (done.resumed_bytes, done.request_count) == (0, 1)
+    assert target.read_bytes() == content
+
+
+# --- what is durable ------------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """What is synced and renamed, in order: files by their inode, folders by their path."""
+
+    def __init__(self, monkeypatch):
+        self.events = []
+        self._fsync, self._replace = os.fsync, os.replace
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        monkeypatch.setattr(os, "replace", self.replace)
+
+    def fsync(self, descriptor):
+        self.events.append(("sync", os.fstat(descriptor).st_ino))
+        self._fsync(descriptor)
+
+    def replace(self, source, target):
+        self.events.append(("name", Path(source).stat().st_ino, Path(target)))
+        self._replace(source, target)
+
+    def names(self):
+        """Names given to files that shall outlive a loss of power, in order; each synced before, its folder after."""
+        found = []
+        for place, event in enumerate(self.events):
+            if event[0] == "name" and not event[2].name.endswith(".part.json"):
+                _, inode, path = event
+                assert ("sync", inode) in self.events[:place], f"{path.name} took its name before its bytes were safe"
+                folder = ("sync", path.parent.stat().st_ino)
+                following = self.events[place + 1 :]
+                assert folder in following, f"the name {path.name} was not made safe"
+                found.append(path.name)
+        return found
+
+
+@pytest.fixture
+def disk(client, monkeypatch):
+    client.login()
+    return Disk(monkeypatch)
+
+
+def test_a_download_is_safe_before_it_takes_its_name_and_behind_its_sidecar(client, disk, fake, hour, batch, target):
+    client.download_batch(hour, batch, target)
+    assert disk.names() == [target.name + ".json", target.name]
+
+
+def test_a_download_that_was_finished_by_another_process_has_a_sidecar_that_is_safe(
+    client, disk, fake, hour, batch, target, content
+):
+    target.parent.mkdir(parents=True)
+    target.write_bytes(content)
+    client.download_batch(hour, batch, target)
+    assert disk.names() == [target.name + ".json"]
+
+
+def test_a_list_is_safe_before_it_takes_its_name_and_behind_its_sidecar(client, disk, fake, hour, batch, tmp_path):
+    client.land(client.batches(hour), tmp_path / "lists" / "batches.json")
+    assert disk.names() == ["batches.json.json", "batches.json"]
+    assert Sidecar.read(tmp_path / "lists" / "batches.json") is not None
+
+
+def test_tokens_are_safe_before_they_take_their_name(client, disk, clock):
+    clock.advance(days=2)
+    client.reference("codes")
+    assert disk.names() == ["tokens.json"]
+    assert client.token_status().access_expires_at == clock() + dt.timedelta(days=1)
+
+
+def test_the_manifest_of_a_snapshot_comes_last_and_is_safe(client, disk, fake, tmp_path):
+    fake.add_snapshot("frwiki_namespace_0", b"a" * 1000, b"b" * 1000)
+    plan = client.plan_snapshot("frwiki_namespace_0", tmp_path / "snapshots")
+    client.download_snapshot(plan, workers=1)
+    names = disk.names()
+    assert names[-1] == plan.manifest.name
+    for piece in plan.pieces:
+        assert names.index(piece.target.name + ".json") < names.index(piece.target.name)

@@ -47,7 +47,7 @@ def order(monkeypatch):
         found.synced.append(os.fstat(descriptor).st_ino)
 
     def named(source, target, **options):
-        inode = os.stat(source).st_ino
+        inode = Path(source).stat().st_ino
         rename(source, target, **options)
         found.named[Path(target)] = (len(found.synced), inode)
 

@@ -75,6 +75,7 @@ for _command in (
     upkeep.publish,
     upkeep.relocate,
     upkeep.clean,
+    upkeep.forget,
     status.status,
     tables.sql,
     tables.dictionary,

@@ -1,4 +1,4 @@
-"""The forms that words of a call have: an hour, a snapshot's name.
+"""The forms that words of a call have: an hour, a snapshot's name, a project's.
 
 Belongs here: types of parameters that more than one command could take. Does not belong here: options of one command.
 """
@@ -38,5 +38,18 @@ class _Identifier(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return str(value)
 
 
+class _Project(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The database name of a project."""
+
+    name = "project"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is."""
+        if not re.fullmatch(r"[a-z0-9_]+", str(value)):
+            self.fail(f"{str(value)!r} names no project; write it as enwiki.", param, ctx)
+        return str(value)
+
+
 HOUR = _Hour()
+PROJECT = _Project()
 IDENTIFIER = _Identifier()

@@ -1,6 +1,6 @@
-"""`wme publish`, `relocate` and `clean`: keeping what analysts open, and the folder, as they should be.
+"""`wme publish`, `relocate`, `clean` and `forget`: keeping what analysts open, and the folder, as they should be.
 
-The work is in `pipelines/run.py`, `resources/warehouse` and `assets/housekeeping.py`.
+The work is in `pipelines/run.py`, `pipelines/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from datetime import timedelta
 import click
 
 from pipelines import terminal
+from pipelines.cli.parameters import PROJECT
 from pipelines.settings import read as read_settings
 from resources.engine.progress import amount
 
@@ -93,4 +94,45 @@ def clean(*, dry_run: bool) -> None:
         f"the first time.{' Nothing was removed.' if dry_run else ''}",
         markup=False,
         soft_wrap=True,
+    )
+
+
+@click.command()
+@click.argument("project", type=PROJECT)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed and stop.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def forget(*, project: str, dry_run: bool, yes: bool) -> None:
+    """Remove everything of PROJECT, which is mirrored no longer: rows, files of the lake and the archive; then publish.
+
+    Says first what that is, and asks. What other projects share stays. After an interrupt run it again.
+    """
+    from pipelines import forget as forgetting
+
+    settings = read_settings()
+    found = forgetting.survey(settings, project)
+    if not found:
+        terminal.OUT.print(
+            f"There is nothing of {project} in {settings.data.absolute()}.", markup=False, soft_wrap=True
+        )
+        return
+    rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
+    for name, told in (
+        ("rows", rows or "none"),
+        ("lake", f"{terminal.counted(len(found.lake), 'file')}, {amount(found.lake_bytes, 'B')}"),
+        ("archive", f"{terminal.counted(len(found.archive), 'file')}, {amount(found.archive_bytes, 'B')}"),
+        ("partitions", ", ".join(found.partitions) or "none"),
+    ):
+        terminal.OUT.print(f"{name + ':':<12} {told}", markup=False, soft_wrap=True)
+    if dry_run:
+        terminal.OUT.print("Nothing was removed.")
+        return
+    question = (
+        f"Remove all of it? The service keeps hours for two days only, so older hours of {project} cannot come back."
+    )
+    if project not in settings.projects and not yes and not click.confirm(question):
+        terminal.OUT.print("Nothing was removed.")
+        return
+    forgetting.forget(settings, project)
+    terminal.OUT.print(
+        f"{project} is forgotten: its rows and files are removed, and the rest is published.", markup=False
     )

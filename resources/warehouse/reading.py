@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+#: The tables that hold what a project is made of.
+OF_PROJECTS = ("articles", "article_changes", "snapshots", "loads", "hours", "rejects")
+
+
 def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence[Any] = ()) -> QueryResult:
     """Answer of a query; a statement without an answer gives a table without columns.
 
@@ -53,6 +57,23 @@ def coverage(
         params={"since": since, "until": until},
     ).to_arrow_table()
     return [CoverageRow(**row) for row in found.to_pylist()]
+
+
+def project_rows(connection: duckdb.DuckDBPyConnection, project_id: str) -> dict[str, int]:
+    """Rows of a project by table, of those tables that have some."""
+    counts = {
+        table: connection.execute(f"SELECT count(*) FROM {table} WHERE project_id = ?", [project_id]).fetchall()[0][0]  # noqa: S608
+        for table in OF_PROJECTS
+    }
+    return {table: int(count) for table, count in counts.items() if count}
+
+
+def hours_of_others(connection: duckdb.DuckDBPyConnection, project_id: str) -> frozenset[datetime]:
+    """Hours that have a row of another project."""
+    found = connection.sql(
+        "SELECT DISTINCT batch_hour FROM hours WHERE project_id <> $project", params={"project": project_id}
+    ).to_arrow_table()
+    return frozenset(found.column(0).to_pylist())
 
 
 def project_states(connection: duckdb.DuckDBPyConnection) -> list[ProjectState]:

@@ -166,6 +166,16 @@ class Warehouse:
         with self._connector.build(f"forget {project_id}") as connection:
             return current.drop_rows(connection, self._lake_root, self._clock(), project_id, namespace_id)
 
+    def project_rows(self, project_id: str) -> dict[str, int]:
+        """Rows of a project by table, of those tables that have some."""
+        with self._connector.build("count rows") as connection:
+            return reading.project_rows(connection, project_id)
+
+    def hours_of_others(self, project_id: str) -> frozenset[datetime]:
+        """Hours of which anything is known for another project."""
+        with self._connector.build("read the coverage") as connection:
+            return reading.hours_of_others(connection, project_id)
+
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 

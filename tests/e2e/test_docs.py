@@ -328,12 +328,16 @@ def test_links_lead_somewhere(path):
 
 
 def read_variables():
-    return set(re.findall(r'"(WME_[A-Z_]+)"', Path(settings.__file__).read_text()))
+    return set(settings.NAMES)
 
 
 def read_switches():
     """What the converter reads by itself: no setting of a mirror, but of whoever compares or mends."""
     return set(re.findall(r'"(WME_[A-Z_]+)"', Path(native.__file__).read_text()))
+
+
+def test_nothing_that_is_read_is_reported_as_unknown():
+    assert settings.unknown(dict.fromkeys(read_variables() | read_switches(), "")) == []
 
 
 def test_variables_of_the_readme_are_those_that_are_read():

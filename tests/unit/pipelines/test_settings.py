@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -124,12 +123,3 @@ def test_a_variable_that_is_no_setting_is_reported_with_the_nearest_that_is_one(
     environ = {"PATH": "", "OTHER_WME_X": "1", **dict.fromkeys(NAMES, ""), "WME_NATIVE": "0"}
     assert unknown(environ) == []
     assert unknown(environ | {name: "not-to-be-seen"}) == [f"{name} is not a setting and has no effect; {words}"]
-
-
-def test_every_setting_is_documented_and_nothing_else_is():
-    root = Path(__file__).resolve().parents[3]
-    for name in (".env.example", "README.md"):
-        found = set(re.findall(r"\bWME_[A-Z_]+", (root / name).read_text(encoding="utf-8")))
-        assert found - {"WME_NATIVE"} == set(NAMES), name
-    for guide in (root / "docs").glob("*.md"):
-        assert unknown(dict.fromkeys(re.findall(r"\bWME_[A-Z]\w*", guide.read_text(encoding="utf-8")), "")) == [], guide

@@ -1,0 +1,192 @@
+"""A project that is mirrored no longer is dropped whole: what it was, what stays, and kills on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Everything that is published of a project, in one text.
+OF_PROJECT = (
+    "SELECT (SELECT bit_xor(hash(t)) FROM (SELECT * EXCLUDE (batch_hour) FROM articles WHERE project_id = $p) t) AS a, "
+    "(SELECT bit_xor(hash(t)) FROM (FROM article_changes WHERE project_id = $p) t) AS c, "
+    "(SELECT bit_xor(hash(t)) FROM (FROM article_bodies WHERE project_id = $p) t) AS b, "
+    "(SELECT bit_xor(hash(t)) FROM (FROM snapshot_articles WHERE project_id = $p) t) AS s, "
+    "(SELECT bit_xor(hash(t)) FROM (SELECT * EXCLUDE (checked_at) FROM hours WHERE project_id = $p) t) AS h, "
+    "(SELECT bit_xor(hash(t)) FROM (SELECT * EXCLUDE (applied_at) FROM loads WHERE project_id = $p) t) AS l, "
+    "(SELECT bit_xor(hash(t)) FROM (FROM project_state WHERE project_id = $p) t) AS p, "
+    "(SELECT count(*) FROM articles WHERE project_id = $p) AS n"
+)
+#: Ends its process by SIGKILL when it is about to remove or rename the n-th file or folder.
+KILLED = """
+import os, signal, sys
+left = int(sys.argv.pop(1))
+def count(event, arguments):
+    global left
+    if event in {"os.remove", "os.rename", "os.rmdir"} and "frwiki" in str(arguments) + str(sys.argv):
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+from pipelines.cli import main
+main()
+"""
+
+
+def files(data: Path, name: str = "") -> dict[str, str]:
+    """Digests of the files of the archive and the lake whose path holds a text."""
+    return {
+        path.relative_to(data).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
+        for folder in ("archive", "lake")
+        for path in (data / folder).rglob("*")
+        if path.is_file() and name in path.relative_to(data).as_posix()
+    }
+
+
+@pytest.fixture(scope="module")
+def mirrored(
+    filled: tuple[dict[str, str], Any], call: Any, hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The environment of a folder with hours of two projects, a snapshot of one, and an hour that the other does not have."""
+    environ = filled[0] | {"WME_DATA": str(tmp_path_factory.mktemp("mirrored") / "data"), "WME_PROJECTS": "frwiki"}
+    shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
+    told = call("run", "--snapshots", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=environ)
+    assert told.code == 0, told.err
+    return environ
+
+
+@pytest.fixture
+def both(mirrored: dict[str, str], call: Any, tmp_path: Path) -> dict[str, str]:
+    """The environment of a copy of it, in which one project is to be mirrored from now on."""
+    environ = mirrored | {"WME_DATA": str(tmp_path / "data"), "WME_PROJECTS": "enwiki"}
+    shutil.copytree(mirrored["WME_DATA"], environ["WME_DATA"])
+    assert call("relocate", environ=environ).code == 0
+    return environ
+
+
+def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
+    call: Callable[..., Any], both: dict[str, str], hours: list[datetime]
+) -> None:
+    data = Path(both["WME_DATA"])
+
+    def of(project: str) -> str:
+        told = call("sql", OF_PROJECT.replace("$p", f"'{project}'"), "--format", "csv", environ=both)
+        assert told.code == 0, told.err
+        text: str = told.out
+        return text
+
+    before, everything = of("enwiki"), files(data)
+    refused = call("forget", "frwiki", "--yes", environ=both | {"WME_PROJECTS": "enwiki,frwiki"})
+    assert refused.code == 1
+    assert (
+        "frwiki is among the projects to mirror, and the next run would bring it back. Nothing was removed."
+        in refused.err
+    )
+    for words, answer in ((["--dry-run"], ""), ([], "n\n")):
+        told = call("forget", "frwiki", *words, environ=both, stdin=answer)
+        assert told.code == 0, told.err
+        facts = dict(line.split(":", 1) for line in told.out.splitlines() if ":" in line)
+        assert set(facts["rows"].replace(",", "").split()) >= {
+            "articles",
+            "article_changes",
+            "snapshots",
+            "loads",
+            "hours",
+        }
+        assert facts["partitions"].strip() == "frwiki_namespace_0"
+        its = files(data, "frwiki")
+        assert facts["lake"].split()[0] == str(sum(name.startswith("lake") for name in its))
+        # with the two files of the list of the hour that nobody else has
+        assert facts["archive"].split()[0] == str(sum(name.startswith("archive") for name in its) + 2)
+        assert told.out.rstrip().endswith("Nothing was removed.")
+    assert files(data) == everything
+
+    told = call("forget", "frwiki", environ=both, stdin="y\n")
+    assert told.code == 0, told.err
+    assert "frwiki is forgotten" in told.out
+    assert of("enwiki") == before
+    for table in (
+        "articles",
+        "article_changes",
+        "article_bodies",
+        "snapshot_articles",
+        "loads",
+        "hours",
+        "project_state",
+        "rejects",
+    ):
+        query = f"SELECT count(*) FROM {table} WHERE project_id = 'frwiki'"
+        assert call("sql", query, "--format", "csv", environ=both).out.splitlines()[1] == "0", table
+    lone = f"archive/batches/date={hours[2]:%Y-%m-%d}/hour={hours[2]:%H}"
+    assert files(data) == {
+        name: digest for name, digest in everything.items() if "frwiki" not in name and not name.startswith(lone)
+    }
+    assert not (data / lone).exists()
+    assert not list((data / "lake").rglob("*frwiki*"))
+    again = call("forget", "frwiki", "--yes", environ=both)
+    assert again.code == 0
+    assert "There is nothing of frwiki in " in again.out
+    assert files(data, "reference")
+    back = call(
+        "run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
+    )
+    assert back.code == 0, back.err
+    assert of("frwiki") != of("zzwiki")
+
+
+def test_kills_on_the_way_are_made_good_by_calling_it_again(call: Callable[..., Any], both: dict[str, str]) -> None:
+    data = Path(both["WME_DATA"])
+    everything = files(data)
+    kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
+    pages = "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+    alive = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+    left = []
+    for at in (0, 7):
+        child = subprocess.run(
+            [sys.executable, "-c", KILLED, str(at), "forget", "frwiki", "--yes"],
+            cwd=ROOT,
+            env=alive | both,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert child.returncode == -signal.SIGKILL, child.stderr
+        left.append(len(files(data, "frwiki")))
+        # whatever was done so far, what is published can be read whole
+        assert call("sql", pages, environ=both).code == 0
+    assert left == sorted(left, reverse=True)
+    assert left[-1] < left[0]
+    told = call("forget", "frwiki", "--yes", environ=both)
+    assert told.code == 0, told.err
+    assert not files(data, "frwiki")
+    assert {name: digest for name, digest in files(data).items() if name in kept and "batches.json" not in name} == {
+        name: digest for name, digest in kept.items() if "batches.json" not in name
+    }
+    assert "There is nothing of frwiki" in call("forget", "frwiki", "--yes", environ=both).out
+
+
+def test_forgetting_what_is_not_there(
+    call: Callable[..., Any], filled: tuple[dict[str, str], Any], tmp_path: Path
+) -> None:
+    nothing = call("forget", "dewiki", "--yes", environ=filled[0])
+    assert (nothing.code, nothing.err) == (0, "")
+    assert "There is nothing of dewiki in " in nothing.out
+    empty = call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")})
+    assert empty.code == 0
+    assert not (tmp_path / "none").exists()
+    for wrong in ("../x", "En", ""):
+        told = call("forget", wrong, environ=filled[0])
+        assert told.code == 2
+        assert "names no project; write it as enwiki." in told.err

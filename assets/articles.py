@@ -10,7 +10,7 @@ from assets.describe import OWNERS, table_metadata
 from assets.failures import told
 from assets.ingest import WAREHOUSE as CHANGES
 from assets.snapshots import WAREHOUSE as SNAPSHOTS
-from resources.adapters import WAREHOUSE_POOL, WarehouseResource
+from resources.adapters import WarehouseResource
 from resources.tables import ARTICLES
 
 KEY = dg.AssetKey(["warehouse", "articles"])
@@ -22,7 +22,6 @@ KEY = dg.AssetKey(["warehouse", "articles"])
     group_name="warehouse",
     kinds={"duckdb", "table"},
     owners=list(OWNERS),
-    pool=WAREHOUSE_POOL,
     description=ARTICLES.description
     + " It learns from the ledger which snapshots and hours are pending and takes them in at once.",
     metadata=table_metadata(ARTICLES),

@@ -14,15 +14,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
+from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from assets import checks
 from assets.describe import OWNERS, lake_metadata, table_metadata
 from assets.failures import ends_run, failed_hours, failure, sentence
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
-from assets.partitions import HOURS, hour_of, hour_text, key_of, recent_hours
-from resources.adapters import WAREHOUSE_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from assets.partitions import HOURS, hour_of, hour_text, key_of, oldest_hour, recent_hours
+from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.lake import ConversionError, sweep
-from resources.tables import ARTICLE_CHANGES
+from resources.tables import ARTICLE_CHANGES, HourState
 
 _SPECS = [
     dg.AssetSpec(
@@ -66,7 +67,7 @@ _SPECS = [
     can_subset=True,
     # a day per run: a run of its own for each hour would cost more than the hour
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
-    pool=WAREHOUSE_POOL,
+    pool=HOURS_POOL,
 )
 def hourly_changes(
     context: dg.AssetExecutionContext,
@@ -113,7 +114,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                 _tell_failures(context, run, made)
                 raise failure(error) from error
         for number, hour in enumerate(hours):
-            if hour in run.failed:
+            if hour in run.left_out:
                 continue
             try:
                 for layer in run.ingest(hour, selected, client):
@@ -127,13 +128,16 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                 context.log.error("%s: %s", hour_text(hour), sentence(error), exc_info=not hasattr(error, "retryable"))  # noqa: TRY400
                 if ends_run(error):
                     for other in hours[number + 1 :]:
-                        if other not in run.failed:
+                        if other not in run.left_out:
                             run.fail(other, error)
+    _leave_out(context, run)
     if len(run.failed) < len(hours):
         yield from checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:
         _tell_failures(context, run, made)
-        raise failed_hours(run.failed, len(hours)) from run.lost or next(iter(run.failed.values()))
+        left_out = run.gone.keys() - run.failed.keys()
+        cause = run.lost or next(iter(run.failed.values()))
+        raise failed_hours(run.failed, len(hours) - len(left_out)) from cause
 
 
 def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime, *, alone: bool) -> Iterator[Any]:
@@ -155,6 +159,30 @@ def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime
             tags={"dagster/data_version": layer.data_version},
         )
     )
+
+
+def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
+    """Decide what the hours are that the service no longer has.
+
+    One from before the mirror began is nothing that a backfill over everything could bring in: it is told as what it is, with
+    no files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and red.
+    """
+    began = oldest_hour(run.lake.layout.archive / "batches")
+    for hour, cause in run.gone.items():
+        if BACKFILL_ID_TAG not in context.run.tags or (began is not None and began < hour):
+            run.failed[hour] = cause
+            continue
+        context.log.warning("%s is left out: %s", hour_text(hour), sentence(cause))
+        for key in context.selected_asset_keys:
+            context.log_event(
+                dg.AssetMaterialization(
+                    key,
+                    partition=key_of(hour),
+                    description=sentence(cause),
+                    metadata={"state": HourState.PAST_RETENTION.value, "files": 0, "dagster/partition_row_count": 0},
+                    tags={"dagster/data_version": HourState.PAST_RETENTION.value},
+                )
+            )
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:

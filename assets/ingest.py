@@ -60,6 +60,8 @@ class HourlyRun:
     loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
     lost: UnreachableError | None = None
+    #: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
+    gone: dict[datetime, RetentionPassed] = field(default_factory=dict)
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """List every hour before anything is fetched, and see that the disk holds it all.
@@ -159,12 +161,20 @@ class HourlyRun:
             )
             self.loaded.append(hour)
 
+    @property
+    def left_out(self) -> set[datetime]:
+        """The hours that are not brought in."""
+        return {*self.failed, *self.gone}
+
     def fail(self, hour: datetime, error: Exception) -> None:
-        """Remember why an hour failed, in the run and in the coverage that analysts see.
+        """Remember why an hour is not brought in, in the run and in the coverage that analysts see.
 
         Of names that the service does not have nothing is noted: they are no part of the mirror.
         """
-        self.failed[hour] = error
+        if isinstance(error, RetentionPassed):
+            self.gone[hour] = error
+        else:
+            self.failed[hour] = error
         if isinstance(error, names.UnknownNameError):
             return
         statuses = batches.statuses_of(hour, self.enterprise.scope, error, sentence(error))

@@ -61,7 +61,8 @@ def oldest_hour(folder: Path) -> datetime | None:
 def recent_hours(now: datetime) -> list[datetime]:
     """The complete hours that the service still keeps, oldest first."""
     newest = last_complete_hour(now)
-    return [newest - back * HOUR for back in reversed(range(RETENTION // HOUR))]
+    hours = [newest - back * HOUR for back in reversed(range(RETENTION // HOUR))]
+    return [hour for hour in hours if hour > now - RETENTION]
 
 
 def last_complete_hour(now: datetime) -> datetime:

@@ -12,7 +12,7 @@ from assets.articles import KEY as ARTICLES
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
 from assets.failures import told
 from assets.housekeeping import clean, is_due
-from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
 from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
@@ -36,7 +36,6 @@ _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, na
     group_name="published",
     kinds={"duckdb"},
     owners=list(OWNERS),
-    pool=WAREHOUSE_POOL,
     description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
     "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
     "were replaced go after a grace period.",

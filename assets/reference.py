@@ -15,7 +15,7 @@ import dagster as dg
 
 from assets.describe import OWNERS, lake_metadata, preview, table_metadata
 from assets.failures import failure, told
-from resources.adapters import WAREHOUSE_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.enterprise.endpoints import ReferenceKind
 from resources.lake import convert_reference
 from resources.tables import REFERENCE_TABLES
@@ -107,7 +107,6 @@ def lake_reference(context: dg.AssetExecutionContext, lake: LakeResource) -> Ite
         for table in REFERENCE_TABLES
     ],
     can_subset=True,
-    pool=WAREHOUSE_POOL,
 )
 def warehouse_reference(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource

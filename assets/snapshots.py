@@ -17,7 +17,7 @@ from assets import snapshot_sets
 from assets.describe import OWNERS, drift_of, lake_metadata, markdown, preview, remarks_of, table_metadata
 from assets.failures import told
 from resources.adapters import (
-    WAREHOUSE_POOL,
+    SNAPSHOTS_POOL,
     EngineResource,
     EnterpriseResource,
     LakeResource,
@@ -54,13 +54,14 @@ SNAPSHOTS = dg.DynamicPartitionsDefinition(name="snapshots")
     ],
     partitions_def=SNAPSHOTS,
     can_subset=True,
+    pool=SNAPSHOTS_POOL,
 )
 def snapshot_files(
     context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, engine: EngineResource
 ) -> Iterator[Any]:
     """Archive and convert one snapshot in the version that the service has now.
 
-    Outside the warehouse's pool: what may take hours must not keep the hourly files waiting.
+    One snapshot at a time: several would take every place that Dagster has for runs, and keep the hours waiting.
     """
     selected = context.selected_asset_keys
     identifier = context.partition_key
@@ -103,7 +104,6 @@ def snapshot_files(
     description=SNAPSHOT_ARTICLES.description,
     metadata=table_metadata(SNAPSHOT_ARTICLES.narrow),
     partitions_def=SNAPSHOTS,
-    pool=WAREHOUSE_POOL,
 )
 def snapshot_articles(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource

@@ -15,6 +15,7 @@ from dotenv import load_dotenv
 from assets import articles, checks, hourly, partitions, published, reference, snapshots
 from pipelines import settings as settings_module
 from pipelines.jobs import JOBS
+from pipelines.processes import executor
 from pipelines.schedules import SCHEDULES
 from pipelines.sensors import SENSORS
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -88,10 +89,10 @@ def _enterprise(settings: settings_module.Settings, password: str | None) -> Ent
 def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
     """The first hour that is a partition.
 
-    WME_FIRST_HOUR, by default the beginning of the oldest day of which the service still has hours. Earlier where the archive,
+    WME_FIRST_HOUR, by default the oldest hour that the service still has. Earlier where the archive,
     the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
     """
-    kept = (datetime.now(UTC) - partitions.RETENTION).replace(hour=0, minute=0, second=0, microsecond=0)
+    kept = partitions.recent_hours(datetime.now(UTC))[0]
     layout = Layout(settings.data)
     made = [
         partitions.oldest_hour(layout.archive / "batches"),
@@ -127,7 +128,7 @@ def build_defs(
         sensors=SENSORS,
         resources=build_resources(chosen) | overrides,
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
-        executor=dg.in_process_executor,
+        executor=executor,
         loggers=loggers,
     )
 

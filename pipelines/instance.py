@@ -1,24 +1,24 @@
 """The Dagster instance of a data folder: its history of runs, shared by the command line and the web page.
 
-Belongs here: where the instance lies, how it is set up, and telling runs that are under way from runs whose process was
-killed. Does not belong here: running anything.
+Belongs here: where the instance lies, how it is set up, serving its pages. Does not belong here: running anything, and
+telling runs that live from those whose process was killed (see `processes`).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import uuid
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from pipelines import interrupts
-from resources.adapters import WAREHOUSE_POOL
+from pipelines.processes import end_killed
+from resources.adapters import POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,6 @@ FOLDER = "dagster"
 
 #: What a run prints in this process goes to its terminal. Dagster would start four processes for each step to copy that to a file.
 _HERE = {"compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}}
-_PROCESS_TAG = "wme/process"
-_UNDER_WAY = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 
 def prepare(home: Path) -> Path:
@@ -58,58 +56,13 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
             instance = stack.enter_context(
                 dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_HERE))
             )
-            _end_killed_runs(instance, home)
-            if not any(pool.name == WAREHOUSE_POOL for pool in instance.event_log_storage.get_pool_limits()):
-                # the daemon's first look at the queue heeds only pools that it knows already
-                instance.event_log_storage.initialize_concurrency_limit_to_default(WAREHOUSE_POOL)
+            end_killed(instance)
+            known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
+            for pool in POOLS:
+                if pool not in known:
+                    # the daemon's first look at the queue heeds only pools that it knows already
+                    instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
         yield instance
-
-
-@contextmanager
-def under_way(home: Path, instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """Tags for the runs of this process, by which others see whether it still lives: it holds a lock that ends with it.
-
-    Runs that are under way when the process is asked to end are noted as canceled.
-    """
-    name = uuid.uuid4().hex
-    path = _lock_path(home, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-
-    def cancel() -> None:
-        for run in instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: name}, statuses=_UNDER_WAY)):
-            instance.report_run_canceled(run, "Interrupted. What it had committed stays. Run the same again to go on.")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-        path.unlink(missing_ok=True)
-
-    with FileLock(path), interrupts.tidied(cancel):
-        try:
-            yield {_PROCESS_TAG: name}
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def _end_killed_runs(instance: dg.DagsterInstance, home: Path) -> None:
-    """End the runs whose process is gone. They would be shown as under way for ever, and keep their place in a pool."""
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)):
-        name = run.tags.get(_PROCESS_TAG)
-        if name is None:
-            continue
-        path = _lock_path(home, name)
-        try:
-            with FileLock(path, timeout=0):
-                path.unlink(missing_ok=True)
-        except Timeout:
-            continue
-        instance.report_run_failed(
-            run,
-            "The process of this run ended without a word: it was killed, or the machine stopped. What it had committed "
-            "stays. Run the same again to go on.",
-        )
-        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-
-
-def _lock_path(home: Path, name: str) -> Path:
-    return home / "processes" / f"{name}.lock"
 
 
 def serve(data: Path, port: int = 3000) -> None:

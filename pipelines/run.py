@@ -25,9 +25,9 @@ from assets.partitions import HOUR, hour_of, hour_text, key_of, last_complete_ho
 from assets.published import WHEN_DUE
 from assets.snapshots import SNAPSHOTS
 from pipelines import instance as instances
+from pipelines import processes
 from pipelines.definitions import build_defs, first_hour
 from pipelines.settings import SettingsError
-from resources.enterprise import Patience
 from resources.enterprise.errors import (
     AuthenticationError,
     EnterpriseError,
@@ -136,7 +136,7 @@ def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[da
 
 def is_reachable(enterprise: EnterpriseResource) -> bool:
     """Whether the service answers, whatever it says; each connection is attempted once."""
-    with enterprise.client(Patience(retries=0)) as client:
+    with enterprise.client(seconds=20.0) as client:
         try:
             client.batches(last_complete_hour(datetime.now(UTC)))
         except UnreachableError:
@@ -213,10 +213,7 @@ def run(
     defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
     report = RunReport()
-    with (
-        instances.opened(settings.dagster_home) as instance,
-        instances.under_way(settings.dagster_home, instance) as mark,
-    ):
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         if due:
             _execute(defs, "reference", instance, report, mark)
         instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
@@ -234,10 +231,7 @@ def publish(settings: Settings, **overrides: Any) -> RunReport:
     """Take what is pending into the current articles and publish, whether it is due or not."""
     defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
     report = RunReport()
-    with (
-        instances.opened(settings.dagster_home) as instance,
-        instances.under_way(settings.dagster_home, instance) as mark,
-    ):
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         _execute(defs, "publish", instance, report, mark)
     return report
 
@@ -260,10 +254,7 @@ def from_archive(
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
     report = RunReport()
-    with (
-        instances.opened(settings.dagster_home) as instance,
-        instances.under_way(settings.dagster_home, instance) as mark,
-    ):
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         for wanted, hours in groups:
             defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
             _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])

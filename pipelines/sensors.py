@@ -4,80 +4,82 @@ Belongs here: looking, and asking for runs. Does not belong here: doing the work
 """
 
 import hashlib
-import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 
 import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+    RUN_KEY_TAG,
+)
 
-from assets import snapshot_sets
+from assets import snapshot_sets, snapshots
 from assets.failures import sentence
-from assets.partitions import HOUR, RETENTION, key_of, last_complete_hour
+from assets.ingest import WAREHOUSE
+from assets.partitions import RETENTION, key_of
 from assets.published import WHEN_DUE, next_text
 from assets.snapshots import SNAPSHOTS
-from pipelines.jobs import hours_job, publish_job, snapshots_job
+from pipelines import discovery, processes
+from pipelines.jobs import JOBS, hours_job, publish_job, reference_job, snapshots_job
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.enterprise import EnterpriseClient
-from resources.enterprise.errors import EnterpriseError, NotPublishedYet, RetentionPassed
+from resources.enterprise.errors import EnterpriseError
+from resources.warehouse import WarehouseError
 
-#: When a project that an hour's list did not name is looked for again: its export may have been repeated.
-RECHECKS = (timedelta(hours=3), timedelta(hours=47))
+_JOB_NAMES = frozenset(job.name for job in JOBS)
+_SNAPSHOT_LAYERS = frozenset({snapshots.ARCHIVE, snapshots.LAKE, snapshots.WAREHOUSE})
+_UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
+#: What of a run's tags says what it does; the others say who began it.
+_KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, *WHEN_DUE})
 
-
-def missing_hours(
-    now: datetime, client: EnterpriseClient, lake: LakeResource, scope: tuple[tuple[str, int], ...]
-) -> Iterator[tuple[datetime, str]]:
-    """The hours of the service's two days that should be fetched (again), each with the digest of what it lists.
-
-    Asked of the service are only hours that are not archived, and those whose list lacked a mirrored project and whose
-    time to look again has come.
-    """
-    hour = last_complete_hour(now)
-    while hour > now - RETENTION:
-        listing = lake.layout.batch_list(hour)
-        if not listing.exists() or _due_again(listing, hour, now, scope):
-            try:
-                answer = client.batches(hour)
-            except (NotPublishedYet, RetentionPassed):
-                pass
-            else:
-                yield hour, hashlib.md5(answer.raw, usedforsecurity=False).hexdigest()[:12]
-        hour -= HOUR
-
-
-def _due_again(listing: Path, hour: datetime, now: datetime, scope: tuple[tuple[str, int], ...]) -> bool:
-    named = {
-        (record["is_part_of"]["identifier"], record["namespace"]["identifier"])
-        for record in json.loads(listing.read_bytes())
-    }
-    if named.issuperset(scope):
-        return False
-    looked_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
-    return any(looked_at < hour + recheck <= now for recheck in RECHECKS)
+#: Seconds that an answer may take. A look must be over long before Dagster gives it up, whatever the service does.
+_ANSWER_SECONDS = 10.0
 
 
 @dg.sensor(
     name="discover_hours",
     job=hours_job,
     minimum_interval_seconds=600,
-    description="Compares the service's last 48 hours with the archive and asks for what is missing. An outage of 48 hours "
-    "is data loss, so leave it on.",
+    description="Compares the service's last 48 hours with what is loaded and asks for what is missing, in at most three runs. An "
+    "outage of 48 hours is data loss, so leave it on.",
 )
-def discover_hours(enterprise: EnterpriseResource, lake: LakeResource) -> dg.SensorResult | dg.SkipReason:
-    """Ask for one run per missing hour."""
+def discover_hours(
+    context: dg.SensorEvaluationContext,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+) -> dg.SensorResult | dg.SkipReason:
+    """Ask for a run per span of missing hours. A few requests, whatever is missing."""
+    now = datetime.now(UTC)
+    store = warehouse.glance
     try:
-        with enterprise.client() as client:
-            found = list(missing_hours(datetime.now(UTC), client, lake, enterprise.scope))
+        rows = store.coverage(since=now - RETENTION, published=False) if store.build_path.exists() else []
+    except WarehouseError as error:
+        return dg.SkipReason(sentence(error))
+    missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope)
+    partitions = context.repository_def.asset_graph.get(WAREHOUSE).partitions_def if context.repository_def else None
+    # an operator may want to begin later than the service could
+    missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
+    if not missing:
+        return dg.SkipReason("Every hour of the service's two days is loaded.")
+    wanted = discovery.without_busy(missing, context.instance, now)
+    if not wanted:
+        return dg.SkipReason(f"{len(missing)} hours are missing. They are under way, or failed lately and wait.")
+    try:
+        with enterprise.client(_ANSWER_SECONDS) as client:
+            wanted = discovery.published(wanted, client, now)
     except EnterpriseError as error:
         return dg.SkipReason(sentence(error))
-    if not found:
-        return dg.SkipReason("Every hour of the service's two days is archived.")
-    # the oldest first: they are the next to be lost
+    if not wanted:
+        return dg.SkipReason("The service has not published the newest hours yet; they are looked for again.")
     return dg.SensorResult(
         run_requests=[
-            dg.RunRequest(run_key=f"{key_of(hour)} {digest}", partition_key=key_of(hour))
-            for hour, digest in sorted(found)
+            dg.RunRequest(
+                # what is under way is not asked for, so the key has only to tell two looks at the same moment apart
+                run_key=f"{key_of(first)} {key_of(last)} {now:%Y-%m-%dT%H:%M}",
+                tags={ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)},
+            )
+            for first, last in discovery.spans(wanted)
         ]
     )
 
@@ -94,7 +96,7 @@ def discover_snapshots(
 ) -> dg.SensorResult | dg.SkipReason:
     """Ask for one run per new version of a mirrored snapshot."""
     try:
-        with enterprise.client() as client:
+        with enterprise.client(_ANSWER_SECONDS) as client:
             records = snapshot_sets.mirrored(client.snapshots().records, enterprise.scope)
     except EnterpriseError as error:
         return dg.SkipReason(sentence(error))
@@ -120,16 +122,15 @@ def discover_snapshots(
     "as often as WME_PUBLISH allows. Local work only, so it is on by default.",
 )
 def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
-    """Ask for one run per set of what is not published, once no run is under way and publishing is due."""
-    under_way = context.instance.get_runs(
-        dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED])
-    )
-    # a snapshot may be under way for hours, and must not keep the hours from being published
-    active = sum(run.job_name != snapshots_job.name for run in under_way)
+    """Ask for one run per set of what is not published, once no hours are under way and publishing is due."""
+    active = sum(_brings_hours(run) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
     if active:
         return dg.SkipReason(f"{active} runs are under way; what is pending is taken in after them.")
-    store = warehouse.warehouse
-    hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
+    store = warehouse.glance
+    try:
+        hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
+    except WarehouseError as error:
+        return dg.SkipReason(sentence(error))
     if not (hours or snapshots or revision):
         return dg.SkipReason("Every loaded hour and snapshot is in the current articles.")
     if not store.publish_is_due(warehouse.publish_every):
@@ -140,4 +141,47 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)
 
 
-SENSORS = (discover_hours, discover_snapshots, publish_pending)
+def _brings_hours(run: dg.DagsterRun) -> bool:
+    """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
+    if run.asset_selection is not None:
+        return not run.asset_selection <= _SNAPSHOT_LAYERS
+    return run.job_name not in {snapshots_job.name, reference_job.name}
+
+
+@dg.sensor(
+    name="end_killed_runs",
+    jobs=JOBS,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends the runs whose process was killed, or went with its machine: they would keep others waiting for ever. Dagster's "
+    "daemon tries again those that it has launched; those of a command are asked for again here.",
+)
+def end_killed_runs(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    """End what is dead, and ask again for what nobody else does."""
+    origin = context.code_location_origin
+    ended = processes.end_killed(context.instance, None if origin is None else origin.location_name)
+    again = [_again(run) for run in processes.wanted_again(context.instance) if run.job_name in _JOB_NAMES]
+    again = [request for request in again if not _was_asked_for(context.instance, request)]
+    if again:
+        return dg.SensorResult(run_requests=again)
+    if ended:
+        return dg.SkipReason(f"Ended, because their process was gone: {', '.join(run.run_id for run in ended)}.")
+    return dg.SkipReason("Every run that is under way has its process.")
+
+
+def _again(run: dg.DagsterRun) -> dg.RunRequest:
+    own = {name: value for name, value in run.tags.items() if name in _KEPT_TAGS}
+    return dg.RunRequest(
+        run_key=f"again {run.run_id}",
+        job_name=run.job_name,
+        tags=own,
+        partition_key=run.tags.get(PARTITION_NAME_TAG),
+        asset_selection=None if run.asset_selection is None else sorted(run.asset_selection),
+    )
+
+
+def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
+    return bool(instance.get_runs(dg.RunsFilter(tags={RUN_KEY_TAG: str(request.run_key)}), limit=1))
+
+
+SENSORS = (discover_hours, discover_snapshots, publish_pending, end_killed_runs)

@@ -1,13 +1,14 @@
 """The plain library as Dagster resources: settings in, library objects out.
 
 Belongs here: the three resources that assets ask for (the service, the lake, the warehouse) and the engine, each a thin
-skin over its package, and the pool that keeps writers of the warehouse apart.
+skin over its package, and the pools that keep runs of one kind from each other's way.
 Does not belong here: anything a notebook without Dagster would want; that is in the packages below.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,18 +18,19 @@ from pydantic import Field
 
 from resources import sandbox
 from resources.engine import Engine, LineReporter
-from resources.enterprise import EnterpriseClient, Limits, Service
+from resources.enterprise import EnterpriseClient, Limits, Patience, Service
 from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout, origin
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from resources.enterprise import Patience
-
-#: Pool of every step that writes build.duckdb. Its limit (1) is set in dagster.yaml; the warehouse's own file lock
-#: keeps writers apart wherever that file is not in use.
-WAREHOUSE_POOL = "warehouse"
+#: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots. A run holds its pool from
+#: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
+#: something is written, and whoever downloads keeps nobody from it.
+HOURS_POOL = "hours"
+SNAPSHOTS_POOL = "snapshots"
+POOLS = (HOURS_POOL, SNAPSHOTS_POOL)
 
 
 class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -81,12 +83,19 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
 
     @contextmanager
-    def client(self, patience: Patience | None = None) -> Iterator[EnterpriseClient]:
-        """A client of the service, closed at the end. Tokens are shared with every process of this data folder."""
+    def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
+        """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
+
+        Args:
+            seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
+        """
         limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
-        with EnterpriseClient(
-            self.service(), state=Path(self.data) / "state", patience=patience, limits=limits
-        ) as client:
+        patience = None
+        if seconds is not None:
+            limits = replace(limits, answer_seconds=seconds)
+            patience = Patience(retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
+        state = Path(self.data) / "state"
+        with EnterpriseClient(self.service(), state=state, patience=patience, limits=limits) as client:
             yield client
 
 
@@ -144,6 +153,11 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def warehouse(self) -> Warehouse:
         """The warehouse; nothing is opened yet."""
         return Warehouse(Path(self.data), storage_version=self.storage_version)
+
+    @property
+    def glance(self) -> Warehouse:
+        """The same for whoever may not wait: who writes is not waited for longer than some seconds."""
+        return Warehouse(Path(self.data), storage_version=self.storage_version, lock_timeout=5.0)
 
 
 class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]

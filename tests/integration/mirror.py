@@ -32,7 +32,7 @@ from resources.lake import Layout
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pytest
@@ -133,18 +133,23 @@ class Mirror:
         return [hour - back * HOUR for back in reversed(range(count))]
 
     def materialize(
-        self, hours: Iterable[datetime], selection: Collection[str] | None = None, **overrides: Any
+        self,
+        hours: Iterable[datetime],
+        selection: Collection[str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        **overrides: Any,
     ) -> Made:
         """Materialize the hourly layers of consecutive hours in one run.
 
         Args:
             hours: Consecutive hours.
             selection: Asset keys as text; default: archive, lake and warehouse.
+            tags: Further tags of the run.
             overrides: Resources in place of this mirror's own.
         """
         hours = list(hours)
-        tags = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
-        return self._run("hours", tags, selection, overrides)
+        span = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
+        return self._run("hours", {**span, **(tags or {})}, selection, overrides)
 
     def take_snapshots(self, identifiers: Iterable[str] | None = None, **overrides: Any) -> list[Made]:
         """Materialize the three layers of snapshots, each in a run of its own; default: those of all mirrored projects."""
@@ -313,7 +318,7 @@ class Mirror:
 
         class OnSandboxClock(EnterpriseResource):
             @contextmanager
-            def client(self) -> Iterator[EnterpriseClient]:
+            def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
                 with EnterpriseClient(
                     self.service(),
                     state=mirror.data / "state",

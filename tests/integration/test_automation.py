@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -12,17 +14,19 @@ import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
+from filelock import FileLock
 
-from assets.partitions import EARLIEST, HOUR, key_of, last_complete_hour, recent_hours
+from assets.ingest import LAKE, WAREHOUSE
+from assets.partitions import EARLIEST, HOUR, hour_of, key_of, last_complete_hour, recent_hours
+from pipelines import discovery
 from pipelines.definitions import build_defs, build_resources
-from pipelines.sensors import RECHECKS, missing_hours
+from pipelines.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.settings import Settings
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from resources.sandbox import Sandbox
 
@@ -67,8 +71,8 @@ class Fresh:
 
     def missing(self, now: datetime, scope: Sequence[tuple[str, int]] = (("enwiki", 0),)) -> list[datetime]:
         resources = self.resources
-        with resources["enterprise"].client() as client:
-            return [hour for hour, _ in missing_hours(now, client, resources["lake"], tuple(scope))]
+        rows = resources["warehouse"].warehouse.coverage(published=False)
+        return missing_hours(now, rows, resources["lake"].layout, tuple(scope))
 
 
 @pytest.fixture(scope="module")
@@ -141,29 +145,102 @@ def test_the_daily_schedule_pulls_the_reference_lists():
 # --- discovery -------------------------------------------------------------------------------------------------------
 
 
-def test_discovery_asks_for_what_is_missing_oldest_first_and_for_nothing_when_all_is_archived(fresh):
+def spans_of(tick: Any) -> list[tuple[datetime, datetime]]:
+    """First and last hour of each run that a tick asks for."""
+    tags = [request.tags for request in tick.run_requests]
+    return [(hour_of(t[ASSET_PARTITION_RANGE_START_TAG]), hour_of(t[ASSET_PARTITION_RANGE_END_TAG])) for t in tags]
+
+
+def test_after_an_outage_of_two_days_discovery_asks_for_three_runs_in_a_few_requests(fresh):
     before = offered(fresh.sandbox, datetime.now(UTC))
-    keys = [key_of(hour) for hour in before]
-    # while the test runs, the oldest may pass the retention and another may appear
-    moving = {keys[0], key_of(before[-1] + HOUR)}
-
-    def asked() -> dict[str, str]:
-        requests = fresh.tick("discover_hours").run_requests
-        return {request.partition_key: request.run_key for request in requests if request.partition_key not in moving}
-
-    first = asked()
-    assert list(first) == keys[1:]
-    assert len(set(first.values())) == len(first)
-    assert asked() == first  # under the same run keys, of which the daemon makes one run each
-
-    assert fresh.materialize(before[10:], "archive/batches").success
-    assert list(asked()) == keys[1:10]
-
-    fresh.materialize(before[:10], "archive/batches")
+    fresh.sandbox.requests.clear()
     tick = fresh.tick("discover_hours")
-    assert {request.partition_key for request in tick.run_requests} <= moving
-    if offered(fresh.sandbox, datetime.now(UTC)) == before:
-        assert tick.skip_message == "Every hour of the service's two days is archived."
+    assert len(fresh.sandbox.requests) <= 7  # a login, and the newest hours until one is there
+    assert not list((fresh.settings.data / "warehouse").glob("*"))  # a look makes nothing
+    spans = spans_of(tick)
+    assert len(spans) == 3
+    first, newest, between = spans
+    # while the test runs, the oldest may pass the retention and another may appear
+    assert first[0] in before[:2]
+    assert newest[1] in {before[-1], before[-1] + HOUR}
+    assert (first[1] + HOUR, between[1] + HOUR) == (between[0], newest[0])
+
+
+def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(fresh):
+    hours = offered(fresh.sandbox, datetime.now(UTC))
+    # archived by a run that was killed before it could load
+    assert fresh.materialize(hours[-3:], "archive/batches").success
+    assert spans_of(fresh.tick("discover_hours"))[1][1] >= hours[-1]
+    assert fresh.materialize(hours).success
+    tick = fresh.tick("discover_hours")
+    # another may have appeared since
+    assert all(first > hours[-1] for first, _ in spans_of(tick))
+    if offered(fresh.sandbox, datetime.now(UTC))[-1] == hours[-1]:
+        assert tick.skip_message in {
+            "Every hour of the service's two days is loaded.",
+            "The service has not published the newest hours yet; they are looked for again.",
+        }
+    # and the first hours of a project that is mirrored from now on
+    fresh.settings = fresh.settings.model_copy(update={"projects": ("enwiki", "dewiki")})
+    assert len(spans_of(fresh.tick("discover_hours"))) == 3
+
+
+def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_failed(fresh):
+    now = datetime.now(UTC)
+    hours = offered(fresh.sandbox, now)
+    half = hours[len(hours) // 2]
+
+    def run(status: dg.DagsterRunStatus, first: datetime, last: datetime, **tags: str) -> None:
+        tags |= {ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)}
+        create_run_for_test(fresh.instance, job_name="hours", status=status, tags=tags)
+
+    def wanted(at: datetime) -> list[datetime]:
+        return without_busy(hours, fresh.instance, at)
+
+    run(dg.DagsterRunStatus.STARTED, half + HOUR, hours[-1] + 2 * HOUR)
+    assert wanted(now) == [hour for hour in hours if hour <= half]
+    assert max(last for _, last in spans_of(fresh.tick("discover_hours"))) == half
+
+    step_failure = {"dagster/failure_reason": "STEP_FAILURE"}
+    for number, wait in enumerate((*WAITS, None)):
+        run(dg.DagsterRunStatus.FAILURE, half, half, **step_failure)
+        now = datetime.now(UTC)
+        assert half not in wanted(now), number
+        assert wanted(now) == hours[: hours.index(half)]
+        if wait is not None:
+            assert half not in wanted(now + wait - timedelta(minutes=1))
+            assert half in wanted(now + wait)
+        else:
+            assert half not in wanted(now + timedelta(hours=24))  # it was tried often enough
+
+    # a run that was killed says nothing about its hours, and a snapshot is none
+    run(dg.DagsterRunStatus.FAILURE, hours[0], hours[0])
+    create_run_for_test(
+        fresh.instance,
+        job_name="snapshots",
+        status=dg.DagsterRunStatus.STARTED,
+        tags={"dagster/partition": "enwiki_namespace_0"},
+    )
+    assert hours[0] in wanted(datetime.now(UTC))
+
+
+def test_a_look_that_has_no_time_left_asks_for_the_older_hours_only(fresh, monkeypatch):
+    monkeypatch.setattr(discovery, "ASKING_SECONDS", -1.0)
+    fresh.sandbox.requests.clear()
+    now = datetime.now(UTC)
+    spans = spans_of(fresh.tick("discover_hours"))
+    assert not [seen for seen in fresh.sandbox.requests if "/v2/batches" in seen.path]
+    assert max(last for _, last in spans) < now - discovery.LATE
+
+
+def test_a_look_waits_for_nobody_who_writes(fresh):
+    assert fresh.materialize(offered(fresh.sandbox, datetime.now(UTC))[-1:]).success
+    lock = FileLock(fresh.settings.data / "state" / "warehouse.lock")
+    began = time.monotonic()
+    with lock:
+        for sensor in ("discover_hours", "publish_pending"):
+            assert "Another process has used the warehouse" in fresh.tick(sensor).skip_message
+    assert time.monotonic() - began < 50  # Dagster gives a look up after 60 s
 
 
 def test_discovery_that_cannot_log_in_says_so_and_asks_for_nothing(fresh, monkeypatch):
@@ -176,7 +253,8 @@ def test_discovery_that_cannot_log_in_says_so_and_asks_for_nothing(fresh, monkey
 
 def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(fresh):
     hour = last_complete_hour(datetime.now(UTC)) - 20 * HOUR
-    assert fresh.materialize([hour], "archive/batches").success
+    fresh.settings = fresh.settings.model_copy(update={"projects": ("enwiki", "dewiki")})
+    assert fresh.materialize([hour]).success  # which finds nothing of the other one
     listing = fresh.resources["lake"].layout.batch_list(hour)
     scope = (("enwiki", 0), ("dewiki", 0))
 
@@ -193,6 +271,36 @@ def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(fresh):
     assert hour in fresh.missing(hour + last, scope)
     looked_at(hour + last + timedelta(minutes=5))
     assert hour not in fresh.missing(hour + last + timedelta(minutes=10), scope)
+
+
+# --- killed runs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_command_had_begun_is_asked_for_once_more(fresh):
+    first, last = offered(fresh.sandbox, datetime.now(UTC))[-3:-1]
+    # the lock of a process that is gone: its file is there, and nobody holds it
+    lock = Path(fresh.instance.root_directory) / "processes" / "gone.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    span = {ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)}
+    run = create_run_for_test(
+        fresh.instance,
+        job_name="hours",
+        status=dg.DagsterRunStatus.STARTED,
+        tags={**span, "wme/process": "gone"},
+        asset_selection=frozenset({LAKE, WAREHOUSE}),
+    )
+    (request,) = fresh.tick("end_killed_runs").run_requests
+    assert fresh.instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.FAILURE
+    assert request.job_name == "hours"
+    assert span.items() <= request.tags.items()
+    assert "wme/process" not in request.tags
+    assert request.asset_selection == [LAKE, WAREHOUSE]
+    # until the daemon has made a run of it, under the same key
+    (again,) = fresh.tick("end_killed_runs").run_requests
+    assert again.run_key == request.run_key
+    create_run_for_test(fresh.instance, job_name="hours", tags={"dagster/run_key": request.run_key})
+    assert fresh.tick("end_killed_runs").skip_message == "Every run that is under way has its process."
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------
@@ -235,8 +343,16 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(fresh
 
 def test_a_snapshot_under_way_does_not_keep_hours_from_being_published(fresh):
     assert fresh.materialize(offered(fresh.sandbox, datetime.now(UTC))[-1:]).success
-    create_run_for_test(fresh.instance, job_name="snapshots", status=dg.DagsterRunStatus.STARTED)
+    started = dg.DagsterRunStatus.STARTED
+    create_run_for_test(fresh.instance, job_name="snapshots", status=started)
+    layers = ("archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles")
+    # as the pages launch it
+    chosen = frozenset(dg.AssetKey(layer.split("/")) for layer in layers)
+    create_run_for_test(fresh.instance, job_name="__ASSET_JOB", asset_selection=chosen, status=started)
     assert fresh.tick("publish_pending").run_requests
+    hours = frozenset({dg.AssetKey(["warehouse", "article_changes"])})
+    create_run_for_test(fresh.instance, job_name="__ASSET_JOB", asset_selection=chosen | hours, status=started)
+    assert fresh.tick("publish_pending").skip_message.startswith("1 runs are under way")
 
 
 def test_without_the_service_the_snapshots_wait(fresh):

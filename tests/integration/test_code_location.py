@@ -144,7 +144,7 @@ def graph_text(defs: dg.Definitions) -> str:
     ]
     lines += ["", "sensors"]
     lines += [
-        f"  {s.name}: every {s.minimum_interval_seconds} s -> {s.job_name}, {s.default_status.value}"
+        f"  {s.name}: every {s.minimum_interval_seconds} s -> {', '.join(sorted(j.name for j in s.jobs))}, {s.default_status.value}"
         for s in sorted(repository.sensor_defs, key=lambda s: s.name)
     ]
     return "\n".join(lines) + "\n"
@@ -180,8 +180,11 @@ def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one()
     assert len(named) == 7
 
 
-def test_every_writer_of_the_warehouse_is_in_its_pool():
+def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
     graph = build_defs(Settings()).resolve_asset_graph()
-    for key in graph.get_all_asset_keys():
-        if key.path[0] in {"warehouse", "published"}:
-            assert graph.get(key).pools == {"warehouse"}, key
+    pools = {key.to_user_string(): graph.get(key).pools for key in graph.get_all_asset_keys() if graph.get(key).pools}
+    changes, snapshots = {"hours"}, {"snapshots"}
+    assert pools == {
+        **dict.fromkeys(("archive/batches", "lake/article_changes", "warehouse/article_changes"), changes),
+        **dict.fromkeys(("archive/snapshots", "lake/snapshot_articles"), snapshots),
+    }

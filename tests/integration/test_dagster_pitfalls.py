@@ -24,7 +24,7 @@ from dagster_graphql.test.utils import execute_dagster_graphql
 from assets.partitions import HOUR, key_of, last_complete_hour
 from pipelines import instance as instances
 from pipelines.definitions import build_defs
-from resources.adapters import WAREHOUSE_POOL
+from resources.adapters import HOURS_POOL, POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,15 +80,24 @@ def test_a_backfill_of_assets_is_a_run_per_day(daemon):
     assert ranges == [(keys[0], keys[23]), (keys[24], keys[29])]
 
 
-def test_of_the_runs_that_write_the_warehouse_one_is_started_at_a_time(daemon):
+def test_of_the_runs_over_hours_one_is_started_at_a_time_and_a_snapshot_beside_it(daemon):
     # as the pages' instance is made: without this, the first look at the queue heeds no pool
-    daemon.instance.event_log_storage.initialize_concurrency_limit_to_default(WAREHOUSE_POOL)
+    for pool in POOLS:
+        daemon.instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+    snapshots = ("archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles")
+    daemon.instance.add_dynamic_partitions("snapshots", ["enwiki_namespace_0", "frwiki_namespace_0"])
+    queued(
+        daemon,
+        assetSelection=[{"path": key.split("/")} for key in snapshots],
+        partitionNames=["enwiki_namespace_0", "frwiki_namespace_0"],
+    )
     queued(daemon, assetSelection=[{"path": list(path)} for path in LAYERS], partitionNames=newest_keys(30))
-    waiting = daemon.instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
-    assert waiting >= 2
+    waiting = daemon.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
+    assert sum(LAYERS[0] in {tuple(key.path) for key in run.asset_selection} for run in waiting) >= 2
     list(QueuedRunCoordinatorDaemon(interval_seconds=1).run_iteration(daemon))
-    assert len(daemon.instance.run_launcher.queue()) == 1
-    assert daemon.instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])) == waiting - 1
+    started = [daemon.instance.get_run_by_id(run.run_id) for run in daemon.instance.run_launcher.queue()]
+    assert sorted(min(key.path for key in run.asset_selection)[-1] for run in started) == ["batches", "snapshots"]
+    assert daemon.instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])) == len(waiting) - 2
 
 
 @pytest.mark.parametrize("job", ["hours", "hourly"])
@@ -183,15 +192,15 @@ def test_an_hour_that_is_loaded_already_tells_its_rows_and_not_zero(mirror):
 # --- the instance ----------------------------------------------------------------------------------------------------
 
 
-def test_the_instance_of_the_pages_knows_its_pool_before_the_first_run(tmp_path, monkeypatch):
+def test_the_instance_of_the_pages_knows_its_pools_before_the_first_run(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     with instances.opened(tmp_path / "dagster") as instance:
-        (pool,) = instance.event_log_storage.get_pool_limits()
-        assert (pool.name, pool.limit, pool.from_default) == (WAREHOUSE_POOL, 1, True)
-        instance.event_log_storage.set_concurrency_slots(WAREHOUSE_POOL, 2)
+        pools = {pool.name: (pool.limit, pool.from_default) for pool in instance.event_log_storage.get_pool_limits()}
+        assert pools == dict.fromkeys(POOLS, (1, True))
+        instance.event_log_storage.set_concurrency_slots(HOURS_POOL, 2)
     with instances.opened(tmp_path / "dagster") as instance:
-        (pool,) = instance.event_log_storage.get_pool_limits()
-        assert pool.limit == 2  # what an operator sets in the pages is left alone
+        limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
+        assert limits == dict.fromkeys(POOLS, 1) | {HOURS_POOL: 2}  # what an operator sets in the pages is left alone
 
 
 def test_the_instance_of_the_pages_sends_nothing_home_and_repeats_crashes_only(tmp_path, monkeypatch):

@@ -294,6 +294,26 @@ def test_an_hour_that_is_not_there_yet_is_told_from_one_that_is_over(mirror: Any
     assert mirror.states()[newest + HOUR, "enwiki"] == "loaded"
 
 
+def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror(mirror: Any) -> None:
+    oldest = (mirror.sandbox.clock.now() - timedelta(hours=47)).replace(minute=0)
+    gone = [oldest - 2 * HOUR, oldest - HOUR]
+    made = mirror.materialize([*gone, oldest], tags={"dagster/backfill": "everything"})
+    assert made.success, made.sentence
+    for hour in gone:
+        assert mirror.states()[hour, "enwiki"] == "past_retention"
+        for layer in ("archive/batches", "lake/article_changes", "warehouse/article_changes"):
+            assert made.metadata[layer, hour]["state"] == "past_retention"
+            assert mirror.status_of(hour, layer) == "MATERIALIZED"
+    assert mirror.loaded().keys() == {(oldest, "enwiki"), (oldest, "frwiki")}
+
+    # what is lost after the mirror began is red in a backfill, too
+    mirror.sandbox.clock.advance(timedelta(hours=3))
+    lost = mirror.materialize([oldest + HOUR, oldest + 3 * HOUR], tags={"dagster/backfill": "everything"})
+    assert not lost.success
+    assert "no longer has the hour" in lost.sentence
+    assert mirror.status_of(oldest + HOUR) == "FAILED"
+
+
 def test_an_hour_past_retention_is_made_anew_from_the_archive(mirror: Any) -> None:
     hours = mirror.newest(2)
     assert mirror.materialize(hours, ["archive/batches"]).success

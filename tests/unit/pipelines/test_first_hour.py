@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
+from assets.partitions import EARLIEST, HOUR, HOURS, RETENTION, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
 from pipelines.run import run
 from pipelines.settings import Settings, SettingsError, read
@@ -27,12 +27,26 @@ def keys(settings, *asked):
     return list(definition.get_partition_keys())
 
 
-def test_new_mirror_shows_what_the_service_still_keeps_and_less_than_a_day_more(settings):
-    before = recent_hours(datetime.now(UTC))
+def test_new_mirror_shows_what_the_service_still_keeps_and_no_hour_more(settings):
+    before = datetime.now(UTC)
     found = keys(settings)
-    assert {key_of(hour) for hour in before} <= set(found)
-    assert len(found) <= 73
-    assert hour_of(found[0]).hour == 0
+    # while this runs, an hour may end, and the oldest may pass
+    assert found in ([key_of(hour) for hour in recent_hours(now)] for now in (before, datetime.now(UTC)))
+    assert len(found) == 47
+    assert hour_of(found[0]) > before - RETENTION
+
+
+@pytest.mark.parametrize(
+    ("now", "oldest", "count"),
+    [
+        (datetime(2026, 3, 6, 5, 30, tzinfo=UTC), datetime(2026, 3, 4, 6, tzinfo=UTC), 47),
+        # the service keeps an hour for two days from its start, and at their end it is gone
+        (datetime(2026, 3, 6, 5, 0, tzinfo=UTC), datetime(2026, 3, 4, 6, tzinfo=UTC), 47),
+    ],
+)
+def test_hours_that_the_service_keeps_begin_within_its_two_days(now, oldest, count):
+    hours = recent_hours(now)
+    assert (hours[0], len(hours)) == (oldest, count)
 
 
 @pytest.mark.parametrize("layer", ["archive", "lake"])

@@ -1,0 +1,164 @@
+"""Which hours are to be brought in, and in which runs.
+
+What decides is what is loaded and what is under way, never what was asked for before: whatever became of earlier runs,
+killed ones too, an hour that the service keeps and that is not loaded is asked for again. So nothing is kept between two
+looks, and a look costs a few requests, however many hours are missing.
+
+Belongs here: choosing hours, grouping them. Does not belong here: asking Dagster for the runs (see `sensors`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+    RUN_FAILURE_REASON_TAG,
+)
+
+from assets.partitions import HOUR, RETENTION, hour_of, recent_hours
+from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.tables import HourState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
+
+    from resources.enterprise import EnterpriseClient
+    from resources.lake import Layout
+    from resources.warehouse import CoverageRow
+
+#: When a project that an hour's list did not name is looked for again: its export may have been repeated.
+RECHECKS: Final = (timedelta(hours=3), timedelta(hours=47))
+#: Hours of one run at the most: the two days of an outage are three runs.
+SPAN: Final = 16
+#: An hour is published minutes after its end, at worst some hours. Older ones are there without being asked for.
+LATE: Final = timedelta(hours=6)
+#: Seconds after which a look asks for nothing more. Dagster waits for 60.
+ASKING_SECONDS: Final = 15.0
+#: How long a failed hour is left alone, after its first failure, its second, ...; after the last of them it is not asked for again.
+WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4), timedelta(hours=12))
+
+_DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
+_UNDER_WAY: Final = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+class Span(NamedTuple):
+    """Hours from the first to the last, both included."""
+
+    first: datetime
+    last: datetime
+
+
+def missing_hours(
+    now: datetime, rows: Iterable[CoverageRow], layout: Layout, scope: Collection[tuple[str, int]]
+) -> list[datetime]:
+    """The hours of the service's two days that are to be brought in (again), oldest first.
+
+    They are those of which a mirrored project is not loaded, and those whose list lacked one and whose time to look again
+    has come.
+    """
+    done: dict[datetime, set[tuple[str, int]]] = {}
+    for row in rows:
+        if row.state in _DONE:
+            done.setdefault(row.batch_hour, set()).add((row.project_id, row.namespace_id))
+    return [
+        hour
+        for hour in recent_hours(now)
+        if (not done.get(hour, set()).issuperset(scope) or _due_again(layout.batch_list(hour), hour, now, scope))
+    ]
+
+
+def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
+    try:
+        named = {
+            (record["is_part_of"]["identifier"], record["namespace"]["identifier"])
+            for record in json.loads(listing.read_bytes())
+        }
+    except FileNotFoundError:
+        return False
+    if named.issuperset(scope):
+        return False
+    looked_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
+    return any(looked_at < hour + recheck <= now for recheck in RECHECKS)
+
+
+def without_busy(hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime) -> list[datetime]:
+    """The hours that no run has under way, and that no run has failed at so lately or so often that they are left alone."""
+    busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if (span := _span_of(run))]
+    failed: list[tuple[Span, datetime]] = []
+    for record in instance.get_run_records(
+        dg.RunsFilter(
+            statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
+        )
+    ):
+        run, span = record.dagster_run, _span_of(record.dagster_run)
+        # a run that was killed says nothing about its hours
+        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
+        if span and own:
+            failed.append((span, record.update_timestamp))
+
+    def left_alone(hour: datetime) -> bool:
+        ends = [end for span, end in failed if span.first <= hour <= span.last]
+        return bool(ends) and (len(ends) > len(WAITS) or now < max(ends) + WAITS[len(ends) - 1])
+
+    return [
+        hour for hour in hours if not any(span.first <= hour <= span.last for span in busy) and not left_alone(hour)
+    ]
+
+
+def _span_of(run: dg.DagsterRun) -> Span | None:
+    """The hours of a run; None: it is not over hours."""
+    one = run.tags.get(PARTITION_NAME_TAG)
+    first, last = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one), run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)
+    if first is None or last is None:
+        return None
+    with suppress(ValueError):  # a snapshot's name
+        return Span(hour_of(first), hour_of(last))
+    return None
+
+
+def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime) -> list[datetime]:
+    """The hours of these (oldest first) that the service has published. At most six requests, the newest hour's first.
+
+    Raises:
+        EnterpriseError: The service did not answer.
+    """
+    there = [hour for hour in hours if now - hour > LATE + HOUR]
+    late = hours[len(there) :]
+    end = time.monotonic() + ASKING_SECONDS
+    for number, hour in reversed(list(enumerate(late))):
+        if time.monotonic() > end:
+            break  # the next look asks again
+        try:
+            client.batches(hour)
+        except (NotPublishedYet, RetentionPassed):
+            continue
+        return [*there, *late[: number + 1]]
+    return there
+
+
+def spans(hours: Iterable[datetime]) -> list[Span]:
+    """The hours in as few runs as can be: first those that are lost next, then the newest, then what lies between.
+
+    An hour between two that are missing is in their run: where it is loaded, that costs a request.
+    """
+    rest, found = sorted(hours), []
+    while rest:
+        within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]
+        found.append(Span(within[0], within[-1]))
+        rest = rest[len(within) :]
+    return [*found[:1], *found[1:][-1:], *found[1:-1]]

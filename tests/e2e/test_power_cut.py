@@ -1,0 +1,169 @@
+"""All of Dagster's processes are killed at once, daemon, code server and runs, and started again: nobody helps, and the hours
+are loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.partitions import HOUR
+from pipelines import instance as instances
+from pipelines import processes
+from resources.warehouse import Warehouse
+from tests.e2e.test_backfill_in_browser import left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+#: As many as the quick location looks at.
+HOURS = 4
+WORKSPACE = """
+load_from:
+  - python_module:
+      module_name: tests.e2e.quick_location
+      working_directory: {root}
+      location_name: enterprise-content-mirror
+"""
+
+
+class Machine:
+    """A daemon with its code server and its runs over one data folder, which can lose its power."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self.data = Path(environ["WME_DATA"])
+        self.home = instances.prepare(self.data / instances.FOLDER)
+        self.workspace = folder / "workspace.yaml"
+        self.workspace.write_text(WORKSPACE.format(root=ROOT))
+        self.log = folder / "daemon.log"
+        self._environ = os.environ | environ | {"DAGSTER_HOME": str(self.home)}
+        self._daemon: subprocess.Popen[bytes] | None = None
+        settings = yaml.safe_load(instances.TEMPLATE.read_text())
+        # what the monitor waits for before it gives up a run that was being started
+        settings["run_monitoring"] |= {"start_timeout_seconds": 90, "poll_interval_seconds": 1}
+        settings["run_coordinator"] = {
+            "module": "dagster._core.run_coordinator",
+            "class": "QueuedRunCoordinator",
+            "config": {"dequeue_interval_seconds": 1},
+        }
+        (self.home / "dagster.yaml").write_text(yaml.safe_dump(settings))
+        self.instance = dg.DagsterInstance.from_config(str(self.home))
+
+    def start(self) -> None:
+        """Start the daemon, which starts its code server."""
+        with self.log.open("ab") as out:
+            self._daemon = subprocess.Popen(
+                [Path(sys.executable).with_name("dagster-daemon"), "run", "-w", self.workspace],
+                cwd=ROOT,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    def cut(self) -> None:
+        """SIGKILL for every process at once."""
+        if self._daemon is None:
+            return
+        while pids := left(self._daemon.pid):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._daemon.poll()
+        self._daemon.wait()
+        self._daemon = None
+
+    def runs(self) -> list[tuple[str, str]]:
+        """Job and status of every run, oldest first."""
+        return [(run.job_name, run.status.value) for run in reversed(self.instance.get_runs())]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, account: Any) -> Iterator[Machine]:
+    made = Machine(tmp_path, account.environ(tmp_path / "data"))
+    with made.instance:
+        yield made
+        made.cut()
+
+
+def published(account: Any) -> set[datetime]:
+    """The hours that the location asks for and that the service has."""
+    now = datetime.now(UTC)
+    newest = now.replace(minute=0, second=0, microsecond=0) - HOUR
+    hours = [newest - back * HOUR for back in range(HOURS)]
+    return {hour for hour in hours if account.sandbox.world.hour_ready_at(hour) <= now}
+
+
+def loaded(data: Path) -> set[datetime]:
+    """The hours that an analyst finds."""
+    if not (data / "warehouse.duckdb").exists():
+        return set()
+    return {row.batch_hour for row in Warehouse(data).coverage() if row.state in {"loaded", "empty"}}
+
+
+def wait_for(look: Callable[[], Any], seconds: float, machine: Machine) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"{machine.runs()}\n{machine.log.read_text()[-4000:]}"
+        time.sleep(0.5)
+    return found
+
+
+def check_nothing_is_stuck(machine: Machine) -> None:
+    """No run is under way that has no process."""
+    assert processes.end_killed(machine.instance, "enterprise-content-mirror") == []
+
+
+@pytest.mark.timeout(600)  # a minute, or many on a machine that others use as well
+def test_after_a_power_cut_hours_are_loaded_beside_a_snapshot_and_nobody_helps(machine: Machine, account: Any) -> None:
+    # neither comes to an end
+    for path in ("/v2/snapshots/*download", "/v2/batches/*download"):
+        account.sandbox.faults.add(path=path, kind="slow", bytes_per_second=200, count=None)
+    machine.start()
+    under_way = {("hours", "STARTED"), ("snapshots", "STARTED")}
+    wait_for(lambda: under_way <= set(machine.runs()), 240, machine)
+    wait_for(lambda: list((machine.data / "archive" / "batches").rglob("*.part")), 60, machine)
+    machine.cut()
+    before = machine.runs()
+    assert under_way <= set(before)
+    account.sandbox.faults.clear()
+    account.sandbox.faults.add(path="/v2/snapshots/*download", kind="slow", bytes_per_second=200, count=None)
+    machine.start()
+    wait_for(lambda: loaded(machine.data) >= published(account), 240, machine)
+    # all that was under way has ended, and the snapshot is fetched again
+    after = machine.runs()
+    assert [after[n] for n, run in enumerate(before) if run in under_way] == [
+        (job, "FAILURE") for job, _ in before if (job, _) in under_way
+    ]
+    wait_for(lambda: ("snapshots", "STARTED") in machine.runs(), 60, machine)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(3))
+def test_ten_power_cuts_at_any_moment(machine: Machine, account: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    account.sandbox.faults.add(path="*download", kind="slow", bytes_per_second=20_000, count=None)
+    for _ in range(10):
+        machine.start()
+        time.sleep(chance.uniform(0, 30))
+        machine.cut()
+    account.sandbox.faults.clear()
+    machine.start()
+    wait_for(lambda: loaded(machine.data) >= published(account), 240, machine)
+    wait_for(lambda: not {"STARTED", "STARTING"} & {status for _, status in machine.runs()}, 60, machine)
+    check_nothing_is_stuck(machine)

@@ -1,0 +1,177 @@
+"""A run is ended when its process is gone, and never before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.test_utils import create_run_for_test
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from pipelines import processes
+from pipelines.definitions import build_defs
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = "here"
+#: Holds a lock as a run's process does, tells its tags, and stays until it is ended.
+HOLDER = """
+import json, sys
+import dagster as dg
+from pipelines.processes import under_way
+with dg.DagsterInstance.ephemeral(tempdir=sys.argv[1]) as instance, under_way(instance) as tags:
+    print(json.dumps(tags), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@contextmanager
+def holding(instance: dg.DagsterInstance) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """A process that holds a lock, and the tags by which a run names it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, instance.root_directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).resolve().parents[3],
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def run_of(
+    instance: dg.DagsterInstance,
+    tags: dict[str, str],
+    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
+    *,
+    location: str | None = None,
+) -> str:
+    """A run in the history; of a code location, or of a command."""
+    origin = None
+    if location is not None:
+        target = LoadableTargetOrigin(executable_path=sys.executable, module_name="any")
+        place = InProcessCodeLocationOrigin(target, location_name=location)
+        origin = RemoteJobOrigin(RemoteRepositoryOrigin(place, "any"), "hours")
+    run = create_run_for_test(instance, job_name="hours", status=status, tags=tags, remote_job_origin=origin)
+    return run.run_id
+
+
+def statuses(instance: dg.DagsterInstance, *runs: str) -> list[str]:
+    return [instance.get_run_by_id(run).status.value for run in runs]
+
+
+def test_a_run_is_ended_when_its_process_was_killed_and_asked_for_again_once(instance):
+    with holding(instance) as (process, tags):
+        run = run_of(instance, tags)
+        assert processes.end_killed(instance) == []
+        # a process that was stopped is not dead
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert processes.end_killed(instance) == []
+        assert processes.wanted_again(instance) == []
+        process.kill()
+        process.wait()
+    assert [one.run_id for one in processes.end_killed(instance)] == [run]
+    assert processes.end_killed(instance) == []
+    assert statuses(instance, run) == ["FAILURE"]
+    assert [one.run_id for one in processes.wanted_again(instance)] == [run]
+    assert list((Path(instance.root_directory) / "processes").iterdir()) == []
+
+
+def test_a_run_that_was_being_canceled_is_canceled_and_not_asked_for_again(instance):
+    with holding(instance) as (_, tags):
+        run = run_of(instance, tags)
+        instance.report_run_canceling(instance.get_run_by_id(run))
+        assert processes.end_killed(instance) == []
+    assert len(processes.end_killed(instance)) == 1
+    assert statuses(instance, run) == ["CANCELED"]
+    assert processes.wanted_again(instance) == []
+
+
+def test_a_run_of_another_machine_is_left_alone(instance):
+    # its lock lies there
+    run = run_of(instance, {"wme/process": "0" * 32})
+    assert processes.end_killed(instance) == []
+    assert statuses(instance, run) == ["STARTED"]
+
+
+def test_a_run_that_is_tried_again_is_not_taken_for_the_one_that_was_killed(instance):
+    """Dagster hands on the tags of the first."""
+    with holding(instance) as (_, tags):
+        first = run_of(instance, {}, location=HERE)
+        instance.add_run_tags(first, tags | {"wme/process_of": first})
+    second = run_of(
+        instance,
+        instance.get_run_by_id(first).tags | {"dagster/retry_number": "1"},
+        dg.DagsterRunStatus.STARTED,
+        location=HERE,
+    )
+    assert [one.run_id for one in processes.end_killed(instance)] == [first]
+    assert statuses(instance, first, second) == ["FAILURE", "STARTED"]
+    # Dagster's daemon tries again what it has launched
+    assert processes.wanted_again(instance) == []
+
+
+def test_a_run_that_never_said_its_process_is_ended_when_no_process_can_be_its_own(instance, monkeypatch):
+    run = run_of(instance, {}, location=HERE)
+    foreign = run_of(instance, {}, location="elsewhere")
+    instance.report_dagster_event(dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours"), run_id=run)
+    instance.report_dagster_event(dg.DagsterEvent(event_type_value="PIPELINE_START", job_name="hours"), run_id=foreign)
+    assert processes.end_killed(instance, HERE) == []  # it has begun just now
+    monkeypatch.setattr(processes, "_SILENT_SECONDS", -1.0)
+    assert processes.end_killed(instance) == []
+    with holding(instance):  # nobody knows of which run this process is
+        assert processes.end_killed(instance, HERE) == []
+    assert [one.run_id for one in processes.end_killed(instance, HERE)] == [run]
+    assert statuses(instance, run, foreign) == ["FAILURE", "STARTED"]
+
+
+def test_every_run_of_the_code_location_says_its_process_before_its_first_step(tmp_path):
+    seen: list[Any] = []
+
+    @dg.op
+    def look(context):
+        tags = context.instance.get_run_by_id(context.run_id).tags
+        seen.append((tags["wme/process_of"] == context.run_id, tags["wme/process"]))
+
+    @dg.job(executor_def=processes.executor)
+    def looking() -> None:
+        look()
+
+    assert build_defs(Settings(data=tmp_path)).executor is processes.executor
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        for _ in range(2):
+            run = instance.create_run_for_job(looking)
+            assert execute_run(InMemoryJob(looking), run, instance).success
+        (first, name), (second, again) = seen
+        assert first
+        assert second
+        assert name == again  # a process has one lock
+        assert [path.stem for path in (tmp_path / "processes").iterdir()] == [name]
+        assert processes.end_killed(instance) == []

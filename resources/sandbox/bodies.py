@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import math
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,6 +138,8 @@ class Library:
             + sum(len(lead.html.encode()) + len(lead.wikitext.encode()) for lead in self._leads) / _LEADS
             + 700
         )
+        #: A record is asked for the text of one revision and the length of the one before: of the same page.
+        self._shape = lru_cache(maxsize=64)(self._shape_of)
         # twice over, so that a run may go past the end
         self._run = self._blocks + self._blocks
         self._characters = [0, *accumulate(block.characters for block in self._run)]
@@ -334,8 +337,10 @@ class Library:
 
     def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
         """Lead, first block, number of blocks and infobox of a page."""
-        namespace = page.native
-        chance = Chance("text", self._seed, page.host, page.page)
+        return self._shape(page.host, page.page, page.native)
+
+    def _shape_of(self, host: str, page: int, namespace: int) -> tuple[int, int, int, int | None]:
+        chance = Chance("text", self._seed, host, page)
         size = self._size(chance, namespace)
         lead, start = chance.below(_LEADS), chance.below(_BLOCKS)
         box = chance.below(_INFOBOXES) if namespace == 0 and size >= _BOXED_BYTES else None

@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.2
 #: How often is looked when there was nothing to make.
 _PATIENCE_SECONDS = 1.0
 #: A large world is served before it is prepared: somebody may want something else of it.
-_FIRST_SECONDS = 60.0
+_FIRST_SECONDS = 180.0
 _NICE, _NICEST = 5, 19
 #: Processes that work for somebody who waits.
 _MOST_WORKERS = 4
@@ -103,7 +103,7 @@ class Preparation:
     def begin(self, interrupted: Callable[[], bool]) -> None:
         """Make what is listed first, then go on beside whatever happens.
 
-        Returns when the first is there, after a minute, or when it is `interrupted`.
+        Returns when the first is there, after three minutes, or when it is `interrupted`.
         """
         _remove_left_over(self._settings.state)
         deadline = time.monotonic() + _FIRST_SECONDS

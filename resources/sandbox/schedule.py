@@ -243,14 +243,27 @@ class Timetable:
             )
         return pages
 
-    def hour(self, hour: int) -> list[Event]:
-        """Every event published in the hour (counted from 1970), in order of publication."""
+    def hour(self, hour: int, until: int) -> list[Event]:
+        """Every event published in the hour (counted from 1970), in order of publication.
+
+        What happens from `until` on (microseconds since 1970) is left out, but for second halves of what began before.
+        """
+        end = min(until, (hour + 1) * HOUR)
         events: list[Event] = []
         for cast in self.casts:
             for family in self.busy(cast, hour, hour):
-                events += self.play(cast, family, (hour + 1) * HOUR, hour * HOUR)[1]
+                if self._acts(cast, family, hour, end):
+                    events += self.play(cast, family, end, hour * HOUR)[1]
         events.sort(key=_order)
         return events
+
+    def _acts(self, cast: Cast, family: int, hour: int, end: int) -> bool:
+        """Whether an act of the family begins in the hour and before `end`."""
+        within, slot = divmod(family, cast.script.period)
+        return any(
+            (hour - act.hour - slot) % cast.script.period == 0 and self._begins(cast, hour, index, within)[0] < end
+            for index, act in enumerate(cast.script.acts)
+        )
 
 
 def _order(event: Event) -> tuple[int, int, str]:

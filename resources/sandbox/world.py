@@ -151,7 +151,7 @@ class World:
         first, last = _micros(start), _micros(end)
         timetable = self._wiki(project).timetable
         for hour in range(first // HOUR, -(-last // HOUR)):
-            for event in timetable.hour(hour):
+            for event in timetable.hour(hour, last):
                 if first <= event.published < last and event.title.namespace in self._settings.namespaces:
                     yield event
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dotenv import load_dotenv
 
 from assets import articles, checks, hourly, partitions, published, reference, snapshots
 from pipelines import settings as settings_module
@@ -42,7 +41,7 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
 
     The password is handed on by the name of its variable, so that no page or log of Dagster can show it.
     """
-    data = str(settings.data.absolute())
+    data = str(settings.data)
     return {
         "enterprise": _enterprise(settings, dg.EnvVar("WME_PASSWORD") if settings.password is not None else None),
         "lake": LakeResource(
@@ -71,7 +70,7 @@ def build_enterprise(settings: settings_module.Settings) -> EnterpriseResource:
 
 def _enterprise(settings: settings_module.Settings, password: str | None) -> EnterpriseResource:
     return EnterpriseResource(
-        data=str(settings.data.absolute()),
+        data=str(settings.data),
         projects=list(settings.projects),
         namespaces=list(settings.namespaces),
         auth_url=settings.auth_url,
@@ -133,5 +132,5 @@ def build_defs(
     )
 
 
-load_dotenv()
+settings_module.load_env_file()
 defs = build_defs()

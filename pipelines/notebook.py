@@ -25,15 +25,15 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one.
 
     Args:
-        data: The data folder. By default `WME_DATA` of the environment or of the project's `.env`, else `data` in the working
-            folder, as for `wme`.
+        data: The data folder. By default `WME_DATA` of the environment or of the project's `.env`, else `data`, in the
+            project's folder as for `wme`. A relative one that is given here lies in the working folder.
 
     Raises:
         NotPublishedError: There is no published file in that folder; the message says which one.
         QueryError: The file is damaged, or was written by a newer DuckDB.
     """
     if data is None:
-        named = {**dotenv_values(), **os.environ}.get("WME_DATA") or ""
+        named = {**dotenv_values(settings.PROJECT / ".env"), **os.environ}.get("WME_DATA") or ""
         # of all settings only this one is asked for, so that no other can be wrong
         data = settings.read({"WME_DATA": named}).data
     warehouse = Warehouse(Path(data))

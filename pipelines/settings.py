@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dotenv import load_dotenv
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from resources.enterprise import Service
@@ -22,6 +23,8 @@ from resources.enterprise.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: The project's folder. `.env` and a relative WME_DATA belong to it, wherever a command or Dagster is started.
+PROJECT = Path(__file__).resolve().parents[1]
 #: Every setting. A variable that is not here is not read, and one that looks like a setting is reported.
 NAMES = (
     "WME_USERNAME",
@@ -68,7 +71,7 @@ class Settings(BaseModel):
         projects: Projects to mirror, for example enwiki.
         namespaces: Namespaces to mirror.
         bodies: Which of html and wikitext to keep.
-        data: Folder of everything that is fetched and made.
+        data: Folder of everything that is fetched and made, absolute.
         max_record_mb: The longest record (MiB) that is converted; longer lines are rejected, whole.
         min_free_gb: Free disk space (GB) that a run leaves untouched.
         publish_every: How often runs publish at the most: each of them (0), so often, or never (None).
@@ -87,7 +90,7 @@ class Settings(BaseModel):
     projects: tuple[str, ...] = SANDBOX_PROJECTS
     namespaces: tuple[int, ...] = (0,)
     bodies: tuple[str, ...] = BODIES
-    data: Path = Field(default=Path("data"))
+    data: Path = Field(default_factory=lambda: PROJECT / "data")
     contact: str | None = None
     anonymous: bool = False
     sandbox: bool = True
@@ -131,17 +134,24 @@ def _flag(environ: Mapping[str, str], name: str) -> bool | None:
     return None
 
 
+def load_env_file() -> None:
+    """Take the variables of the project's `.env` into the environment, where that does not have them already."""
+    load_dotenv(PROJECT / ".env")
+
+
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """The data folder, for what needs no other setting.
+    """The data folder, absolute, for what needs no other setting. A relative one lies in the project's folder.
 
     Raises:
         SettingsError: It cannot be used.
     """
     env = os.environ if environ is None else environ
-    data = Path(env.get("WME_DATA", "").strip() or Settings.model_fields["data"].default)
-    if set(_PATTERNS) & set(str(data.absolute())):
+    named = env.get("WME_DATA", "").strip() or "data"
+    # `.env` knows no shell that would know the home folder
+    data = PROJECT / (Path(named).expanduser() if named == "~" or named.startswith("~/") else named)
+    if set(_PATTERNS) & set(str(data)):
         raise SettingsError(
-            f"WME_DATA is the folder {data.absolute()}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read "
+            f"WME_DATA is the folder {data}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read "
             "files of other folders. Choose one without them."
         )
     return data

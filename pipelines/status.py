@@ -66,7 +66,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     report.facts.append(
         ("mirrored", f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}")
     )
-    report.facts.append(("data", settings.data.absolute()))
+    report.facts.append(("data", settings.data))
     if settings.data.exists():
         _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:

@@ -14,16 +14,15 @@ import logging
 import sys
 
 import click
-from dotenv import load_dotenv
 
 from pipelines import terminal
 from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables, upkeep
-from pipelines.settings import unknown
+from pipelines.settings import load_env_file, unknown
 
 
 def main() -> None:
     """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
-    load_dotenv()
+    load_env_file()
     for warning in unknown():
         terminal.ERR.print(warning, markup=False)
     try:

@@ -163,8 +163,9 @@ class Connector:
         """
         if not self.published_path.exists():
             raise NotPublishedError(
-                f"There is no {self.published_path.name} yet: nothing was published so far. Run the pipeline once (`wme run`). With "
-                "WME_PUBLISH=off runs do not publish; `wme publish` does."
+                f"There is no published file {self.published_path.absolute()}: nothing was published in this data folder so far. If "
+                "another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With WME_PUBLISH=off runs do not "
+                "publish; `wme publish` does."
             )
         connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
         try:

@@ -102,7 +102,7 @@ def workplace(published, tmp_path, monkeypatch):
     """A working folder whose `data` is the filled folder."""
     (tmp_path / "data").symlink_to(published.parent)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WME_DATA", "data")
+    monkeypatch.setenv("WME_DATA", str(tmp_path / "data"))
     return tmp_path
 
 

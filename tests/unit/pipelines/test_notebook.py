@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import notebook
+from pipelines import notebook, settings
 from pipelines.notebook import connect
 from resources.warehouse import NotPublishedError, Warehouse
 
@@ -18,7 +18,7 @@ from resources.warehouse import NotPublishedError, Warehouse
 def data(tmp_path, monkeypatch):
     """A data folder with a published file; nothing in the environment or a `.env` names another."""
     monkeypatch.delenv("WME_DATA", raising=False)
-    monkeypatch.setattr(notebook, "dotenv_values", dict)
+    monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {})
     folder = tmp_path / "data"
     Warehouse(folder).publish({"service": "first"})
     return folder
@@ -42,22 +42,22 @@ def test_the_folder_of_the_environment(data, tmp_path, monkeypatch):
 
 
 def test_the_folder_of_the_env_file(data, monkeypatch):
-    monkeypatch.setattr(notebook, "dotenv_values", lambda: {"WME_DATA": str(data), "WME_PASSWORD": None})
+    monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {"WME_DATA": str(data), "WME_PASSWORD": None})
     assert service(connect()) == [("first",)]
     monkeypatch.setenv("WME_DATA", "/nowhere")
     with pytest.raises(NotPublishedError, match="/nowhere/warehouse"):
         connect()
 
 
-def test_the_folder_data_here(data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_folder_data_of_the_project(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "PROJECT", tmp_path)
     assert service(connect()) == [("first",)]
 
 
 def test_nothing_published(data, tmp_path, monkeypatch):
     empty = tmp_path / "elsewhere"
     empty.mkdir()
-    monkeypatch.chdir(empty)
+    monkeypatch.setattr(settings, "PROJECT", empty)
     with pytest.raises(NotPublishedError) as told:
         connect()
     assert str(empty / "data" / "warehouse.duckdb") in str(told.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.settings import NAMES, SettingsError, read, unknown
+from pipelines.settings import NAMES, PROJECT, SettingsError, read, unknown
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -18,8 +18,8 @@ def test_with_nothing_set_the_sandbox_and_its_projects_are_used():
     assert settings.projects == ("enwiki", "frwiki", "simplewiki")
     assert settings.namespaces == (0,)
     assert settings.bodies == ("html", "wikitext")
-    assert settings.data == Path("data")
-    assert settings.dagster_home == Path("data/dagster")
+    assert settings.data == PROJECT / "data" == Path(__file__).parents[3] / "data"
+    assert settings.dagster_home == PROJECT / "data" / "dagster"
 
 
 def test_an_account_switches_the_sandbox_off_and_is_lower_cased():

@@ -55,8 +55,11 @@ def library(tmp_path_factory, make_lake):
 
 
 def test_nothing_published_yet_is_said(warehouse):
-    with pytest.raises(NotPublishedError, match=r"Run the pipeline once \(`wme run`\)\. .* `wme publish` does\."):
+    with pytest.raises(
+        NotPublishedError, match=r"run the pipeline once \(`wme run`\)\. .* `wme publish` does\."
+    ) as told:
         warehouse.sql("SELECT 1")
+    assert str(warehouse.published_path.absolute()) in str(told.value)
 
 
 def test_everything_is_there(library, lake):

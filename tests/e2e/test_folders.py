@@ -1,0 +1,86 @@
+"""The same data folder from everywhere: `.env` and a relative WME_DATA belong to the project's folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.conftest import ROOT
+
+#: What each way of starting takes for the data folder.
+WAYS = {
+    "wme": ["-m", "pipelines", "sql", "SELECT 1"],
+    "notebook": ["-c", "from pipelines.notebook import connect; connect()"],
+    "dagster": ["-m", "dagster", "definitions", "validate", "-w", "../project/workspace.yaml"],
+}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A copy of the project, which may have a `.env`, and a working folder beside it."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name in ("pipelines", "assets", "resources"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("workspace.yaml", "dagster.example.yaml", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (tmp_path / "elsewhere").mkdir()
+    return folder
+
+
+def told(project, words, folder, **environ):
+    """What a process of the project prints that is started in a folder."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+    del kept["PYTHON_DOTENV_DISABLED"]  # this project's `.env` is ours
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(project), "DAGSTER_HOME": str(project.parent / "history"), **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("folder", ["project", "elsewhere"])
+@pytest.mark.parametrize("way", ["wme", "notebook"])
+def test_a_missing_file_is_named_where_every_way_looks_for_it(project, way, folder):
+    (project / ".env").write_text("WME_DATA=mirror\nWME_SANDBOX=1\n")
+    where = project.parent / folder
+    assert f"There is no published file {project}/mirror/warehouse.duckdb" in told(project, WAYS[way], where)
+    other = told(project, WAYS[way], where, WME_DATA=str(project.parent / "other"))
+    assert f"There is no published file {project.parent}/other/warehouse.duckdb" in other
+    assert not (project.parent / "other").exists()
+    assert list((project.parent / "elsewhere").iterdir()) == []
+
+
+def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
+    """Its first partition is that of the oldest hour archived, wherever it is started."""
+    (project / ".env").write_text("WME_DATA=mirror\n")
+    (project / "mirror" / "archive" / "batches" / "date=2026-01-02" / "hour=03").mkdir(parents=True)
+    (project / "show.py").write_text(
+        "import sys; from pipelines.definitions import defs\n"
+        "lake = defs.resources['lake']\n"
+        "graph = defs.resolve_asset_graph()\n"
+        "import dagster as dg\n"
+        "hours = graph.get(dg.AssetKey(['archive', 'batches'])).partitions_def\n"
+        "print(lake.data, hours.get_first_partition_key())\n"
+    )
+    elsewhere = project.parent / "elsewhere"
+    assert told(project, [str(project / "show.py")], elsewhere).splitlines() == [f"{project}/mirror 2026-01-02-03:00"]
+    (home := project.parent / "history").mkdir()
+    said = told(project, WAYS["dagster"], elsewhere, DAGSTER_HOME=str(home))
+    assert "Validation successful for code location enterprise-content-mirror" in said, said
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_home_is_known_in_the_env_file(project, tmp_path):
+    (project / ".env").write_text("WME_DATA=~/mirror\n")
+    (home := tmp_path / "home").mkdir()
+    assert f"{home}/mirror/warehouse.duckdb" in told(project, WAYS["wme"], project, HOME=str(home))

@@ -22,23 +22,17 @@ def client(settings: Settings) -> Iterator[EnterpriseClient]:
     """The client for these settings, open while the block runs; the sandbox is started where they say so."""
     from pipelines.definitions import build_enterprise
 
-    if not settings.data.exists():
-        _name_folder(settings)
     with build_enterprise(settings).client() as opened:
         yield opened
 
 
 def announce(settings: Settings) -> None:
     """Say on standard error which service and which data folder it will be."""
-    _name_folder(settings)
+    new = "" if settings.data.exists() else " (new)"
+    terminal.ERR.print(f"Data folder: {settings.data}{new}", markup=False)
     if settings.sandbox:
         terminal.ERR.print(
             "Service: the built-in sandbox (synthetic pages). Set WME_USERNAME, WME_PASSWORD and WME_PROJECTS for a real account."
         )
     else:
         terminal.ERR.print(f"Service: {settings.base_url}")
-
-
-def _name_folder(settings: Settings) -> None:
-    new = "" if settings.data.exists() else " (new)"
-    terminal.ERR.print(f"Data folder: {settings.data}{new}", markup=False)

@@ -260,7 +260,7 @@ def test_status_of_an_empty_folder_says_what_to_do(environ, call, tmp_path, serv
     service.requests.clear()
     told = call("status", environ=environ)
     assert told.code == 0
-    assert "! There is no warehouse.duckdb yet" in told.out
+    assert f"! There is no published file {tmp_path / 'data' / 'warehouse.duckdb'}" in told.out
     assert "`wme run`" in told.out
     assert not (tmp_path / "data").exists()
     assert list(service.requests) == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import ConversionError, convert, digest_of, find_conversion
+from resources.lake import ArchiveError, ConversionError, Converter, convert, digest_of, find_conversion
 from resources.lake.blocks import Buffers, LongLine, read_blocks
 from resources.lake.rejects import RAW_BYTES_MAX, lines_file, whole_line
 
@@ -167,3 +169,49 @@ def test_lines_of_a_mebibyte_are_whole_in_their_rows(lake, rows):
     assert (len(first["raw"]), first["raw_path"]) == (RAW_BYTES_MAX, None)
     assert (len(second["raw"]), second["raw_offset"]) == (4096, 0)
     assert whole(lake, second) == b"y" * (RAW_BYTES_MAX + 1)
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(lake):
+    """Long lines take turns, buffers are few, every third archive is cut off, every fourth caller gives up."""
+    rng = random.Random(5)
+    archives = []
+    for number in range(24):
+        archive = lake.archive(
+            *(b"\n".join(lines_of(lake, rng, 30)) for _ in range(2)), identifier=f"enwiki_namespace_{number}"
+        )
+        if number % 3 == 1:
+            data = archive.path.read_bytes()
+            archive.path.write_bytes(data[: len(data) * 2 // 3])
+        archives.append(archive)
+
+    def one(converter: Converter, number: int):
+        def give_up(_done: int, _total: int) -> None:
+            if number % 4 == 2:
+                raise KeyboardInterrupt
+
+        try:
+            return converter.convert(archives[number], lake.layout, progress=give_up).reject_count
+        except (ArchiveError, KeyboardInterrupt) as error:
+            return type(error).__name__
+
+    with Converter(workers=2, record_bytes_max=10_000) as converter, ThreadPoolExecutor(6) as callers:
+        futures = [callers.submit(one, converter, number) for number in range(24)]
+        found = [future.result(timeout=60) for future in futures]
+        again = converter.convert(lake.archive(b"x" * 9000), lake.layout)  # everything was given back
+    assert again.reject_count == 1
+    assert {"ArchiveError", "KeyboardInterrupt"} < set(found)
+    whole = [number for number in range(24) if number % 3 != 1 and number % 4 != 2]
+    assert all(isinstance(found[number], int) for number in whole)
+    assert not list(lake.layout.lake.glob("**/*.unfinished"))
+
+
+def test_row_groups_of_rejects_are_neither_many_nor_large(lake, small_blocks):
+    made = lake.convert(*(b"bad" if n % 3 else b"b" * 1000 for n in range(3000)))
+    groups = pq.ParquetFile(made.rejects_path).metadata
+    assert (made.reject_count, groups.num_row_groups) == (3000, 1)
+    monster = lake.elsewhere("monster")
+    made = monster.convert(*(b"%d" % n + b"b" * 1_000_000 for n in range(40)))
+    groups = pq.ParquetFile(made.rejects_path).metadata
+    sizes = [groups.row_group(number).total_byte_size for number in range(groups.num_row_groups)]
+    assert max(sizes) < 20 << 20

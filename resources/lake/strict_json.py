@@ -65,7 +65,15 @@ def is_crowded(data: bytes) -> bool:
     def count(part: bytes) -> int:
         return sum(map(part.count, (b",", b"[", b"{")))
 
-    return len(data) > VALUES_MAX and count(data) > VALUES_MAX and count(_TEXT.sub(b"", data)) > VALUES_MAX
+    if len(data) <= VALUES_MAX or count(data) <= VALUES_MAX:
+        return False
+    found = place = 0
+    for number, text in enumerate(_TEXT.finditer(data)):
+        found += count(data[place : text.start()])
+        place = text.end()
+        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each is a key or a value
+            return True
+    return found + count(data[place:]) > VALUES_MAX
 
 
 def _read(data: bytes, encoding: str) -> Any:

@@ -115,6 +115,7 @@ CASES = {
     "line feeds": ([(b"\n" * 1_000_000, 60)], 0, 0, 512),
     "bad lines of 250 MB": ([(b'{"name":"', 1), (LIGHT, 250), (b"\n", 1)] * 3, 0, 3, 512),
     "bad lines of 1 MB": ([(b"x" + LIGHT + b"\n", 300)], 0, 300, 512),
+    "a line of texts alone": ([(b'{"x":[', 1), (b'"",' * 300_000, 60), (b'""]}\n', 1)], 0, 1, 512),
     "records of 60 MB": ([(BEFORE, 1), (RANDOM, 60), (BEHIND, 1)] * 2, 2, 0, 512 + 12 * 64),
     "bad lines of 60 MB": ([("🐿".encode(), 1), (LIGHT, 60), (BEHIND, 1)] * 2, 0, 2, 512 + 12 * 64),
 }

@@ -155,7 +155,7 @@ async def _bind(call: Call, limits: dict[str, tuple[int, int]]) -> dict[str, str
             content = json.loads(body)
         else:
             content = dict(parse_qsl(body.decode(), keep_blank_values=True))
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     bound = content if isinstance(content, dict) else {}
     for name, (least, most) in limits.items():

@@ -31,6 +31,7 @@ from resources.sandbox.answers import Refusal
 from resources.sandbox.exports import newest_hour
 from resources.sandbox.operations import LOOPBACK_NAMES
 from resources.sandbox.parameters import decode_json
+from resources.sandbox.settings import YEARS
 from resources.sandbox.shelf import oldest_hour
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ class Control:
                     self.journal.requests.clear()
                     return answers.no_content()
                 case "POST", "limits":
-                    self.service.rate.set(content["per_second"], int(content.get("burst", 1)))
+                    per_second = content["per_second"]
+                    per_second = None if per_second is None else float(per_second)
+                    self.service.rate.set(per_second, int(content.get("burst", 1)))
                     return answers.no_content()
                 case method, "accounts" if method in ("GET", "POST"):
                     return self._set_accounts(method, content)
@@ -96,7 +99,7 @@ class Control:
                     self.ending = True
                     self.stop()
                     return answers.no_content()
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise Refusal(422, f"The sandbox cannot read this: {error}") from None
         raise Refusal(404)
 
@@ -172,9 +175,18 @@ class Control:
     def _set_clock(self, content: dict[str, Any]) -> Response:
         clock = self.service.clock
         if "set" in content:
-            clock.set(datetime.fromisoformat(content["set"]))
+            moment = datetime.fromisoformat(content["set"])
+            _check_year(moment)
+            clock.set(moment)
         if "advance_seconds" in content:
-            clock.advance(timedelta(seconds=float(content["advance_seconds"])))
+            by = timedelta(seconds=float(content["advance_seconds"]))
+            _check_year(clock.now() + by)
+            clock.advance(by)
         if content.get("release"):
             clock.release()
         return answers.document({"now": clock.now().isoformat(), "frozen": clock.frozen})
+
+
+def _check_year(moment: datetime) -> None:
+    if moment.year not in YEARS:
+        raise ValueError(f"the world has the years {YEARS[0]} to {YEARS[-1]}, and not {moment.year}.")

@@ -29,6 +29,7 @@ import threading
 import uuid
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -60,6 +61,26 @@ _ARCHIVES: dict[str, dict[str, Any]] = {
 }
 ARCHIVE_KINDS = frozenset(_ARCHIVES)
 KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
+
+
+_NUMBERS = (int, float)
+#: What a detail must be, unless it is left to the answer (None).
+_TYPES: dict[str, tuple[type, ...]] = {
+    "status": (int,),
+    "message": (str,),
+    "html": (bool,),
+    "retry_after": (int, str),
+    "seconds": _NUMBERS,
+    "after": (int,),
+    "delta": (int,),
+    "at": (int,),
+    "bytes": (int,),
+    "bytes_per_second": _NUMBERS,
+    "line": (int,),
+    "replace": (bool,),
+    "size": (int,),
+    "keep": _NUMBERS,
+}
 
 
 @dataclass
@@ -124,6 +145,16 @@ class Faults:
             raise ValueError(
                 f"A fault of kind {kind!r} has no {', '.join(unknown)}; it has {', '.join(sorted(known))}."
             )
+        for name, value in details.items():
+            wanted = _TYPES[name]
+            if value is not None and (
+                not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)
+            ):
+                raise ValueError(f"`{name}` is {value!r}; it must be {' or '.join(kind.__name__ for kind in wanted)}.")
+        if details.get("status") is not None and details["status"] not in set(HTTPStatus):
+            raise ValueError(f"`status` is {details['status']}; there is no such status of HTTP.")
+        if not isinstance(path, str) or not isinstance(method, str | None):
+            raise ValueError("`path` and `method` must be texts.")  # noqa: TRY004 - what is sent is a value
         if count is not None and (not isinstance(count, int) or count < 1):
             raise ValueError(f"`count` is {count!r}; it must be at least 1, or null for every request.")
         fault = Fault(

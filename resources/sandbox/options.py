@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, NoReturn, cast, get_args
 from resources.sandbox import reference
 from resources.sandbox.accounts import QuotaKind
 from resources.sandbox.operations import EVERY_GROUP, FREE_GROUP
-from resources.sandbox.settings import Settings
+from resources.sandbox.settings import YEARS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _SERVED = tuple(record["identifier"] for record in reference.namespaces())
-#: Before the first of these years the numbers of revisions would be negative, after the last beyond 32 bits.
-_YEARS = range(2021, 2041)
 _HIGHEST_PORT = 65_535
 _ACCOUNT_NAME = re.compile(r"[\w.@+-]{1,255}")
 #: Hours that the service keeps.
@@ -255,10 +253,9 @@ def _moment(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = datetime.min  # noqa: DTZ901 - refused below like any other without a zone
-    if moment.tzinfo is None or moment.astimezone(UTC).year not in _YEARS:
+    if moment.tzinfo is None or moment.astimezone(UTC).year not in YEARS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no moment with a time zone from {_YEARS[0]} to {_YEARS[-1]}; "
-            "write it like 2026-11-20T05:00:00Z"
+            f"{text!r} is no moment with a time zone from {YEARS[0]} to {YEARS[-1]}; write it like 2026-11-20T05:00:00Z"
         )
     return moment
 

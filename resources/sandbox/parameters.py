@@ -75,12 +75,16 @@ def decode_json(text: str | bytes) -> Any:
     """
     try:
         return json.loads(text)
+    except RecursionError:
+        raise Refusal(422, "exceeded max depth") from None
     except UnicodeDecodeError:
         raise Refusal(422, "invalid character '\\ufffd' looking for beginning of value") from None
     except json.JSONDecodeError as error:
         if error.pos >= len(error.doc.rstrip()):
             raise Refusal(422, "unexpected EOF" if error.doc.strip() else "EOF") from None
         raise Refusal(422, f"invalid character '{error.doc[error.pos]}' looking for beginning of value") from None
+    except ValueError:
+        raise Refusal(422, "json: cannot unmarshal number of so many digits") from None
 
 
 def _from_form(items: list[tuple[str, str]]) -> Parameters:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _PROBE_BYTES = 65_536
 #: Page numbers of more would meet those of new pages.
 MOST_ARTICLES = 400_000
+#: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
+YEARS = range(2021, 2041)
 #: The events of an hour lie in memory while its archives are made.
 MOST_CHANGES = 100_000
 

@@ -71,6 +71,41 @@ def test_limits(client):
     assert control(client, "POST", "limits", json={}).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("clock", '{"set": "9999-12-31T23:59:59Z"}'),
+        ("clock", '{"set": "0001-01-01T00:00:00Z"}'),
+        ("clock", '{"advance_seconds": 1e30}'),
+        ("clock", '{"advance_seconds": 1e10}'),
+        ("clock", '{"advance_seconds": NaN}'),
+        ("limits", '{"per_second": "x"}'),
+        ("limits", '{"per_second": 1, "burst": []}'),
+        ("faults", '{"kind": "delay", "seconds": "x"}'),
+        ("faults", '{"kind": "cut", "after": true}'),
+        ("faults", '{"kind": "status", "status": 299}'),
+        ("faults", '{"kind": "html", "path": 3}'),
+        ("accounts", "[" * 100_000),
+        ("faults", '{"a":' * 100_000),
+        ("faults", "9" * 5_000),
+        ("tokens", "\xff"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_cannot_be_read_is_a_422_and_changes_nothing(client, path, body):
+    answer = control(client, "POST", path, data=body.encode("latin-1"))
+    assert answer.status_code == 422, answer.text
+    assert control(client, "GET", "clock").json()["now"] == "2025-03-09T07:30:00+00:00"
+    assert control(client, "GET", "faults").json() == []
+    assert [client.call("/v2/codes").status_code for _ in range(3)] == [200] * 3
+
+
+@pytest.mark.parametrize("path", ["/v2/projects", "/v1/login", "/v1/change-password"])
+def test_a_body_that_is_nested_without_end_is_a_422(client, path):
+    answer = client.call(path, "POST", data="[" * 100_000, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+
+
 @pytest.mark.parametrize(("method", "path"), [("GET", "nothing"), ("PUT", "clock"), ("POST", "identity")])
 def test_unknown_controls(client, method, path):
     assert control(client, method, path).status_code == 404

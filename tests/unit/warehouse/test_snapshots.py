@@ -262,6 +262,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
 def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path):
     snapshot = lake.snapshot([[lake.change(1, "A", 1)]])
     line = {"archive": "a.tar.gz", "member": "m", "line_number": 3, "byte_offset": 9, "reason": "not JSON", "raw": b"{"}
+    line |= {"raw_bytes": 1, "raw_path": None, "raw_offset": None}
     path = tmp_path / "rejects.parquet"
     schema = pa.schema([field for field in REJECTS.schema if field.name in line])
     pq.write_table(pa.Table.from_pylist([line], schema=schema), path)

@@ -46,7 +46,8 @@ def main() -> None:
     callback=_named,
     default="none",
     show_default=True,
-    help=f"Ours on harder archives too: all, none, or some of {','.join(_HARDER)}, with commas.",
+    help="Ours on harder archives too: all, none, or some with commas: "
+    + "; ".join(f"{name} ({report.WORDS[name]})" for name in _HARDER),
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Keep our Parquet files in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")

@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from benchmarks.workload import Workload
 
 _LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
-_WORDS = {
+#: The cases in a few words.
+WORDS = {
     "clean": "as they are",
     "small": "archives of 2 MB",
     "bad": "1 % bad",
     "drift": "unknown fields",
+    "short": "199-byte records",
+    "members": "many members",
     "huge": "20 MB lines too",
+    "giant": "50 MB lines too",
     "long": "3 GB",
 }
 
@@ -64,7 +68,7 @@ def cases(workloads: dict[str, Workload], found: dict[str, Figures]) -> Table:
     for name, seen in found.items():
         ratios = compared(workloads, found, name)
         table.add_row(
-            _WORDS[name],
+            WORDS[name],
             f"{workloads[name].megabytes:,.0f}",
             f"{len(workloads[name].archives):,}",
             f"{seen.mb_s:,.0f}",

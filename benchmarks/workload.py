@@ -38,6 +38,11 @@ BAD_EVERY = 100
 HUGE_LINE_BYTES = 20_000_000
 #: A huge line stands before every so many bytes of others.
 _HUGE_EVERY_BYTES = 40_000_000
+GIANT_LINE_BYTES = 50_000_000
+_GIANT_EVERY_BYTES = 150_000_000
+#: Deletions are the shortest records that the service sends: 199 bytes.
+SHORT_BYTES = 100_000_000
+MEMBER_COUNT = 4_000
 LONG_BYTES = 3_000_000_000
 _BLOCK = 512
 
@@ -158,10 +163,34 @@ def _drift(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 def _huge(workload: Workload, lines: list[bytes], name: str) -> Workload:
     """Lines of 20 MB among the others."""
-    mixed: list[bytes] = []
-    for part in _parts(lines, _HUGE_EVERY_BYTES):
-        mixed += [_inflated(part), *part]
-    return _single(workload, name, mixed)
+    return _single(workload, name, _with_inflated(lines, HUGE_LINE_BYTES, _HUGE_EVERY_BYTES))
+
+
+def _giant(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """Lines of 50 MB among the others: not far from the longest that are converted."""
+    return _single(workload, name, _with_inflated(lines, GIANT_LINE_BYTES, _GIANT_EVERY_BYTES))
+
+
+def _with_inflated(lines: list[bytes], size: int, every: int) -> list[bytes]:
+    return [line for part in _parts(lines, every) for line in (_inflated(part, size), *part)]
+
+
+def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """Deletions of 199 bytes and nothing else, at most 100 MB of them."""
+    wanted = min(SHORT_BYTES, sum(map(len, lines)))
+    found = [
+        _deletion(workload.project_id, number) for number in range(wanted // len(_deletion(workload.project_id, 0)))
+    ]
+    return _single(workload, name, found)
+
+
+def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """The lines in 4,000 members instead of a few, or in as many as there are lines."""
+    count = min(MEMBER_COUNT, len(lines))
+    parts = [lines[len(lines) * n // count : len(lines) * (n + 1) // count] for n in range(count)]
+    archive = workload.folder / f"{name}.tar.gz"
+    archive.write_bytes(_zipped((*_tar(parts), _END)))
+    return replace(_counted(workload, lines), archives=(archive,))
 
 
 def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
@@ -169,7 +198,7 @@ def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
     counted = _counted(workload, lines)
     times = max(2, round(LONG_BYTES / counted.ndjson_bytes))
     archive = workload.folder / f"{name}.tar.gz"
-    members = _zipped(_tar(lines))
+    members = _zipped(_tar(_parts(lines, _MEMBER_BYTES)))
     with archive.open("wb") as file:
         for _ in range(times):
             file.write(members)
@@ -185,7 +214,10 @@ CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "small": _small,
     "bad": _bad,
     "drift": _drift,
+    "short": _short,
+    "members": _members,
     "huge": _huge,
+    "giant": _giant,
     "long": _long,
 }
 _SPOILERS: tuple[Callable[[bytes], bytes], ...] = (
@@ -221,13 +253,26 @@ def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
         yield part
 
 
-def _inflated(lines: list[bytes]) -> bytes:
+def _deletion(project: str, number: int) -> bytes:
+    """A record of 199 bytes, if the project has the name that most have."""
+    event = {"type": "delete", "date_created": "2026-11-19T05:10:11Z"}
+    facts = {
+        "name": f"P{number:08}",
+        "identifier": 1_000_000 + number,
+        "event": event,
+        "version": {"identifier": 2},
+    }
+    scope = {"namespace": {"identifier": 0}, "is_part_of": {"identifier": project}}
+    return json.dumps(facts | scope, separators=(",", ":")).encode() + b"\n"
+
+
+def _inflated(lines: list[bytes], size: int) -> bytes:
     """A record whose page is as long as pages can be, of the text that it had."""
     for line in lines:
         start = line.find(b'"html":"') + len(b'"html":"')
         end = line.find(b'","wikitext"', start)
         if start < end:
-            return line[:start] + line[start:end] * (HUGE_LINE_BYTES // (end - start)) + line[start:]
+            return line[:start] + line[start:end] * (size // (end - start)) + line[start:]
     raise ValueError("No record has a page to make a huge one of.")
 
 
@@ -236,11 +281,11 @@ _END = bytes(2 * _BLOCK)
 
 def _pack(archive: Path, lines: list[bytes]) -> None:
     """A tar.gz of these lines, with members of at most 100 MB as the service makes them."""
-    archive.write_bytes(_zipped((*_tar(lines), _END)))
+    archive.write_bytes(_zipped((*_tar(_parts(lines, _MEMBER_BYTES)), _END)))
 
 
-def _tar(lines: list[bytes]) -> Iterator[bytes]:
-    for number, part in enumerate(_parts(lines, _MEMBER_BYTES)):
+def _tar(members: Iterable[list[bytes]]) -> Iterator[bytes]:
+    for number, part in enumerate(members):
         info = tarfile.TarInfo(f"enwiki_namespace_0_{number}.ndjson")
         info.size = sum(map(len, part))
         yield info.tobuf()

@@ -36,7 +36,17 @@ def measured(tmp_path_factory) -> dict:
     """Two rounds over some 24 MB: ours, DuckDB, and the cases that need no more room."""
     large = built(tmp_path_factory.mktemp("large"), 15)
     return json.loads(
-        run("--archive", large, "--rounds", 2, "--only", "read_json from .gz", "--cases", "small,bad,drift", "--json")
+        run(
+            "--archive",
+            large,
+            "--rounds",
+            2,
+            "--only",
+            "read_json from .gz",
+            "--cases",
+            "small,bad,drift,short,members",
+            "--json",
+        )
     )
 
 
@@ -65,7 +75,7 @@ def test_every_contender_gives_the_same_rows(archive, tmp_path):
 
 def test_tables(archive):
     text = run(
-        "--archive", archive, "--rounds", 1, "--only", "polars from plain", "--cores", 1, "--cases", "small,huge"
+        "--archive", archive, "--rounds", 1, "--only", "polars from plain", "--cores", 1, "--cases", "small,huge,giant"
     )
     assert "1 cores, zstd 3" in text
     assert "ours" in text
@@ -73,6 +83,7 @@ def test_tables(archive):
     assert "duckdb read_json" not in text
     assert "Bound of gunzip + parse + write" in text
     assert "20 MB lines too" in text
+    assert "50 MB lines too" in text
     assert "benchmarks convert --archive" in text
 
 
@@ -90,6 +101,15 @@ def test_many_small_archives_cost_little_more_than_one_large(measured):
     assert case["to_clean"]["cpu"] < 2, case
 
 
+def test_short_records_and_many_members_cost_little_more_than_others(measured):
+    short, members = measured["cases"]["short"], measured["cases"]["members"]
+    assert short["rows"] > 50_000
+    assert short["to_clean"]["cpu"] < 2.5, short
+    assert short["rss_mb"] < 512
+    assert members["rows"] >= 1000
+    assert members["to_clean"]["cpu"] < 2, members
+
+
 @pytest.mark.parametrize("name", ["bad", "drift"])
 def test_lines_that_need_a_closer_look_cost_little_more_than_others(measured, name):
     case = measured["cases"][name]
@@ -101,12 +121,12 @@ def test_what_is_not_known_is_refused_by_name(archive):
     command = [sys.executable, "-m", "benchmarks", "convert", "--archive", str(archive), "--cases", "small,tiny"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
-    assert "tiny: known are all, none, small, bad, drift, huge, long" in done.stderr
+    assert "tiny: known are all, none, small, bad, drift, short, members, huge, giant, long" in done.stderr
 
 
 @pytest.mark.soak
 def test_memory_does_not_grow_with_the_archive(tmp_path):
-    """3 GB against 300 MB, and lines of 20 MB: all within the bound.
+    """3 GB against 300 MB, and lines of 20 MB: all within the bound. Longer lines take more, twelve times their length at most.
 
     Several rounds, of which the highest peak counts: how often all threads are at theirs together is chance, and a long
     archive has ten times the chances of a short one.

@@ -57,6 +57,7 @@ class Buffers:
         self.longest = longest
         self._free: queue.LifoQueue[mmap.mmap | None] = queue.LifoQueue()
         self._long = threading.Lock()
+        self._was_long = False
         for _ in range(count):
             self._free.put(None)
 
@@ -68,7 +69,13 @@ class Buffers:
     def take_long(self, spare: int) -> Loan:
         """Memory for the longest record and `spare` bytes more; waits until no other long line is under way."""
         self._long.acquire()  # by the reader, and released by whoever is done with the line
+        self._was_long = True
         return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
+
+    def forget_long(self) -> bool:
+        """Whether there was a long line since this was asked last."""
+        was_long, self._was_long = self._was_long, False
+        return was_long
 
 
 class Loan:

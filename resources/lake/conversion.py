@@ -17,6 +17,7 @@ import os
 import time
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -191,6 +192,7 @@ class Converter:
         lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
         rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
         with (
+            _trimmed(self._buffers),
             ParquetFile(target, archive.table) as rows_file,
             RejectsFile(rejects_target, self._level) as rejects_file,
             _Pieces(
@@ -239,6 +241,16 @@ class Converter:
             rejects_file.land({_METADATA_KEY: json.dumps(facts)})
             rows_file.land({_METADATA_KEY: json.dumps(facts)})
         return _conversion(facts, archive, target, rejects_target, seconds=time.perf_counter() - started)
+
+
+@contextmanager
+def _trimmed(buffers: Buffers) -> Iterator[None]:
+    """After a long line, the memory that it took is given back: the next archive is within the bound of all."""
+    try:
+        yield
+    finally:
+        if buffers.forget_long():
+            trim()
 
 
 def convert(

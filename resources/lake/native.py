@@ -314,8 +314,11 @@ def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
 
 
 def trim() -> None:
-    """Give back the memory of all decoders that are not in use."""
+    """Give back the memory of all decoders that are not in use, and what Arrow and libc keep for later."""
     _POOL.trim()
+    pa.default_memory_pool().release_unused()
+    if (give_back := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc
+        give_back(0)
 
 
 @cache

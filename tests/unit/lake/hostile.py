@@ -1,0 +1,484 @@
+"""Hostile archives, each made from its seed, with what is known of how it must end. They are converted by `hostile_worker`."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import tarfile
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+BOM = b"\xef\xbb\xbf"
+BLOCK = 512
+END = bytes(2 * BLOCK)
+#: One archive in so many has megabytes, in a form that costs time or memory.
+HEAVY_EVERY = 100
+
+
+@dataclass
+class Hostile:
+    """An archive, what was done to it, and how it must end.
+
+    `fails`: True (an ArchiveError), False (rows and rejects), or None where either is right. `lines` are those that are
+    not blank, in all members with records; `good` are the article ids of records that must become rows. `size` is the number of
+    bytes in those members, `longest` that of the longest line.
+    """
+
+    data: bytes = b""
+    fails: bool | None = False
+    lines: int = 0
+    good: Counter[int] = field(default_factory=Counter)
+    size: int = 0
+    longest: int = 0
+    done: list[str] = field(default_factory=list)
+
+
+def spoilt(hostile: Hostile, what: str, *, fails: bool | None) -> None:
+    """Note a damage. Where it may be that nothing fails, all the lines are there."""
+    hostile.done.append(what)
+    hostile.fails = True if fails or hostile.fails else None
+
+
+# --- Lines ----------------------------------------------------------------------------------------------------------
+
+
+def record(number: int, rng: random.Random) -> dict:
+    """A record of the service's form."""
+    return {
+        "name": f"Page {number}",
+        "identifier": number,
+        "date_modified": "2026-11-19T05:10:11Z",
+        "version": {"identifier": 9000 + number, "size": {"value": 12, "unit_text": "B"}},
+        "namespace": {"identifier": 0},
+        "is_part_of": {"identifier": "enwiki"},
+        "article_body": {"html": "<p>é</p>" * rng.choice([0, 1, 30]), "wikitext": "text"},
+        "event": {"identifier": f"{number:032x}", "type": "update", "date_published": "2026-11-19T05:10:12.123456Z"},
+    }
+
+
+def delete(number: int) -> dict:
+    """The shortest record that the service sends."""
+    return {
+        "name": f"P{number}",
+        "identifier": number,
+        "version": {"identifier": 1},
+        "namespace": {"identifier": 0},
+        "is_part_of": {"identifier": "enwiki"},
+        "event": {"type": "delete", "date_created": "2026-11-19T05:10:11Z"},
+    }
+
+
+NUMBERS = ["1e400", "-0", "1e-400", "1" * 5000, "12345678901234567890.5", "1e999999999", "0." + "7" * 900, "7"]
+
+
+def with_field(line: bytes, text: str) -> bytes:
+    """The record with one more field, given as text."""
+    return line[:-1] + b',"new":' + text.encode("utf-8", "surrogatepass") + b"}"
+
+
+def nested(depth: int, kind: str) -> str:
+    """Objects or lists inside one another."""
+    return '{"a":' * depth + "1" + "}" * depth if kind == "{" else "[" * depth + "]" * depth
+
+
+#: Lines that are rows, by what is odd about them; each is made of a good one.
+ODD = {
+    "carriage return": lambda _rng, line: line + b"\r",
+    "blank around": lambda _rng, line: b" \t" + line + b"\t ",
+    "byte order mark": lambda _rng, line: BOM + line,
+    "number": lambda rng, line: with_field(line, rng.choice(NUMBERS)),
+    "depth": lambda rng, line: with_field(line, nested(rng.choice([1, 60, 63, 64, 65, 400]), rng.choice("{["))),
+    "no zone": lambda _rng, line: line.replace(b"05:10:11Z", b"05:10:11"),
+    "nul": lambda _rng, line: with_field(line, '"\\u0000"'),
+    "many fields": lambda rng, line: with_field(
+        line, "1" + "".join(f',"k{n}":{n}' for n in range(rng.randrange(2000)))
+    ),
+    "odd key": lambda rng, line: with_field(line, "1," + json.dumps(chr(rng.choice([0, 34, 128, 0x1F43F])) * 3) + ":1"),
+    "long": lambda rng, line: with_field(line, json.dumps("x" * rng.randrange(200_000))),
+}
+#: Lines that cannot be rows.
+BAD = {
+    "empty object": lambda _rng, _line: b"{}",
+    "not utf-8": lambda _rng, line: line.replace(b"P", b"\xff", 1),
+    "overlong": lambda _rng, line: with_field(line, '"x"').replace(b'"x"', b'"\xc0\x80"'),
+    "raw nul": lambda _rng, line: line[:9] + b"\0" + line[9:],
+    "cut": lambda rng, line: line[: rng.randrange(1, len(line))],
+    "two": lambda _rng, line: line + line,
+    "two, apart": lambda _rng, line: line + b" \t" + line,
+    "deep": lambda rng, line: with_field(line, nested(rng.choice([501, 3000, 60_000]), rng.choice("{["))),
+    "deep, known": lambda _rng, line: line.replace(b'"event": {', b'"event": ' + b"[" * 900 + b"]" * 900 + b',"x": {'),
+    "surrogate": lambda _rng, line: with_field(line, '"\\ud800"'),
+    "surrogate key": lambda _rng, line: with_field(line, '1,"\\udc00":1,"\\udc00":1'),
+    "key twice": lambda _rng, line: with_field(line, '1,"new":1'),
+    "known key twice": lambda _rng, line: line[:-1] + b',"namespace":null}',
+    "nan": lambda rng, line: with_field(line, rng.choice(["NaN", "-Infinity", "01", "+1", "1.", ".5", "0x1", "--1"])),
+    "number too large": lambda _rng, line: re.sub(
+        rb'"identifier": \d+', b'"identifier": 9223372036854775808', line, count=1
+    ),
+    "double too large": lambda rng, line: line[:-1] + b',"is_part_of2":1,"image":{"thumbnail":{"width":1e400}}}',
+    "list": lambda _rng, line: b"[" + line + b"]",
+    "null": lambda _rng, _line: b"null",
+    "noise": lambda rng, _line: rng.randbytes(rng.randrange(1, 300)).replace(b"\n", b"") or b"x",
+    "brackets": lambda rng, _line: (
+        rng.choice([b"[", b"{", b'{"a":', b"]", b'"', b"\\"]) * rng.choice([1, 2000, 50_000])
+    ),
+    "other project": lambda _rng, line: line.replace(b'"enwiki"', b'"frwiki"'),
+}
+BLANK = [b"", b" ", b"\t", b"\r", b" \t \r"]
+
+
+def member_data(rng: random.Random, hostile: Hostile, first: int) -> bytes:
+    """The bytes of a member with records."""
+    style = rng.choice(["good", "mixed", "mixed", "mixed", "bad", "short", "blank", "empty"])
+    count = {"empty": 0, "short": rng.choice([50, 2000])}.get(style, rng.choice([1, 3, 20, 120]))
+    chance = {"good": 1.0, "mixed": 0.5, "bad": 0.0, "blank": 0.1}.get(style, 1.0)
+    lines: list[bytes] = []
+    for number in range(first, first + count):
+        line = json.dumps(delete(number) if style == "short" else record(number, rng)).encode()
+        if rng.random() < chance:
+            hostile.good[number] += 1
+        elif rng.random() < 0.3:
+            name = rng.choice(sorted(ODD))
+            line = ODD[name](rng, line)
+            hostile.good[number] += 1
+        elif style == "blank" or rng.random() < 0.2:
+            line = rng.choice(BLANK)
+        else:
+            line = BAD[rng.choice(sorted(BAD))](rng, line)
+        lines.append(line)
+    ending = rng.choice([b"\n", b"\n", b"\r\n", b"\n\n"])
+    data = ending.join(lines) + rng.choice([ending, b""])
+    if rng.random() < 0.1:
+        data = BOM + data
+    return data
+
+
+# --- Heavy members --------------------------------------------------------------------------------------------------
+
+
+def heavy_data(rng: random.Random, hostile: Hostile) -> bytes:
+    """Megabytes in one of the forms that once cost minutes or gigabytes."""
+    line = json.dumps(record(1, rng)).encode()
+    size = rng.choice([4, 12, 20, 40]) << 20
+    kind = rng.choice(sorted(HEAVY))
+    hostile.done.append(f"{size >> 20} MB of {kind}")
+    data, good = HEAVY[kind](rng, line, size)
+    hostile.good.update(good)
+    return data
+
+
+def short_lines(_rng: random.Random, _line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    line = json.dumps(delete(1)).encode() + b"\n"
+    count = size // 4 // len(line)
+    return line * count, Counter({1: count})
+
+
+def line_feeds(_rng: random.Random, _line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    return b"\n" * size, Counter()
+
+
+def tiny_bad_lines(rng: random.Random, _line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    return rng.choice([b"x\n", b"{}\n", b'{"a":1}\n', b"[1]\r\n"]) * (size // 80), Counter()
+
+
+def filled(filling: bytes, *, fine: bool):
+    """A record whose unknown field is filled up with something; not `fine` where that makes too many values."""
+
+    def make(rng: random.Random, line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+        opening, closing = rng.choice([(b"[", b"]"), (b'[{"a":[', b"]}]")])
+        whole = line[:-1] + b',"new":' + opening + filling * (size // len(filling)) + b"0" + closing + b"}\n"
+        return whole + line, Counter({1: 1 + fine})
+
+    return make
+
+
+def long_text(rng: random.Random, line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    text = rng.choice(["x", "é", "\\u00e9", "🐿", "\\n"]).encode()
+    whole = line.replace(b'"text"', b'"' + text * (size // len(text)) + b'"')
+    return whole + b"\n" + whole + b"\n" + line, Counter({1: 3})
+
+
+def long_bad(rng: random.Random, line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    text = rng.choice([b"x", "é🐿".encode(), b"\\u00e9", b"[", b'{"a":', b"1", b'"k":1,', b"\0"])
+    long = rng.choice([b"", b'{"a":', b'{"name":"']) + text * (size // len(text))
+    return long + b"\n" + line + b"\n" + long + b"\n", Counter({1: 1})
+
+
+def keys(_rng: random.Random, line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    parts = [line[:-1] + b',"key%d":1,"other%d":{"a":1}}' % (n, n) for n in range(size // 1000)]
+    return b"\n".join(parts), Counter({1: len(parts)})
+
+
+def wide(_rng: random.Random, line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    """Lines of very many fields each, below the bound of a line."""
+    wide = line[:-1] + b"".join(b',"k%d":%d' % (n, n) for n in range(100_000)) + b"}"
+    count = max(1, size // 4 // len(wide))
+    return b"\n".join([wide] * count), Counter({1: count})
+
+
+def known_list(rng: random.Random, line: bytes, size: int) -> tuple[bytes, Counter[int]]:
+    item = rng.choice([b"{},", b"null,", b'{"name":"x"},'])
+    whole = line[:-1] + b',"categories":[' + item * (size // len(item)) + b"null]}"
+    return line + b"\n" + whole, Counter({1: 1})  # more values than a line may hold
+
+
+HEAVY = {
+    "short records": short_lines,
+    "line feeds": line_feeds,
+    "tiny bad lines": tiny_bad_lines,
+    "empty lists": filled(b"[],", fine=False),
+    "empty objects": filled(b"{},", fine=False),
+    "numbers": filled(b"1.5e5,", fine=False),
+    "text in a list": filled(b'"' + b"x" * 900 + b'",', fine=True),
+    "long text": long_text,
+    "long bad lines": long_bad,
+    "many keys": keys,
+    "wide lines": wide,
+    "a known list": known_list,
+}
+
+
+# --- The tar --------------------------------------------------------------------------------------------------------
+
+
+def header(name: bytes, size: int, kind: bytes = b"0") -> bytearray:
+    """A header of 512 bytes."""
+    info = tarfile.TarInfo("x")
+    info.size = size
+    raw = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
+    raw[:100] = name[:100].ljust(100, b"\0")
+    raw[156:157] = kind
+    return raw
+
+
+def signed(raw: bytearray) -> bytes:
+    """The header with the checksum that it should have."""
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    return bytes(raw)
+
+
+def padded(data: bytes) -> bytes:
+    """Whole blocks."""
+    return data + bytes(-len(data) % BLOCK)
+
+
+def pax(payload: bytes, kind: bytes = b"x") -> bytes:
+    """An extended header."""
+    return signed(header(b"pax", len(payload), kind)) + padded(payload)
+
+
+def pax_field(key: bytes, value: bytes) -> bytes:
+    """A record of an extended header, with its right length."""
+    length = len(key) + len(value) + 3
+    while len(str(length)) + len(key) + len(value) + 3 != length:
+        length = len(str(length)) + len(key) + len(value) + 3
+    return b"%d %s=%s\n" % (length, key, value)
+
+
+def long_name(name: bytes) -> bytes:
+    """GNU's long name."""
+    return signed(header(b"././@LongLink", len(name) + 1, b"L")) + padded(name + b"\0")
+
+
+NAMES = [
+    *(b"a.ndjson", b"enwiki_namespace_0_1.ndjson", b"dir/b.ndjson", b"../c.ndjson", b"/d.ndjson", b"A.NDJSON"),
+    *("é.ndjson".encode(), b"\xff\xfe.ndjson", b"\x1b[31m.ndjson", b"with blank .ndjson", b".ndjson", b"x\n.ndjson"),
+]
+OTHER_NAMES = [b"x.json", b"x.ndjson.exe", b"readme", b"", b"\xff", b"a/readme", b"x.ndjson.gz", b"ndjson"]
+
+
+def one_member(rng: random.Random, hostile: Hostile, name: bytes, data: bytes, *, holds: bool) -> bytes:
+    """A member with header and padding, written in one of the ways that tars have."""
+    head, kind, size = b"", b"0", len(data)
+    way = rng.randrange(12)
+    if way == 0:
+        kind = rng.choice([b"\0", b"7"])
+    elif way == 1:
+        name = b"n" * rng.choice([90, 150, 5000]) + name
+        head = long_name(name)
+    elif way == 2:
+        name = b"p" * rng.choice([90, 150, 5000]) + name
+        head = pax(pax_field(b"path", name))
+    elif way == 3:
+        head = pax(pax_field(b"size", b"%d" % size) + pax_field(b"mtime", b"1.5"))
+        size = rng.choice([0, size, 7])
+    elif way == 4:
+        head = pax(b"".join(pax_field(b"k%d" % n, b"v") for n in range(rng.choice([1, 100, 3000]))))
+    elif way == 5:
+        head = pax(pax_field(b"comment", b"\xff\xfe") + pax_field(b"\xff", b"x"), rng.choice([b"x", b"g"]))
+    if way < 6:
+        hostile.done.append(f"member in way {way}")
+    if holds:
+        count_lines(hostile, data)
+    return head + signed(header(name, size, kind)) + padded(data)
+
+
+def count_lines(hostile: Hostile, data: bytes) -> None:
+    """Count what a member with records holds."""
+    lines = data.removeprefix(BOM).split(b"\n")
+    hostile.lines += sum(1 for line in lines if line.strip(b" \t\r"))
+    hostile.size += len(data)
+    hostile.longest = max([hostile.longest, *map(len, lines)])
+
+
+#: Headers that no reader may believe, by what is wrong with them.
+LIES = {
+    "8 GiB": lambda raw: raw.__setitem__(slice(124, 136), b"\x80" + (8 << 30).to_bytes(11, "big")),
+    "2^40": lambda raw: raw.__setitem__(slice(124, 136), b"\x80" + (1 << 40).to_bytes(11, "big")),
+    "2^70": lambda raw: raw.__setitem__(slice(124, 136), b"\x80" + (1 << 70).to_bytes(11, "big")),
+    "below 0": lambda raw: raw.__setitem__(slice(124, 136), b"\xff" * 11 + b"\xf0"),
+    "no number": lambda raw: raw.__setitem__(slice(124, 136), b"abcdefghijk\0"),
+    "all sevens": lambda raw: raw.__setitem__(slice(124, 136), b"777777777777"),
+}
+PAX_LIES = {
+    "length 0": b"0 size=1\n",
+    "no length": b"size=1\n",
+    "length below 0": b"-5 size=1\n",
+    "length beyond": b"99999 size=1\n",
+    "length of many digits": b"9" * 4400 + b" size=1\n",
+    "size abc": pax_field(b"size", b"abc"),
+    "size below 0": pax_field(b"size", b"-1"),
+    "size of 4,400 digits": pax_field(b"size", b"9" * 4400),
+    "size 2^70": pax_field(b"size", b"%d" % (1 << 70)),
+    "size 8 GiB": pax_field(b"size", b"%d" % (8 << 30)),
+    "no line feed": b"11 path=abcX",
+}
+
+
+def lie(rng: random.Random, hostile: Hostile) -> bytes:
+    """A member that cannot be read."""
+    data = json.dumps(record(0, rng)).encode() + b"\n"
+    match rng.randrange(6):
+        case 0 | 1:
+            name = rng.choice(sorted(LIES))
+            raw = header(b"lie.ndjson", len(data), rng.choice([b"0", b"0", b"0", b"x", b"L", b"g", b"5"]))
+            kind = bytes(raw[156:157])
+            LIES[name](raw)
+            # of a folder the size says nothing
+            spoilt(hostile, f"size: {name}, kind {kind!r}", fails=None if kind == b"5" else True)
+            return signed(raw) + padded(data)
+        case 2:
+            name = rng.choice(sorted(PAX_LIES))
+            spoilt(hostile, f"pax: {name}", fails=True)
+            return pax(PAX_LIES[name]) + signed(header(b"lie.ndjson", len(data))) + padded(data)
+        case 3:
+            spoilt(hostile, "checksum", fails=True)
+            raw = bytearray(signed(header(b"lie.ndjson", len(data))))
+            raw[0] ^= 0xFF
+            return bytes(raw) + padded(data)
+        case 4:
+            spoilt(hostile, "long name of megabytes", fails=True)
+            return long_name(b"n" * rng.choice([2 << 20, 20 << 20]) + b".ndjson") + signed(header(b"x", 0))
+        case _:
+            spoilt(hostile, "sparse", fails=True)
+            return signed(header(b"lie.ndjson", len(data), b"S")) + padded(data)
+
+
+def tar(rng: random.Random, hostile: Hostile, first: int) -> bytes:
+    """Members, and an end."""
+    parts: list[bytes] = []
+    count = rng.choice([1, 1, 2, 3, 10, 40])
+    if rng.random() < 0.01:
+        count = rng.choice([500, 2000])
+    for number in range(count):
+        chance = rng.random()
+        if count >= 500:
+            line = json.dumps(delete(first + number)).encode() + b"\n"
+            hostile.good[first + number] += 1
+            parts.append(one_member(rng, hostile, b"%d.ndjson" % number, line, holds=True))
+        elif chance < 0.75 or not number:
+            data = member_data(rng, hostile, first + 10_000 * number)
+            parts.append(one_member(rng, hostile, rng.choice(NAMES), data, holds=True))
+        elif chance < 0.9:
+            data = rng.randbytes(rng.choice([0, 1, 511, 512, 5000]))
+            parts.append(one_member(rng, hostile, rng.choice(OTHER_NAMES), data, holds=False))
+        else:
+            kind = rng.choice([b"1", b"2", b"3", b"4", b"5", b"6"])
+            parts.append(signed(header(rng.choice(NAMES), 0, kind)))
+    if rng.random() < 0.2:
+        parts.insert(rng.randrange(len(parts) + 1), lie(rng, hostile))
+    return b"".join(parts)
+
+
+def ended(rng: random.Random, hostile: Hostile, members: bytes) -> bytes:
+    """The tar with one of the ends that were seen."""
+    match rng.randrange(14):
+        case 0:
+            hostile.done.append("one block of zeros")
+            return members + bytes(BLOCK)
+        case 1:
+            spoilt(hostile, "no end", fails=True)
+            return members
+        case 2:
+            spoilt(hostile, "junk behind the end", fails=True)
+            return members + END + b"junk" * rng.choice([1, 128, 1000])
+        case 3:
+            hostile.done.append("zeros without an end")
+            return members + END + bytes(rng.choice([1, 511, 10_240, 30 << 20]))
+        case 4:
+            hostile.done.append("a second tar behind the end")
+            return members + rng.choice([END, bytes(BLOCK)]) + tar(rng, hostile, 500_000_000) + END
+        case 5:
+            spoilt(hostile, "cut", fails=None)
+            return (members + END)[: rng.randrange(len(members) + 1)]
+        case _:
+            return members + END + bytes(rng.choice([0, 8 * BLOCK]))
+
+
+# --- The gzip file --------------------------------------------------------------------------------------------------
+
+
+def gzipped(data: bytes, level: int = 1) -> bytes:
+    """One gzip member."""
+    zipper = zlib.compressobj(level, wbits=31)
+    return zipper.compress(data) + zipper.flush()
+
+
+def packed(rng: random.Random, hostile: Hostile, data: bytes) -> bytes:
+    """The gzip file, which may be damaged too."""
+    match rng.randrange(16):
+        case 0:
+            place = rng.randrange(len(data) + 1)
+            hostile.done.append("two gzip members")
+            return gzipped(data[:place]) + gzipped(data[place:])
+        case 1 if not {"no end", "cut"} & {*hostile.done}:  # the first would go on in the second
+            hostile.done.append("a second tar.gz")
+            return gzipped(data) + gzipped(tar(rng, hostile, 700_000_000) + END)
+        case 2:
+            whole = gzipped(data)
+            spoilt(hostile, "gzip cut", fails=True)
+            return whole[: rng.randrange(1, len(whole))]
+        case 3:
+            whole = bytearray(gzipped(data))
+            spoilt(hostile, "bad CRC", fails=True)
+            whole[-rng.randrange(5, 9)] ^= 1 << rng.randrange(8)
+            return bytes(whole)
+        case 4:
+            whole = bytearray(gzipped(data))
+            spoilt(hostile, "flipped bit", fails=None)
+            whole[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+            return bytes(whole)
+        case 5 if rng.random() < 0.3:
+            spoilt(hostile, "no gzip", fails=True)
+            return rng.choice([b"", b"\0", data[:3000], rng.randbytes(1000), b"\x1f\x8b", b"<html>502</html>"])
+        case 6:
+            spoilt(hostile, "junk behind the gzip data", fails=None)
+            return gzipped(data) + rng.choice([b"\0" * 1000, b"junk", b"\x1f\x8b\x08"])
+        case _:
+            return gzipped(data)
+
+
+def build(seed: int) -> Hostile:
+    """The archive of a seed."""
+    rng = random.Random(seed)
+    hostile = Hostile()
+    if rng.randrange(HEAVY_EVERY) == 0:
+        data = heavy_data(rng, hostile)
+        hostile.data = gzipped(one_member(rng, hostile, b"heavy.ndjson", data, holds=True) + END)
+        return hostile
+    members = tar(rng, hostile, 1)
+    hostile.data = packed(rng, hostile, ended(rng, hostile, members))
+    return hostile

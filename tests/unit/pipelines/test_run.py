@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipelines import run as runs
+from pipelines.settings import Settings
+from resources.adapters import EnterpriseResource
 from resources.enterprise import EnterpriseClient, Service
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
@@ -125,3 +127,31 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
     assert runs.missing_snapshots(client, scope, warehouse) == wanted[:2]
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(bench):
+    return Settings(data=bench.data, projects=("enwiki",), sandbox=False, first_hour=HOUR)
+
+
+def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_published(bench, settings):
+    bench.serve("enwiki", 1)
+    bench.fake.password = "another"
+    report = runs.run(settings, [HOUR], refresh_reference=True, **bench.resources())
+    assert report.refused
+    assert len(report.failures) == 1
+    assert len(bench.fake.api.seen("/v1/login")) == 1
+    assert bench.warehouse.published_path.exists()
+
+
+def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings):
+    class Broken(EnterpriseResource):
+        def setup_for_execution(self, context):
+            raise RuntimeError("Not today.")
+
+    broken = Broken(data=str(bench.data), projects=["enwiki"])
+    report = runs.publish(settings, **bench.resources() | {"enterprise": broken})
+    assert report.failures == ["The job publish failed before its first step; its run is in Dagster's history."]

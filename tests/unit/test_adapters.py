@@ -1,0 +1,70 @@
+"""Settings in, library objects out: units, defaults, and the folder that is bound to one service."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource, sandbox_settings
+from resources.enterprise.errors import InvalidRequest
+from resources.lake import ConversionError
+from resources.lake.origin import OriginError, origin_of
+
+URL = "http://127.0.0.1:1"
+
+
+def service(data, url=URL, **more):
+    return EnterpriseResource(data=str(data), projects=["enwiki"], base_url=url, username="u", password="p", **more)
+
+
+def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured():
+    resource = EnterpriseResource(data="d", projects=["frwiki", "enwiki"], namespaces=[14, 0])
+    assert resource.scope == (("frwiki", 14), ("frwiki", 0), ("enwiki", 14), ("enwiki", 0))
+    assert EnterpriseResource(data="d", projects=["enwiki"]).scope == (("enwiki", 0),)
+
+
+def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
+    made = service(tmp_path, contact="ops@example.org", anonymous=True).service()
+    assert (made.base_url, made.username, made.password) == (URL, "u", "p")
+    assert (made.contact, made.anonymous) == ("ops@example.org", True)
+    assert origin_of(tmp_path) == URL
+    service(tmp_path).service()
+    with pytest.raises(OriginError, match="was filled from"):
+        service(tmp_path, "http://127.0.0.1:2").service()
+
+
+def test_an_address_that_cannot_be_one_binds_nothing(tmp_path):
+    with pytest.raises(InvalidRequest):
+        service(tmp_path, "ftp://nowhere").service()
+    assert origin_of(tmp_path) is None
+
+
+def test_the_sandbox_of_a_folder_lies_in_it():
+    assert sandbox_settings(Path("d")).state == Path("d/sandbox")
+
+
+def test_quantities_have_the_units_that_their_names_say():
+    assert LakeResource(data="d", grace_hours=1.5).grace == timedelta(hours=1, minutes=30)
+    assert LakeResource(data="d").grace == timedelta(days=1)
+    assert WarehouseResource(data="d", publish_minutes=90.0).publish_every == timedelta(minutes=90)
+    assert WarehouseResource(data="d").publish_every == timedelta(0)
+    assert WarehouseResource(data="d", publish_minutes=None).publish_every is None
+    assert LakeResource(data="d").layout.lake == Path("d/lake")
+    assert WarehouseResource(data="d").warehouse.published_path == Path("d/warehouse.duckdb")
+
+
+def test_downloads_and_threads_are_as_many_as_were_asked_for():
+    said = []
+    engine = EngineResource(workers=3).engine(said.append)
+    assert engine.workers == 3
+    engine.reporter.start("x", 1000, "B")
+    assert said == ["x: 1.0 kB"]
+    with EngineResource(threads=2).converter() as converter:
+        assert converter.workers == 2
+
+
+def test_memory_is_in_mebibytes():
+    with pytest.raises(ConversionError, match="^100 MB are too little for 8 workers"):
+        EngineResource(threads=8, memory_mb=100).converter()

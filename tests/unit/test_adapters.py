@@ -61,10 +61,10 @@ def test_downloads_and_threads_are_as_many_as_were_asked_for():
     assert engine.workers == 3
     engine.reporter.start("x", 1000, "B")
     assert said == ["x: 1.0 kB"]
-    with EngineResource(threads=2).converter() as converter:
+    with EngineResource(threads=2).converter(LakeResource(data="d")) as converter:
         assert converter.workers == 2
 
 
 def test_memory_is_in_mebibytes():
-    with pytest.raises(ConversionError, match="^100 MB are too little for 8 workers"):
-        EngineResource(threads=8, memory_mb=100).converter()
+    with pytest.raises(ConversionError, match=r"^100 MB are too little for 8 workers"):
+        EngineResource(threads=8, memory_mb=100).converter(LakeResource(data="d"))

@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import convert
+from resources.lake import conversion, convert
 from resources.lake.blocks import BLOCK_LINES_MAX, Buffers, Loan, read_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -136,3 +138,30 @@ def test_memory_of_a_conversion_is_bounded(tmp_path, case):
     found = json.loads(done.stdout)
     assert (found["rows"], found["rejects"], found["bytes"]) == (row_count, reject_count, size)
     assert found["peak"] < bound << 20, found
+
+
+def test_no_more_is_made_ahead_of_the_consumer_than_is_allowed():
+    ahead = 4
+    asked: list[int] = []
+    beyond = threading.Event()
+
+    def blocks():
+        for number in range(50):
+            asked.append(number)
+            if len(asked) > ahead + 1:
+                beyond.set()
+            yield number
+
+    def work(number):
+        # the first is slow: whoever did not heed the bound would go on meanwhile
+        if number == 0:
+            beyond.wait(0.3)
+        return number, len(asked)
+
+    with (
+        ThreadPoolExecutor(2) as pool,
+        conversion._Pieces(blocks(), pool, work, ahead) as pieces,
+    ):
+        made = list(pieces)
+    assert [number for number, _ in made] == list(range(50))
+    assert made[0][1] <= ahead + 1

@@ -133,3 +133,13 @@ def test_unfinished_is_removed_without_landing(tmp_path):
         unfinished.path.write_bytes(b"whole")
         unfinished.land()
     assert (tmp_path / "x").read_bytes() == b"whole"
+
+
+def test_a_system_that_takes_few_bytes_at_once_gets_them_all(lake, monkeypatch):
+    whole = lake.convert(*(lake.record(n) for n in range(20)))
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr("resources.lake.files.os.write", lambda handle, data: write(handle, data[:1000]))
+        other = lake.elsewhere("other").convert(*(lake.record(n) for n in range(20)))
+    assert other.lake_bytes > 1000
+    assert other.path.read_bytes() == whole.path.read_bytes()

@@ -75,7 +75,8 @@ class ServiceClock:
 
 
 def _spoken(span: timedelta) -> str:
-    """A span in its largest unit, rounded down: a difference that drifts is told once."""
+    """A span in its largest unit, about: a difference that drifts is told once."""
+    span += timedelta(seconds=30)  # an answer takes time, and three days less a second are three days
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
         number = span // length
         if number:

@@ -23,6 +23,7 @@ from pipelines import cli, terminal
 from pipelines.interrupts import SENTENCE
 from pipelines.settings import read
 from pipelines.status import collect
+from resources.enterprise.skew import ServiceClock
 
 NEW_PASSWORD = "N3w-password!"
 
@@ -226,6 +227,35 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
     assert call("sql", query, "--format", "csv", environ=environ).out == before
     assert call("sql", "SELECT count(*) FROM hours", "--format", "csv", environ=environ).out.splitlines()[1] == "6"
     assert "older gaps" not in call("status", environ=environ).out
+
+
+@pytest.mark.parametrize(
+    ("words", "ahead", "sentence"),
+    [
+        (["run"], timedelta(days=3), "has not begun: the clock of this machine is 3 days ahead of the service's."),
+        (["batches"], timedelta(days=3), "has not begun: the clock of this machine is 3 days ahead of the service's."),
+        (
+            ["run"],
+            timedelta(days=-3),
+            "The clock of this machine is 3 days behind the service's. The service no longer has",
+        ),
+    ],
+)
+def test_clock_that_is_wrong_is_said_instead_of_hours_that_are_not_there(
+    call, environ, service, monkeypatch, caplog, words, ahead, sentence
+):
+    monkeypatch.setattr(ServiceClock, "_told", set())
+    service.clock.advance(-ahead)
+    try:
+        told = call(*words, environ=environ)
+    finally:
+        service.clock.release()
+    assert told.code == 1
+    assert sentence in told.err
+    assert "not published" not in told.err
+    warnings = [message for message in caplog.messages if "set it right (time synchronization)" in message]
+    assert len(warnings) == 1  # once for all clients of a command
+    assert is_sentence(told.err)
 
 
 def test_hour_before_the_first_partition_is_refused(environ, call):

@@ -13,6 +13,7 @@ import dagster as dg
 
 from resources.enterprise import errors
 from resources.lake import DiskFull as LakeDiskFull
+from resources.lake.folder import advice
 from resources.lake.origin import OriginError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def sentence(error: Exception) -> str:
         return text
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{where}. What was committed stays. Mend this and run the same command again."
+        return f"{error.strerror}{where}. What was committed stays. {advice(error)} Then run the same command again."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

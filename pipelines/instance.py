@@ -19,6 +19,7 @@ from filelock import FileLock
 from pipelines import interrupts
 from pipelines.processes import end_killed
 from resources.adapters import POOLS
+from resources.lake.folder import ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ _HERE = {"compute_logs": {"module": "dagster._core.storage.noop_compute_log_mana
 def prepare(home: Path) -> Path:
     """Make the instance's folder, with our dagster.yaml unless the operator put one there."""
     home = home.absolute()
-    home.mkdir(parents=True, exist_ok=True)
+    ready(home)
     target = home / "dagster.yaml"
     if not target.exists():
         # another process may read it at this moment, and this one may be killed

@@ -19,7 +19,7 @@ from pydantic import Field
 from resources import sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
-from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout, origin
+from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout, folder, origin
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
         data = Path(self.data)
+        folder.ready(data)
         if not self.use_sandbox:
             # made first: an address that cannot be one binds nothing, and is kept nowhere
             service = Service(

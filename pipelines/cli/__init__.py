@@ -11,6 +11,7 @@ once.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import sys
 
 import click
@@ -53,6 +54,12 @@ def _sentence(error: Exception) -> str | None:
         from assets.failures import sentence
 
         return sentence(error)
+    # Dagster's history is in SQLite, and says so in a hundred lines
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, sqlite3.OperationalError) and "full" in str(cause):
+            return "The disk is full. What was committed stays. Make room and run the same command again."
+        cause = cause.__cause__ or cause.__context__
     return None
 
 

@@ -203,7 +203,12 @@ class TokenStore:
                 f"There is no room left to store the tokens in {self._path} ({problem}). The tokens stored before are "
                 "kept. Make room and run this again."
             )
+        do = (
+            "Mount its file system for writing"
+            if number == errno.EROFS
+            else "Give the folder to the user who runs this"
+        )
         raise StateError(
-            f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. Give the "
-            "folder to the user who runs this, or choose another data folder."
+            f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or choose "
+            "another data folder."
         )

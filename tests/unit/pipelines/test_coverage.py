@@ -134,6 +134,14 @@ def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):
     places = survey(enwiki="llln")
     assert told(places) == []
     assert told(places, NOW + timedelta(hours=4)) == ["enwiki namespace 0 2026-03-04 14:00: not_yet."]
+    assert told(places, NEWEST + coverage.LATE - timedelta(seconds=1)) == []
+    assert len(told(places, NEWEST + coverage.LATE)) == 1
+
+
+def test_hours_behind_the_last_known_one_are_told_by_its_age_and_not_as_gaps(survey):
+    (place,) = survey(hours=4, enwiki="lll     ")
+    assert {cell.state for cell in place.cells} == {"unknown"}
+    assert told([place]) == []
 
 
 def test_every_gap_of_every_place_is_told_whatever_their_number(survey):

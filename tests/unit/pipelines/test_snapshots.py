@@ -1,0 +1,72 @@
+"""Several snapshots at once: what they take together, whether they are begun, what is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.snapshots import Fetched, Report, Together
+from resources.enterprise import Disk, Download, Wishes, errors, models, plan_snapshot
+
+GB = 10**9
+
+
+def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"):
+    """A plan for a snapshot of two chunks or of one file; `left`: units that the account has."""
+    place = {"is_part_of": {"identifier": project}, "namespace": {"identifier": 0}}
+    name = f"{project}_namespace_0"
+
+    def record(kind, identifier, size, **more):
+        told = {"identifier": identifier, "version": "f" * 32, "size": {"value": size / 1e6, "unit_text": "MB"}}
+        return kind.model_validate(told | place | more)
+
+    chunks = [record(models.Chunk, f"{name}_chunk_{n}", size // 2) for n in range(2)]
+    whole = record(models.Snapshot, name, size, chunks=[chunk.identifier for chunk in chunks])
+    quota = {} if left is None else {kind: models.Quota(0, left) for kind in ("snapshot", "chunk")}
+    wishes = Wishes(form=form, disk_factor=2.0)
+    return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, disk=Disk(free), cores=2, wishes=wishes)
+
+
+def test_units_are_counted_by_their_counter_and_bytes_together():
+    both = Together((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB)))
+    assert both.unit_counts == {"snapshot": 2, "chunk": 2}
+    assert (both.missing_bytes, both.disk_bytes, both.free_bytes) == (3 * GB, 6 * GB, 50 * GB)
+    assert (both.obstacle, Together(()).free_bytes, Together(()).unit_counts) == (None, 0, {})
+
+
+@pytest.mark.parametrize(("limits", "kind"), [({"left": 1}, errors.QuotaExceeded), ({"free": 3 * GB}, errors.DiskFull)])
+def test_what_fits_alone_may_not_fit_together(limits, kind):
+    plans = (planned(**limits), planned("frwiki", **limits))
+    for one in plans:
+        Together((one,)).check()
+    with pytest.raises(kind) as caught:
+        Together(plans).check()
+    assert Together(plans).obstacle == caught.value.message
+
+
+def test_what_does_not_fit_alone_is_an_obstacle():
+    assert "has 0 left" in Together((planned(left=0),)).obstacle
+
+
+def fetched(*downloads):
+    return Fetched(planned(), tuple(downloads))
+
+
+def download(size, resumed=0, *, new=True):
+    return Download(Path("/x"), "enwiki_namespace_0", "f" * 32, size, 2, resumed, fetched=new, unit_count=int(new))
+
+
+def test_bytes_that_were_there_are_not_told_as_fetched():
+    made = fetched(download(100), download(50, 20), download(1000, new=False))
+    assert (made.fetched_count, made.fetched_bytes, made.size_bytes, made.unit_count) == (2, 130, 1150, 2)
+
+
+def test_a_report_names_what_failed_and_what_was_not_begun():
+    error = errors.QuotaExceeded("None is left.")
+    assert Report((fetched(download(1)),), (), ()).sentence() == ""
+    assert Report((), (("enwiki_namespace_0", error),), ()).sentence() == "None is left."
+    told = Report((fetched(download(1)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
+    assert told == (
+        "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nNot begun because of that: dewiki_namespace_0."
+    )

@@ -18,12 +18,17 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster_graphql.test.utils import execute_dagster_graphql
 
-from assets.partitions import HOUR
+from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from assets.partitions import HOUR, key_of
 from pipelines import instance as instances
 from pipelines import processes
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import left
+from tests.e2e.test_materialize_all import LAUNCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +155,36 @@ def test_after_a_power_cut_hours_are_loaded_beside_a_snapshot_and_nobody_helps(m
         (job, "FAILURE") for job, _ in before if (job, _) in under_way
     ]
     wait_for(lambda: ("snapshots", "STARTED") in machine.runs(), 60, machine)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore:Function `AssetSelection.sources`:DeprecationWarning")
+def test_a_backfill_goes_on_after_a_power_cut(machine: Machine, account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in account.environ(machine.data).items():
+        monkeypatch.setenv(name, value)
+    # the backfill alone: nothing else asks for these hours
+    machine.workspace.write_text(
+        machine.workspace.read_text().replace("tests.e2e.quick_location", "pipelines.definitions")
+    )
+    hours = sorted(published(account))[-2:]
+    asked = {
+        "assetSelection": [{"path": list(key.path)} for key in (ARCHIVE, LAKE, WAREHOUSE)],
+        "partitionNames": [key_of(hour) for hour in hours],
+        "tags": [],
+        "title": "",
+    }
+    with WorkspaceProcessContext(machine.instance, WorkspaceFileTarget([str(machine.workspace)])) as context:
+        told = execute_dagster_graphql(context.create_request_context(), LAUNCH, variables={"p": asked})
+    backfill = told.data["launchPartitionBackfill"]["backfillId"]
+    account.sandbox.faults.add(path="/v2/batches/*download", kind="slow", bytes_per_second=200, count=None)
+    machine.start()
+    wait_for(lambda: "STARTED" in {status for _, status in machine.runs()}, 240, machine)
+    machine.cut()
+    account.sandbox.faults.clear()
+    machine.start()
+    wait_for(lambda: machine.instance.get_backfill(backfill).status.value == "COMPLETED_SUCCESS", 400, machine)
+    assert [status for _, status in machine.runs()][:2] == ["FAILURE", "SUCCESS"]
 
 
 @pytest.mark.soak

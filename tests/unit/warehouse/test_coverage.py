@@ -165,6 +165,7 @@ def test_coverage_between_two_moments(lake, warehouse):
         ([2, 3], {0: HourState.PAST_RETENTION}, None, (2, 4)),
         ([2, 3], {0: HourState.ABSENT}, None, (2, 4)),
         ([2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, 4, (2, 4)),
+        ([2], {0: HourState.ABSENT, 1: HourState.EMPTY}, None, (1, 3)),
         ([], {0: HourState.ABSENT}, None, None),
         ([], {0: HourState.MISSING}, 0, None),
         ([], {0: HourState.NOT_YET}, None, None),

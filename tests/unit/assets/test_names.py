@@ -104,7 +104,7 @@ def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout
     with pytest.raises(
         names.UnknownNameError, match=r"did you mean enwiki\?.* is of 2026-11-20 05:06 UTC, and the service does"
     ):
-        names.check(nowhere, layout, ["enwikki"], [0])
+        names.check(nowhere, layout, ["enwiki", "enwikki"], [0])
 
 
 def test_of_many_unknown_names_ten_are_named(client, layout):

@@ -134,6 +134,20 @@ def test_with_a_snapshot_underneath_hours_are_wanted_from_its_boundary(lake, war
     assert states(warehouse, lake) == {1: "missing", 2: "missing", 3: "loaded"}
 
 
+def test_with_two_snapshots_the_newest_tells_what_is_wanted_and_quiet_hours_lead_back_to_the_older(
+    lake, warehouse, status
+):
+    for minute in (100, 250):
+        warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", minute)]]))
+    load(lake, warehouse, 5)
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(6)) == 1
+    assert states(warehouse, lake) == {4: "missing", 5: "loaded"}
+    warehouse.record_statuses([status(hour, HourState.ABSENT) for hour in range(1, 5)])
+    (state,) = warehouse.project_states(published=False)
+    assert (state.first_gap_at, state.exact_until_at) == (None, lake.hour(6))
+    assert state.exact_from_at == lake.hour(0) + timedelta(minutes=100, microseconds=1)
+
+
 def test_fill_reaches_the_hour_asked_for(lake, warehouse):
     load(lake, warehouse, 0)
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(5), until=lake.hour(3)) == 3

@@ -227,6 +227,10 @@ def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, ask,
                 warehouse.sql(query.format(macro.format("'enwki'")))
 
 
+def test_a_project_of_which_there_is_a_snapshot_alone_is_mirrored(lake, ask):
+    assert ask("SELECT article_id FROM find_article('enwiki', 'A')", [], [[lake.change(1, "A", 1)]]) == [(1,)]
+
+
 def test_before_anything_is_loaded_there_is_no_nearest_project(ask):
     with pytest.raises(QueryError, match=r"The project enwiki is not mirrored here\. SELECT DISTINCT"):
         ask("FROM find_article('enwiki', 'A')")
@@ -244,7 +248,8 @@ def test_title_in_another_case_suggests_those_that_exist(lake, ask, warehouse):
         with pytest.raises(QueryError, match=re.escape(found)):
             warehouse.sql(f"SELECT count(*) FROM {asked}")
     assert warehouse.sql("SELECT name FROM find_article('enwiki', 'Earth')").rows == [("Earth",)]
-    assert warehouse.sql("SELECT article_id FROM find_article('enwiki', 'The Blue planet')").rows == [(1,)]
+    for spelt in ("The Blue planet", "The_Blue_planet"):
+        assert warehouse.sql("SELECT article_id FROM find_article('enwiki', ?)", [spelt]).rows == [(1,)]
     assert warehouse.sql("SELECT name FROM find_article('enwiki', 'gone')").rows == []
     assert len(warehouse.sql("FROM article_history('enwiki', 'Gone')").rows) == 2
 

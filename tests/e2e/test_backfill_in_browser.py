@@ -173,6 +173,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
         str(service_port),
     ]
     serve += ["--projects", ",".join(PROJECTS), "--namespaces", "0", "--changes-per-hour", "12", "--body-bytes", "600"]
+    serve += ["--prepare", "0"]
     wme = Path(sys.executable).with_name("wme")
     with process(serve, {}, folder / "sandbox.log"):
         until(lambda: answered(f"{service}/sandbox/identity"), 60, "The sandbox answers", folder / "sandbox.log")

@@ -537,8 +537,8 @@ def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
     [
         # a passing fault alone is tried once more; one for good is not, and neither is what failed beside it
         ({2: 500}, None, 2),
-        ({2: 403}, errors.Forbidden, 1),
-        ({2: 500, 4: 403}, errors.ServiceUnavailable, 1),
+        ({2: 422}, errors.InvalidRequest, 1),
+        ({2: 500, 4: 422}, errors.ServiceUnavailable, 1),
     ],
 )
 def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
@@ -559,6 +559,6 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
         with pytest.raises(NotArchivedError):
             snapshot_sets.archived_snapshot(NAME, layout)
     for n, status in faults.items():
-        once = 1 if status == 403 else QUICK.retries + 1
+        once = 1 if status == 422 else QUICK.retries + 1
         seen = sum(request.path == paths[n] for request in sandbox.requests)
         assert seen == once + attempts - 1

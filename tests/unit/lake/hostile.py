@@ -444,7 +444,8 @@ def packed(rng: random.Random, hostile: Hostile, data: bytes) -> bytes:
             place = rng.randrange(len(data) + 1)
             hostile.done.append("two gzip members")
             return gzipped(data[:place]) + gzipped(data[place:])
-        case 1 if not {"no end", "cut"} & {*hostile.done}:  # the first would go on in the second
+        # otherwise the first would go on in the second, or its blocks would not begin where blocks do
+        case 1 if not {"no end", "cut"} & {*hostile.done} and not len(data) % BLOCK:
             hostile.done.append("a second tar.gz")
             return gzipped(data) + gzipped(tar(rng, hostile, 700_000_000) + END)
         case 2:

@@ -12,6 +12,7 @@ import pytest
 from assets import snapshot_sets
 from assets.converting import NotArchivedError
 from resources.enterprise import models
+from resources.lake import RECORD_BYTES_MAX
 from tests.unit.assets.conftest import archive_bytes, record
 
 NAME = "enwiki_namespace_0"
@@ -118,13 +119,13 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     how = {"bodies": ["html"], "converter": bench.converter, "engine": bench.engine}
     for missing, of in ((2, archived.archives[:1]), (1, archived.archives[1:])):
         with pytest.raises(NotArchivedError, match=f"{missing} of the 2 archives of {NAME} are not converted"):
-            snapshot_sets.all_conversions(archived, bench.layout, ["html"])
+            snapshot_sets.all_conversions(archived, bench.layout, ["html"], RECORD_BYTES_MAX)
         one = snapshot_sets.ArchivedSnapshot(archived.identifier, archived.version, archived.exported_at, of)
         snapshot_sets.convert_snapshot(one, bench.layout, **how)
     with pytest.raises(NotArchivedError):
-        snapshot_sets.all_conversions(archived, bench.layout, ["html", "wikitext"])
+        snapshot_sets.all_conversions(archived, bench.layout, ["html", "wikitext"], RECORD_BYTES_MAX)
 
-    conversions = snapshot_sets.all_conversions(archived, bench.layout, ["html"])
+    conversions = snapshot_sets.all_conversions(archived, bench.layout, ["html"], RECORD_BYTES_MAX)
     assert [one.row_count for one in conversions] == [1, 2]
     load = snapshot_sets.load_snapshot(archived, conversions, bench.warehouse)
     assert (load.row_count, load.file_count, load.is_base, load.changed) == (3, 2, True, True)

@@ -69,6 +69,7 @@ class Folder:
                 "byte_offset": 0,
                 "reason": "not JSON",
                 "raw": raw,
+                "raw_bytes": len(raw),
             }
             for number, raw in enumerate(rejects, 1)
         ]
@@ -95,6 +96,7 @@ class Folder:
         return manifest
 
     def attempt(self, **selection):
-        self.warehouse.apply_changes()
-        self.warehouse.publish()
+        """Read the lines again, of what is loaded by now."""
+        if self.warehouse.unpublished_revision() is not None:
+            self.warehouse.publish()
         return retry.attempt(self.settings, Selection(**selection))

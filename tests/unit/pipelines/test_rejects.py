@@ -10,15 +10,14 @@ from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     """Three hours of one project, one of them of another too, and a snapshot."""
-    made = Folder(tmp_path / "data")
+    made = Folder(tmp_path_factory.mktemp("rejects") / "data")
     for number, lines in ((0, GOOD[:1]), (1, GOOD[1:4]), (2, GOOD[4:6])):
         made.load(number, lines)
     made.load(1, FRENCH, "frwiki")
     made.load_snapshot("a" * 32, GOOD[6:9])
-    made.warehouse.apply_changes()
     made.warehouse.publish()
     return made
 

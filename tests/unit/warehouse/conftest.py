@@ -75,6 +75,7 @@ class Lake:
                     "byte_offset": 10 * line,
                     "reason": "not JSON",
                     "raw": raw,
+                    "raw_bytes": len(raw),
                 }
                 for line, raw in enumerate(rejects, 1)
             ]

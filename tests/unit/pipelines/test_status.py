@@ -44,51 +44,58 @@ def mirror(tmp_path):
     return Mirror(tmp_path / "data")
 
 
-def test_a_mirror_that_is_up_to_date_needs_nothing(mirror):
-    for number in range(3):
-        mirror.load(number)
-    mirror.publish()
-    status = mirror.status(2, hours=3, min_free_gb=0)
-    assert status.troubles == []
-    assert [len(place.cells) for place in status.places] == [3]
-    facts = dict(status.facts)
-    assert (facts["articles"], facts["changes"], facts["rejects"]) == ("1", "3", "0")
-    assert status.coverage[0][:3] == ("enwiki", 0, 3)
-    assert status.coverage[0][-1] == mirror.lake.hour(2)
-
-
-def test_as_many_hours_are_looked_at_as_were_asked_for(mirror):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Five hours in a row, published."""
+    made = Mirror(tmp_path_factory.mktemp("whole") / "data")
     for number in range(5):
-        mirror.load(number)
-    mirror.publish()
-    cells = mirror.status(4, hours=2, min_free_gb=0).places[0].cells
-    assert [cell.batch_hour for cell in cells] == [mirror.lake.hour(3), mirror.lake.hour(4)]
+        made.load(number)
+    made.publish()
+    return made
+
+
+def test_a_mirror_that_is_up_to_date_needs_nothing(whole):
+    status = whole.status(4, hours=5, min_free_gb=0)
+    assert status.troubles == []
+    assert [len(place.cells) for place in status.places] == [5]
+    facts = dict(status.facts)
+    assert (facts["articles"], facts["changes"], facts["rejects"]) == ("1", "5", "0")
+    assert status.coverage[0][:3] == ("enwiki", 0, 5)
+    assert status.coverage[0][-1] == whole.lake.hour(4)
+
+
+def test_as_many_hours_are_looked_at_as_were_asked_for(whole):
+    cells = whole.status(4, hours=2, min_free_gb=0).places[0].cells
+    assert [cell.batch_hour for cell in cells] == [whole.lake.hour(3), whole.lake.hour(4)]
 
 
 @pytest.mark.parametrize(("late", "told"), [(3, None), (4, 4), (90, 90)])
-def test_a_mirror_that_is_behind_says_by_how_many_hours(mirror, late, told):
-    mirror.load(0)
-    mirror.publish()
-    troubles = [text for text in mirror.status(late, min_free_gb=0).troubles if "hours behind" in text]
+def test_a_mirror_that_is_behind_says_by_how_many_hours(whole, late, told):
+    troubles = [text for text in whole.status(4 + late, min_free_gb=0).troubles if "hours behind" in text]
     if told is None:
         assert troubles == []
     else:
         (text,) = troubles
-        assert f"the newest hour is 2026-11-01 00:00, {told} hours behind." in text
+        assert f"the newest hour is 2026-11-01 04:00, {told} hours behind." in text
         assert f"`wme run --hours {min(told, 48)}`" in text  # the service keeps no more
 
 
-def test_a_project_that_never_came_is_named(mirror):
-    mirror.load(0)
-    mirror.publish()
-    troubles = mirror.status(0, projects=("enwiki", "frwiki"), min_free_gb=0).troubles
+def test_a_project_that_never_came_is_named(whole):
+    troubles = whole.status(4, projects=("enwiki", "frwiki"), min_free_gb=0).troubles
     assert troubles == ["frwiki namespace 0: no hour of it was brought in so far."]
+
+
+def test_a_disk_below_the_floor_is_told(whole, monkeypatch):
+    usage = shutil.disk_usage(whole.data)
+    for free, wrong in ((2_000_000_000, False), (1_999_999_999, True)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
+        troubles = whole.status(4, min_free_gb=2).troubles
+        assert any("less than the 2 GB that a run leaves" in text for text in troubles) is wrong
 
 
 def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
     for number in range(2):
         mirror.load(number)
-    mirror.publish()
     away = mirror.files[0, "enwiki"].path
     kept = away.rename(away.with_suffix(".away"))
     mirror.publish()
@@ -107,16 +114,6 @@ def test_loaded_files_that_no_article_knows_are_told(mirror):
     assert (
         "1 loaded files are not in `articles` yet; `wme run` takes them in." in mirror.status(1, min_free_gb=0).troubles
     )
-
-
-def test_a_disk_below_the_floor_is_told(mirror, monkeypatch):
-    mirror.load(0)
-    mirror.publish()
-    usage = shutil.disk_usage(mirror.data)
-    for free, wrong in ((2_000_000_000, False), (1_999_999_999, True)):
-        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
-        troubles = mirror.status(0, min_free_gb=2).troubles
-        assert any("less than the 2 GB that a run leaves" in text for text in troubles) is wrong
 
 
 def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):

@@ -1,7 +1,7 @@
 """One archive becomes one Parquet file, and a second one of its rejects where there are any.
 
-Belongs here: the threads, the memory, the count of rows in against rows out, and what is told of a conversion.
-Does not belong here: reading tars (archive), reading records (records), writing Parquet (files).
+Belongs here: the memory, the count of rows in against rows out, and what is reported of a conversion.
+Does not belong here: reading tars (tar, blocks), what a worker makes of a block (pieces), writing Parquet (files).
 
 Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the order
 of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in native
@@ -15,33 +15,33 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter, deque
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources.lake.archive import Archive, SnapshotArchive
-from resources.lake.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Block, Buffers, LongLine, read_blocks
+from resources.lake.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Buffers, LongLine, read_blocks
 from resources.lake.drift import Drift, DriftCount
 from resources.lake.errors import ConversionError, LakeError
-from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
+from resources.lake.files import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.native import trim
+from resources.lake.pieces import Pieces, Work
 from resources.lake.records import RecordReader
-from resources.lake.rejects import Rejected, RejectsFile, RejectTable, lines_file
+from resources.lake.rejects import RejectsFile, RejectTable, lines_file
 from resources.lake.tar import Contents
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
-    from resources.lake.footer import Group
     from resources.lake.layout import Layout
+    from resources.lake.pieces import Piece
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
 #: older converter are made again.
@@ -195,10 +195,10 @@ class Converter:
             _trimmed(self._buffers),
             ParquetFile(target, archive.table) as rows_file,
             RejectsFile(rejects_target, self._level) as rejects_file,
-            _Pieces(
+            Pieces(
                 read_blocks(archive.path, self._buffers, contents),
                 self._pool,
-                _Work(reader, rejects, self._level),
+                Work(reader, rejects, self._level),
                 2 * self.workers,
             ) as pieces,
         ):
@@ -322,91 +322,6 @@ def _conversion(
     )
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """What came of one block: its row group and its rejects, and what there is to count."""
-
-    rows: Group | None
-    rejected: Rejected | None
-    line_count: int
-    changes: Counter[str]
-    drift: list[Drift]
-    archive_bytes: int
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What a worker does with a block."""
-
-    reader: RecordReader
-    rejects: RejectTable
-    level: int
-
-    def __call__(self, block: Block) -> _Piece:
-        try:
-            # places are those in the block, whatever members it is of
-            rows = self.reader.read(block.view, "", 0, 0, block.line_count)
-            block.release()
-            rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
-            rows.rejects.clear()
-            counts = pc.value_counts(rows.batch.column("change_type"))
-            return _Piece(
-                rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
-                rejected=rejected,
-                line_count=rows.line_count,
-                changes=Counter({entry["values"]: entry["counts"] for entry in counts.to_pylist()}),
-                drift=rows.drift,
-                archive_bytes=block.archive_bytes,
-            )
-        finally:
-            block.done()
-
-
-@dataclass
-class _Pieces:
-    """The pieces of every block of an archive, in its order, made ahead of the consumer, `ahead` at most.
-
-    A line that is too long for a block comes by itself, when all before it has come, to be read before the next is asked
-    for. Leaving the context waits for what is under way, and gives every buffer back.
-    """
-
-    blocks: Generator[Block | LongLine, None, None]
-    pool: ThreadPoolExecutor
-    work: _Work
-    ahead: int
-    _waiting: deque[tuple[Block, Future[_Piece]]] = field(default_factory=deque)
-
-    def __enter__(self) -> Iterator[_Piece | LongLine]:
-        return self._pieces()
-
-    def __exit__(self, *_exception: object) -> None:
-        for block, future in self._waiting:
-            if future.cancel():
-                block.done()
-        wait([future for _, future in self._waiting])
-        self.blocks.close()
-
-    def _pieces(self) -> Iterator[_Piece | LongLine]:
-        for block in self.blocks:
-            if isinstance(block, LongLine):
-                yield from self._rest()
-                yield block
-                continue
-            self._waiting.append((block, self.pool.submit(self.work, block)))
-            while self._waiting and (len(self._waiting) > self.ahead or self._waiting[0][1].done()):
-                yield self._next()
-        yield from self._rest()
-
-    def _rest(self) -> Iterator[_Piece]:
-        while self._waiting:
-            yield self._next()
-
-    def _next(self) -> _Piece:
-        piece = self._waiting[0][1].result()
-        self._waiting.popleft()
-        return piece
-
-
 class _Tally:
     """The sums over all blocks of an archive."""
 
@@ -415,7 +330,7 @@ class _Tally:
         self._changes: Counter[str] = Counter()
         self._drift = DriftCount()
 
-    def add(self, piece: _Piece) -> None:
+    def add(self, piece: Piece) -> None:
         """Count one block."""
         self.line_count += piece.line_count
         self._changes += piece.changes

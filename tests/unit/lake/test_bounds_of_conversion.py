@@ -15,8 +15,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import conversion, convert
+from resources.lake import convert
 from resources.lake.blocks import BLOCK_LINES_MAX, Buffers, Loan, read_blocks
+from resources.lake.pieces import Pieces
 
 ROOT = Path(__file__).resolve().parents[3]
 CONVERT = """
@@ -160,7 +161,7 @@ def test_no_more_is_made_ahead_of_the_consumer_than_is_allowed():
 
     with (
         ThreadPoolExecutor(2) as pool,
-        conversion._Pieces(blocks(), pool, work, ahead) as pieces,
+        Pieces(blocks(), pool, work, ahead) as pieces,
     ):
         made = list(pieces)
     assert [number for number, _ in made] == list(range(50))

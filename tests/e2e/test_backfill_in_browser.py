@@ -358,7 +358,7 @@ def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
         ("/asset-groups", "archive"),
         ("/automation", "discover_hours"),
         ("/jobs", "hourly"),
-        ("/deployment/concurrency", "warehouse"),
+        ("/deployment/concurrency", "snapshots"),
     ):
         page.goto(mirror.url + path)
         expect(page.get_by_text(shown).first).to_be_visible()

@@ -429,7 +429,7 @@ def test_sql_as_json_from_standard_input(filled, call):
 def test_sql_before_anything_is_published(environ, call):
     told = call("sql", "SELECT 1", environ=environ)
     assert (told.code, told.out) == (1, "")
-    assert "Run the pipeline once (`wme run`)." in told.err
+    assert "run the pipeline once (`wme run`)." in told.err
     assert is_sentence(told.err)
 
 

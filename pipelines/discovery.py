@@ -43,8 +43,9 @@ SPAN: Final = 16
 LATE: Final = timedelta(hours=6)
 #: Seconds after which a look asks for nothing more. Dagster waits for 60.
 ASKING_SECONDS: Final = 15.0
-#: How long a failed hour is left alone, after its first failure, its second, ...; after the last of them it is not asked for again.
-WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4), timedelta(hours=12))
+#: How long a failed hour is left alone, after its first failure, its second, ...; the last of them repeats. Never given up
+#: while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
+WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
 _DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
 _UNDER_WAY: Final = [
@@ -97,7 +98,7 @@ def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[t
 
 
 def without_busy(hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime) -> list[datetime]:
-    """The hours that no run has under way, and that no run has failed at so lately or so often that they are left alone."""
+    """The hours that no run has under way, and that no run has failed at so lately that they are left alone."""
     busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if (span := _span_of(run))]
     failed: list[tuple[Span, datetime]] = []
     for record in instance.get_run_records(
@@ -113,7 +114,7 @@ def without_busy(hours: Iterable[datetime], instance: dg.DagsterInstance, now: d
 
     def left_alone(hour: datetime) -> bool:
         ends = [end for span, end in failed if span.first <= hour <= span.last]
-        return bool(ends) and (len(ends) > len(WAITS) or now < max(ends) + WAITS[len(ends) - 1])
+        return bool(ends) and now < max(ends) + WAITS[min(len(ends), len(WAITS)) - 1]
 
     return [
         hour for hour in hours if not any(span.first <= hour <= span.last for span in busy) and not left_alone(hour)

@@ -339,7 +339,10 @@ def test_two_broken_lines_side_by_side_are_not_taken_for_a_record(
     mirror: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WME_PASSWORD", mirror["WME_PASSWORD"])
-    [(raw,)] = ask(mirror, "SELECT raw FROM rejects WHERE reason LIKE 'An older%' AND project_id = 'enwiki' AND raw_path IS NULL LIMIT 1")
+    [(raw,)] = ask(
+        mirror,
+        "SELECT raw FROM rejects WHERE reason LIKE 'An older%' AND project_id = 'enwiki' AND raw_path IS NULL LIMIT 1",
+    )
     settings = read(mirror)
     reader = []
     monkeypatch.setattr(retry, "_count", lambda one, lines: reader.append(one) or (sum(1 for _ in lines), 0))

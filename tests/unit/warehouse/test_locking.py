@@ -97,7 +97,7 @@ def test_build_of_a_version_before_is_brought_up_to_date(lake, warehouse, versio
         rows = connection.execute(
             "SELECT raw, raw_bytes, raw_path FROM rejects ORDER BY batch_hour, line_number"
         ).fetchall()
-    assert rows == [(b"bad", 3, None), (b"worse", 5, None), (b"late", None, None)]
+    assert rows == [(b"bad", 3, None), (b"worse", 5, None), (b"late", 4, None)]
 
 
 def test_file_that_is_no_database_is_not_taken_for_a_lock(warehouse):

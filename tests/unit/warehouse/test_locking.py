@@ -15,7 +15,8 @@ from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullErro
 from resources.warehouse.connect import transaction
 
 
-def test_two_writers_take_turns_and_the_second_says_that_it_waits(lake, warehouse, caplog):
+def test_two_writers_take_turns_and_the_second_says_that_it_waits(data, lake, caplog):
+    warehouse = Warehouse(data, lock_timeout=120)  # far more than a busy machine takes to let both begin
     files = [lake.file(hour, [lake.change(1, "A", 60 * hour)]) for hour in range(6)]
 
     def load(mine):
@@ -29,7 +30,7 @@ def test_two_writers_take_turns_and_the_second_says_that_it_waits(lake, warehous
         threads = [threading.Thread(target=load, args=(files[start::2],)) for start in range(2)]
         for thread in threads:
             thread.start()
-        while sum("waiting up to 5 s" in record.message for record in caplog.records) < 2:
+        while sum("waiting up to 120 s" in record.message for record in caplog.records) < 2:
             assert any(thread.is_alive() for thread in threads)
         lock.release()
         for thread in threads:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED}
 #: Tells on a pipe that it has seen so many audit events since the command line's own imports began, or at the end how many.
 COUNTING = """
-import atexit, itertools, os, sys
+import atexit, itertools, os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, even where the tests run without one
 pipe, moment = int(sys.argv[1]), int(sys.argv[2])
 del sys.argv[1:3]
 count, begun = itertools.count(1), []

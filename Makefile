@@ -14,7 +14,7 @@ help: ## list the commands
 
 setup: $(STAMP) ## make the environment in .venv
 
-$(STAMP): requirements.lock pyproject.toml setup.py resources/lake/decode.c
+$(STAMP): requirements.lock pyproject.toml setup.py resources/lake/decode/decode.c
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"This is Python {v[0]}.{v[1]} ($(PYTHON)); 3.11, 3.12 or 3.13 is needed. Name one: make setup PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make virtual environments here; install its venv package (on Debian: apt-get install python3-venv) and run the same command again." >&2; exit 1; }
 	@echo "Installing the locked packages (once, about a minute) ..."
@@ -64,4 +64,4 @@ lock: $(STAMP) ## pin the newest allowed versions, with hashes and without addre
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file requirements.lock
 
 clean: ## remove the environment and caches; never the data
-	@rm -rf $(VENV) build *.egg-info resources/lake/_decode*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	@rm -rf $(VENV) build *.egg-info resources/lake/decode/_decode*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -16,7 +16,7 @@ import dagster as dg
 from assets.describe import OWNERS, lake_metadata, preview, table_metadata
 from assets.failures import failure, told
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.enterprise.endpoints import ReferenceKind
+from resources.enterprise.http.endpoints import ReferenceKind
 from resources.lake import convert_reference
 from resources.tables import REFERENCE_TABLES
 

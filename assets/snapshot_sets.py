@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.enterprise.models import Snapshot as SnapshotRecord
-    from resources.enterprise.snapshot_plan import Form, Piece
+    from resources.enterprise.snapshot.plan import Form, Piece
     from resources.lake import Conversion, Converter, Layout
     from resources.warehouse import SnapshotLoad, Warehouse
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from benchmarks.workload import HOUR
 from resources.engine import Engine
 from resources.lake import BODIES, Archive, Converter, Layout
-from resources.lake.blocks import BLOCK_BYTES, Block, Buffers, read_blocks
-from resources.lake.files import COMPRESSION_LEVEL, ParquetFile, encode
-from resources.lake.records import RecordReader
-from resources.lake.shape import shape_of
+from resources.lake.archive.blocks import BLOCK_BYTES, Block, Buffers, read_blocks
+from resources.lake.decode.records import RecordReader
+from resources.lake.decode.shape import shape_of
+from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:

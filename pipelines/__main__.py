@@ -1,6 +1,6 @@
 """`wme`, and `python -m pipelines`: the entry point, which minds Ctrl-C before the second of imports begins."""
 
-from pipelines import interrupts
+from pipelines.process import interrupts
 
 
 def main() -> None:

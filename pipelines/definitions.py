@@ -14,7 +14,7 @@ import dagster as dg
 from assets import articles, checks, hourly, partitions, published, reference, snapshots
 from pipelines import settings as settings_module
 from pipelines.jobs import JOBS
-from pipelines.processes import executor
+from pipelines.process.processes import executor
 from pipelines.schedules import SCHEDULES
 from pipelines.sensors import SENSORS
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource

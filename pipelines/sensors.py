@@ -20,8 +20,9 @@ from assets.ingest import WAREHOUSE
 from assets.partitions import RETENTION, key_of
 from assets.published import WHEN_DUE, next_text
 from assets.snapshots import SNAPSHOTS
-from pipelines import discovery, processes
+from pipelines import discovery
 from pipelines.jobs import JOBS, hours_job, publish_job, reference_job, snapshots_job
+from pipelines.process import processes
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.enterprise.errors import EnterpriseError
 from resources.warehouse import WarehouseError

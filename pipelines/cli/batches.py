@@ -21,7 +21,7 @@ from pipelines.settings import read as read_settings
 def batches(*, hour: datetime | None, everything: bool) -> None:
     """List the service's files of an hour (UTC), for example 2026-11-20T05; default: the newest hour there is."""
     from assets import names
-    from pipelines import run as runs
+    from pipelines.operations import run as runs
     from resources.lake import Layout
 
     settings = read_settings()

@@ -1,6 +1,6 @@
 """`wme rejects`: the lines that could not be converted, and trying them again.
 
-The work is in `pipelines/rejects.py` and `pipelines/retry.py`.
+The work is in `pipelines/operations/rejects.py` and `pipelines/operations/retry.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rejects(
     dry_run: bool,
 ) -> None:
     """List the lines that could not be converted, by reason and by place, or try them again."""
-    from pipelines import rejects as rejected
+    from pipelines.operations import rejects as rejected
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 
@@ -104,8 +104,8 @@ def _rest(line: dict[str, Any]) -> str:
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Try rejected lines again, and tell what came of it."""
-    from pipelines import retry
-    from pipelines.rejects import count
+    from pipelines.operations import retry
+    from pipelines.operations.rejects import count
     from pipelines.terminal_engine import TerminalEngine
     from resources.warehouse import Warehouse
 

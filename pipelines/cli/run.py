@@ -1,6 +1,6 @@
 """`wme run`: bring hours and snapshots from the service to the published file, and show what came of it.
 
-The work is in `pipelines/run.py`.
+The work is in `pipelines/operations/run.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import click
 from pipelines import terminal
 from pipelines.cli import service
 from pipelines.cli.parameters import HOUR
+from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from pipelines.settings import read as read_settings
-from pipelines.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from resources.engine.progress import amount
 
 if TYPE_CHECKING:
-    from pipelines.run import RunReport
+    from pipelines.operations.run import RunReport
     from pipelines.settings import Settings
     from resources.enterprise import EnterpriseClient
     from resources.lake import Layout
@@ -88,8 +88,8 @@ def run(
         )
 
     from assets import names
-    from pipelines import run as runs
     from pipelines.definitions import build_enterprise
+    from pipelines.operations import run as runs
     from pipelines.terminal_engine import TerminalEngine
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout

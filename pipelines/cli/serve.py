@@ -1,6 +1,6 @@
 """`wme sandbox` and `wme ui`: what serves in the foreground until Ctrl-C.
 
-The work is in `resources/sandbox` and `pipelines/instance.py`.
+The work is in `resources/sandbox` and `pipelines/process/instance.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import threading
 
 import click
 
-from pipelines import interrupts, terminal
+from pipelines import terminal
 from pipelines.cli import service
+from pipelines.process import interrupts
 from pipelines.settings import read as read_settings
 from pipelines.settings import read_data
 
@@ -44,7 +45,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of Dagster's pages.")
 def ui(*, port: int) -> None:
     """Open Dagster with everything in place: its own folder below the data folder, daemon included."""
-    from pipelines.instance import serve
+    from pipelines.process.instance import serve
 
     settings = read_settings()
     with socket.socket() as probe:

@@ -1,6 +1,6 @@
 """`wme snapshots`: whole projects, from the list to their files in the archive.
 
-The work is in `pipelines/snapshots.py`.
+The work is in `pipelines/operations/snapshots.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def snapshots() -> None:
 def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """List the snapshots of the mirrored projects, of some projects, or all. Costs no quota."""
     from assets import names
-    from pipelines import snapshots as snapshots_
+    from pipelines.operations import snapshots as snapshots_
     from resources.lake import Layout
 
     if projects and everything:
@@ -99,7 +99,7 @@ def plan_snapshots(
     ID is a snapshot as `wme snapshots list` names it, for example enwiki_namespace_0. The exit code is 1 where
     `wme snapshots download` would not begin.
     """
-    from pipelines import snapshots as snapshots_
+    from pipelines.operations import snapshots as snapshots_
 
     if whole and chunks:
         raise click.UsageError("--whole and --chunks exclude each other.")
@@ -140,7 +140,7 @@ def download_snapshots(
     ID is a snapshot as `wme snapshots list` names it, for example enwiki_namespace_0. Nothing is begun that the quota
     or the disk would not let end, unless --beyond-quota allows it.
     """
-    from pipelines import snapshots as snapshots_
+    from pipelines.operations import snapshots as snapshots_
 
     if whole and chunks:
         raise click.UsageError("--whole and --chunks exclude each other.")

@@ -1,6 +1,6 @@
 """`wme status`: how the mirror stands.
 
-The work is in `pipelines/status.py`, the map of hours in `pipelines/heatmap.py`.
+The work is in `pipelines/report/status.py`, the map of hours in `pipelines/report/heatmap.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipelines.settings import read as read_settings
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, hour by hour, for scripts.")
 def status(*, count: int, check: bool, as_json: bool) -> None:
     """Say how the mirror stands: service, account, size, what is pending, and every one of the newest hours."""
-    from pipelines import heatmap
-    from pipelines import status as statuses
+    from pipelines.report import heatmap
+    from pipelines.report import status as statuses
 
     report = statuses.collect(read_settings(), count)
     if as_json:

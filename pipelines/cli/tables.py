@@ -1,6 +1,6 @@
 """`wme sql` and `wme dictionary`: what stands in the tables, and what it means.
 
-The work is in `resources/warehouse` and `pipelines/dictionary.py`.
+The work is in `resources/warehouse` and `pipelines/report/dictionary.py`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ def _cell(value: Any) -> Any:
 @click.command()
 def dictionary() -> None:
     """Print the data dictionary (Markdown): every table and column, with its place in the service's record."""
-    from pipelines.dictionary import render
+    from pipelines.report.dictionary import render
 
     click.echo(render(), nl=False)

@@ -1,6 +1,6 @@
 """`wme publish`, `relocate`, `clean` and `forget`: keeping what analysts open, and the folder, as they should be.
 
-The work is in `pipelines/run.py`, `pipelines/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
+The work is in `pipelines/operations/run.py`, `pipelines/operations/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from resources.engine.progress import amount
 def publish() -> None:
     """Publish now what is loaded, whether it is due or not (WME_PUBLISH)."""
     from assets.published import next_text
-    from pipelines import run as runs
+    from pipelines.operations import run as runs
     from resources.warehouse import Warehouse
 
     settings = read_settings()
@@ -106,7 +106,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
 
     Says first what that is, and asks. What other projects share stays. After an interrupt run it again.
     """
-    from pipelines import forget as forgetting
+    from pipelines.operations import forget as forgetting
 
     settings = read_settings()
     found = forgetting.survey(settings, project)

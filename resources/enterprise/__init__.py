@@ -5,18 +5,18 @@ Does not belong here: reading what was downloaded (`lake`), storing it (`warehou
 """
 
 from resources.enterprise import errors, models
-from resources.enterprise.auth import TokenStatus
+from resources.enterprise.account.authenticator import TokenStatus
 from resources.enterprise.client import EnterpriseClient
-from resources.enterprise.downloads import Download
-from resources.enterprise.filling import Ranges
-from resources.enterprise.landing import Sidecar, is_intact, is_landed
+from resources.enterprise.download.downloader import Download
+from resources.enterprise.download.landing import Sidecar, is_intact, is_landed
+from resources.enterprise.download.transfer import Ranges
+from resources.enterprise.http.transport import Patience
+from resources.enterprise.http.wire import Limits
 from resources.enterprise.models import Listing
 from resources.enterprise.service import Service
-from resources.enterprise.snapshot_choice import plan_snapshot
-from resources.enterprise.snapshot_plan import Disk, Piece, SnapshotPlan, Wishes, check_together
-from resources.enterprise.snapshots import superseded
-from resources.enterprise.transport import Patience
-from resources.enterprise.wire import Limits
+from resources.enterprise.snapshot.choice import plan_snapshot
+from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, check_together
+from resources.enterprise.snapshot.planner import superseded
 
 __all__ = [
     "Disk",

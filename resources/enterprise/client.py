@@ -14,31 +14,32 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from pydantic import TypeAdapter
 
-from resources.enterprise import endpoints, errors, models
-from resources.enterprise.auth import Authenticator, TokenStatus
-from resources.enterprise.downloads import Download, Downloader
-from resources.enterprise.filling import Ranges
-from resources.enterprise.foreign import guarded
+from resources.enterprise import errors, models
+from resources.enterprise.account.authenticator import Authenticator, TokenStatus
+from resources.enterprise.account.token_store import TokenStore
+from resources.enterprise.download.downloader import Download, Downloader
+from resources.enterprise.download.landing import Sidecar, md5_of_bytes, write_atomically
+from resources.enterprise.download.source import Source
+from resources.enterprise.download.transfer import Ranges
 from resources.enterprise.hours import absent, passed, spoken
-from resources.enterprise.landing import Sidecar, md5_of_bytes, write_atomically
+from resources.enterprise.http import endpoints
+from resources.enterprise.http.foreign import guarded
+from resources.enterprise.http.skew import ServiceClock
+from resources.enterprise.http.transport import Patience, Transport
+from resources.enterprise.http.wire import Limits
 from resources.enterprise.questions import Questions
 from resources.enterprise.redaction import Redactor
-from resources.enterprise.skew import ServiceClock
-from resources.enterprise.snapshot_plan import Wishes
-from resources.enterprise.snapshots import Snapshots
-from resources.enterprise.source import Source
-from resources.enterprise.tokens import TokenStore
-from resources.enterprise.transport import Patience, Transport
-from resources.enterprise.wire import Limits
+from resources.enterprise.snapshot.plan import Wishes
+from resources.enterprise.snapshot.planner import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
-    from resources.enterprise.endpoints import ReferenceKind
+    from resources.enterprise.http.endpoints import ReferenceKind
     from resources.enterprise.service import Service
-    from resources.enterprise.snapshot_plan import Piece, SnapshotPlan
+    from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
 
 _LISTS: Final[dict[str, TypeAdapter[Any]]] = {
     "codes": models.list_of(models.Code),

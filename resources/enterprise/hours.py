@@ -11,12 +11,13 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from resources.enterprise import endpoints, errors
+from resources.enterprise import errors
+from resources.enterprise.http import endpoints
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from resources.enterprise.skew import ServiceClock
+    from resources.enterprise.http.skew import ServiceClock
 
 
 def spoken(hour: datetime) -> str:

@@ -16,8 +16,9 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from resources.enterprise import endpoints, errors, models
-from resources.enterprise.answers import Answer, BrokenAnswer, etag_in, moment_in, number_in
+from resources.enterprise import errors, models
+from resources.enterprise.http import endpoints
+from resources.enterprise.http.answers import Answer, BrokenAnswer, etag_in, moment_in, number_in
 from resources.enterprise.service import is_web_address
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
     from pydantic import TypeAdapter
 
-    from resources.enterprise.auth import Authenticator
+    from resources.enterprise.account.authenticator import Authenticator
+    from resources.enterprise.http.transport import Transport
     from resources.enterprise.service import Service
-    from resources.enterprise.transport import Transport
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

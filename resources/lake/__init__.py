@@ -5,13 +5,13 @@ and DuckDB.
 """
 
 from resources.lake import errors
-from resources.lake.archive import Archive, SnapshotArchive
-from resources.lake.blocks import RECORD_BYTES_MAX
+from resources.lake.archive.blocks import RECORD_BYTES_MAX
+from resources.lake.archive.described import Archive, SnapshotArchive
 from resources.lake.conversion import BODIES, MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
-from resources.lake.drift import Drift
+from resources.lake.decode.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
-from resources.lake.files import sweep
 from resources.lake.layout import Layout
+from resources.lake.parquet.writer import sweep
 from resources.lake.reference import ReferenceConversion, convert_reference
 
 __all__ = [

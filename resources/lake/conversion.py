@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
-from resources.lake.archive import Archive, SnapshotArchive
-from resources.lake.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Buffers, LongLine, read_blocks
-from resources.lake.drift import Drift, DriftCount
+from resources.lake.archive.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Buffers, LongLine, read_blocks
+from resources.lake.archive.described import Archive, SnapshotArchive
+from resources.lake.archive.tar import Contents
+from resources.lake.decode.drift import Drift, DriftCount
+from resources.lake.decode.native import trim
+from resources.lake.decode.records import RecordReader
 from resources.lake.errors import ConversionError, LakeError
-from resources.lake.files import COMPRESSION_LEVEL, ParquetFile
-from resources.lake.native import trim
+from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.pieces import Pieces, Work
-from resources.lake.records import RecordReader
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
-from resources.lake.tar import Contents
 from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from resources.lake.blocks import Block, LongLine
-from resources.lake.files import encode
+from resources.lake.archive.blocks import Block, LongLine
+from resources.lake.parquet.writer import encode
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from resources.lake.drift import Drift
-    from resources.lake.footer import Group
-    from resources.lake.records import RecordReader
+    from resources.lake.decode.drift import Drift
+    from resources.lake.decode.records import RecordReader
+    from resources.lake.parquet.footer import Group
     from resources.lake.rejects import Rejected, RejectTable
 
 

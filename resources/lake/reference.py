@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resources.lake.decode.examine import beyond, extra_text
+from resources.lake.decode.shape import shape_of
+from resources.lake.decode.strict_json import Bad, Number, read_document
 from resources.lake.errors import ReferenceListError
-from resources.lake.examine import beyond, extra_text
-from resources.lake.files import ParquetFile, encode
-from resources.lake.shape import shape_of
-from resources.lake.strict_json import Bad, Number, read_document
+from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables import REFERENCE_TABLES, SCHEMA_VERSION
 
 if TYPE_CHECKING:

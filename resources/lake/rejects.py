@@ -18,8 +18,8 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from resources.lake.errors import landing_failed
-from resources.lake.files import ParquetFile, Unfinished, encode
 from resources.lake.legible import legible
+from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTS
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from resources.lake.archive import Archive
-    from resources.lake.blocks import Block, LongLine
+    from resources.lake.archive.blocks import Block, LongLine
+    from resources.lake.archive.described import Archive
+    from resources.lake.decode.records import Reject
     from resources.lake.layout import Layout
-    from resources.lake.records import Reject
 
 #: A rejected line of more bytes stands in the file of long lines, and only its beginning in its row.
 RAW_BYTES_MAX = 1 << 20

@@ -6,7 +6,6 @@ Does not belong here: fetching, converting, scheduling. Only the files of the la
 
 from __future__ import annotations
 
-from resources.warehouse.audit import HourAudit
 from resources.warehouse.errors import (
     LakeFileError,
     NotPublishedError,
@@ -16,7 +15,8 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
-from resources.warehouse.ledger import Ledger, LoadedFile, Named
+from resources.warehouse.read.audit import HourAudit
+from resources.warehouse.read.ledger import Ledger, LoadedFile, Named
 from resources.warehouse.records import (
     Applied,
     CoverageRow,

@@ -9,10 +9,13 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from resources.warehouse import coverage, current, ledger, loads, reading, snapshots
-from resources.warehouse.audit import HourAudit, audit
 from resources.warehouse.connect import Connector, locked, raise_revision, transaction
-from resources.warehouse.publish import Publisher
+from resources.warehouse.load import coverage, snapshots
+from resources.warehouse.load import hours as loads
+from resources.warehouse.publish.publisher import Publisher
+from resources.warehouse.read import ledger, reading
+from resources.warehouse.read.audit import HourAudit, audit
+from resources.warehouse.state import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from resources.warehouse.ledger import Ledger
+    from resources.warehouse.read.ledger import Ledger
     from resources.warehouse.records import (
         Applied,
         CoverageRow,

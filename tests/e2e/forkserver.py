@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import batches, snapshot_sets
-from pipelines import run as runs
 from pipelines import settings as settings_module
+from pipelines.operations import run as runs
 from resources import adapters
 from resources.enterprise import EnterpriseClient
 from resources.warehouse import Warehouse

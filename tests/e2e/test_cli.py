@@ -20,10 +20,10 @@ import click
 import pytest
 
 from pipelines import cli, terminal
-from pipelines.interrupts import SENTENCE
+from pipelines.process.interrupts import SENTENCE
+from pipelines.report.status import collect
 from pipelines.settings import read
-from pipelines.status import collect
-from resources.enterprise.skew import ServiceClock
+from resources.enterprise.http.skew import ServiceClock
 
 NEW_PASSWORD = "N3w-password!"
 

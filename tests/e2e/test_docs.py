@@ -16,10 +16,12 @@ import click
 import duckdb
 import pytest
 
-from pipelines import cli, dictionary, instance, settings
+from pipelines import cli, settings
+from pipelines.process import instance
+from pipelines.report import dictionary
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
-from resources.lake import native
+from resources.lake.decode import native
 from resources.sandbox import control as sandbox_control
 from resources.sandbox import options as sandbox_options
 from resources.tables import MACROS, QUESTIONS, TABLES, HourState

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.ingest import LAKE
-from pipelines import instance, run
+from pipelines.operations import run
+from pipelines.process import instance
 from pipelines.settings import read
 
 if TYPE_CHECKING:

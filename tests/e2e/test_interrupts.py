@@ -22,7 +22,7 @@ import duckdb
 import pytest
 from filelock import FileLock
 
-from pipelines.interrupts import SENTENCE
+from pipelines.process.interrupts import SENTENCE
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from pipelines import waiting
-from pipelines.run import RunReport
+from pipelines.operations import waiting
+from pipelines.operations.run import RunReport
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT
 from tests.relay import Relay
 

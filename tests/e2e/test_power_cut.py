@@ -24,8 +24,8 @@ from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
 from assets.partitions import HOUR, key_of
-from pipelines import instance as instances
-from pipelines import processes
+from pipelines.process import instance as instances
+from pipelines.process import processes
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import left
 from tests.e2e.test_materialize_all import LAUNCH

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from pipelines import rejects, retry
+from pipelines.operations import rejects, retry
 from pipelines.settings import read
 from resources.lake import SnapshotArchive
-from resources.lake.records import RecordReader, Reject
+from resources.lake.decode.records import RecordReader, Reject
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assets.snapshot_sets import DISK_FACTOR
-from pipelines.interrupts import SENTENCE
+from pipelines.process.interrupts import SENTENCE
 from resources.enterprise import is_intact
 from resources.sandbox import Settings, running
 

@@ -22,8 +22,8 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets.partitions import HOUR, key_of, last_complete_hour
-from pipelines import instance as instances
 from pipelines.definitions import build_defs
+from pipelines.process import instance as instances
 from resources.adapters import HOURS_POOL, POOLS
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines import snapshots
+from pipelines.operations import snapshots
 from pipelines.settings import Settings
 from resources.engine import LineReporter
 from resources.enterprise import Wishes

@@ -125,7 +125,7 @@ def test_a_disk_that_fills_up_while_an_hour_is_converted_ends_the_run(bench, mat
     bench.serve_next()
     opened = os.open
     with monkeypatch.context() as patch:
-        patch.setattr("resources.lake.files.os.open", full)
+        patch.setattr("resources.lake.parquet.writer.os.open", full)
         told = materialize([HOUR, NEXT])
     assert told.made == {ARCHIVE: [HOUR], LAKE: [], WAREHOUSE: []}
     assert set(told.noted) == {(LAKE, HOUR), (WAREHOUSE, HOUR), *((key, NEXT) for key in ALL)}

@@ -484,7 +484,7 @@ def test_a_full_disk_keeps_the_tokens_that_were_stored(client, monkeypatch, tmp_
 def test_a_store_locked_for_ever_is_not_waited_for_without_end(client, monkeypatch, tmp_path):
     from filelock import FileLock
 
-    from resources.enterprise import tokens
+    from resources.enterprise.account import token_store as tokens
 
     monkeypatch.setattr(tokens, "_LOCK_SECONDS", 0.05)
     (tmp_path / "state").mkdir()

@@ -10,7 +10,8 @@ import socket
 
 import pytest
 
-from resources.enterprise import Patience, Sidecar, endpoints, errors, is_intact, is_landed
+from resources.enterprise import Patience, Sidecar, errors, is_intact, is_landed
+from resources.enterprise.http import endpoints
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 

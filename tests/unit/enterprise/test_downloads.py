@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from resources.enterprise import Patience, Ranges, Sidecar, errors, is_intact, models
-from resources.enterprise.landing import md5_of
+from resources.enterprise.download.landing import md5_of
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -495,7 +495,7 @@ def test_an_answer_that_is_no_usable_redirect_is_refused(client, fake, published
 
 
 def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_client):
-    from resources.enterprise.transport import Answer
+    from resources.enterprise.http.transport import Answer
 
     client = make_client(base_url="https://127.0.0.1:9")
     answer = Answer(307, b"", {"Location": "http://127.0.0.1:9/objects/x"}, 1)
@@ -619,7 +619,7 @@ def test_threads_that_want_the_same_file_fetch_it_once(split, fake, published, t
 
 
 def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_client, fake, published, target, hour):
-    from resources.enterprise.parts import Part
+    from resources.enterprise.download.partial_file import Part
 
     client = make_client(ranges=Ranges(wait_seconds=0.05))
     with Part.held(target, wait_seconds=1), pytest.raises(errors.StateBusy, match="Another process") as caught:

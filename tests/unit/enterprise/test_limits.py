@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from resources.enterprise import Limits, Patience, errors, models, wire
+from resources.enterprise import Limits, Patience, errors, models
+from resources.enterprise.http import wire
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, json_reply
 

@@ -12,9 +12,9 @@ import traceback
 import pytest
 
 from resources.enterprise import errors, models
+from resources.enterprise.account.token_store import TokenStore
+from resources.enterprise.http.transport import Patience
 from resources.enterprise.redaction import Redactor, printable
-from resources.enterprise.tokens import TokenStore
-from resources.enterprise.transport import Patience
 from tests.unit.enterprise.loopback import USERNAME, Reply, error_reply, json_reply
 
 LIST = "/v2/batches/2026-11-01/05"
@@ -301,7 +301,7 @@ def test_a_secret_at_the_end_of_what_is_shown_is_not_cut_open(client, fake):
 @pytest.fixture
 def skewed(fake, clock, monkeypatch):
     """The service's clock runs so far behind this machine's."""
-    from resources.enterprise.skew import ServiceClock
+    from resources.enterprise.http.skew import ServiceClock
 
     monkeypatch.setattr(ServiceClock, "_told", set())
 

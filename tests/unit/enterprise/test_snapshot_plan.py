@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Disk, Wishes, check_together, errors, models, plan_snapshot
-from resources.enterprise.snapshot_plan import archive_name
+from resources.enterprise.snapshot.plan import archive_name
 
 NAME = "enwiki_namespace_0"
 FOLDER = Path("/archive/snapshots")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Disk, Sidecar, Wishes, models, plan_snapshot, superseded
-from resources.enterprise.parts import Part
-from resources.enterprise.snapshots import look
+from resources.enterprise.download.partial_file import Part
+from resources.enterprise.snapshot.planner import look
 
 NAME = "enwiki_namespace_0"
 OLD, NEW = "0" * 32, "f" * 32

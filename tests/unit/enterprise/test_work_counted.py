@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Patience, Sidecar, errors, models
-from resources.enterprise.filling import _WORTH
-from resources.enterprise.transport import _RETRIED
+from resources.enterprise.download.transfer import _WORTH
+from resources.enterprise.http.transport import _RETRIED
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 

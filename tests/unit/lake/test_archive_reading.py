@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resources.lake import ArchiveError, LakeError, convert
-from resources.lake.blocks import Buffers, read_blocks
+from resources.lake.archive.blocks import Buffers, read_blocks
 
 
 def refusal(lake, data: bytes) -> ArchiveError:

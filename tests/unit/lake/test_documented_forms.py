@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.dictionary import render
+from pipelines.report.dictionary import render
 from resources.lake import convert
 
 NINE = datetime(2026, 11, 19, 9, tzinfo=UTC)

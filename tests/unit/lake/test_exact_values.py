@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resources.lake import convert, drift, native, strict_json
-from resources.lake.drift import OTHERS
-from resources.lake.strict_json import DEPTH_MAX
+from resources.lake import convert
+from resources.lake.decode import drift, native, strict_json
+from resources.lake.decode.drift import OTHERS
+from resources.lake.decode.strict_json import DEPTH_MAX
 
 NUMBERS = [
     *("12345678901234567890.5", "123456789012345678901", "1e-400", "-0", "-0.0", "1E+2", "1.0", "1.50", "1e400"),

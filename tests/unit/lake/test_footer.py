@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import footer
-from resources.lake.files import ParquetFile, encode
+from resources.lake.parquet import footer
+from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables import Column, Table
 
 TABLE = Table(
@@ -90,7 +90,7 @@ def test_all_readers_see_the_same_rows(tmp_path, sizes):
 
 
 def test_the_footer_says_what_one_writer_would_have_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("resources.lake.files._UNPACKED_BYTES", 0)
+    monkeypatch.setattr("resources.lake.parquet.writer._UNPACKED_BYTES", 0)
     rng = random.Random(7)
     batches = [batch(rng, size) for size in (40, 7, 300)]
     path = written(tmp_path / "joined.parquet", batches)

@@ -15,7 +15,7 @@ import pytest
 
 from resources.lake import DiskFull, LakeError, convert, digest_of, find_conversion, sweep
 from resources.lake.errors import landing_failed
-from resources.lake.files import Unfinished
+from resources.lake.parquet.writer import Unfinished
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -100,7 +100,7 @@ def test_full_disk(lake, monkeypatch):
         return opened("/dev/full", os.O_RDWR) if str(path).endswith(".unfinished") else opened(path, flags, mode)
 
     opened = os.open
-    monkeypatch.setattr("resources.lake.files.os.open", full)
+    monkeypatch.setattr("resources.lake.parquet.writer.os.open", full)
     with pytest.raises(DiskFull, match=r"The disk is full: .* Free space, then run again.") as caught:
         lake.convert(*(lake.record(n) for n in range(20)))
     assert caught.value.retryable
@@ -139,7 +139,7 @@ def test_a_system_that_takes_few_bytes_at_once_gets_them_all(lake, monkeypatch):
     whole = lake.convert(*(lake.record(n) for n in range(20)))
     write = os.write
     with monkeypatch.context() as patch:
-        patch.setattr("resources.lake.files.os.write", lambda handle, data: write(handle, data[:1000]))
+        patch.setattr("resources.lake.parquet.writer.os.write", lambda handle, data: write(handle, data[:1000]))
         other = lake.elsewhere("other").convert(*(lake.record(n) for n in range(20)))
     assert other.lake_bytes > 1000
     assert other.path.read_bytes() == whole.path.read_bytes()

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.lake import ArchiveError, ConversionError, Converter, convert, digest_of, find_conversion
-from resources.lake.blocks import Buffers, LongLine, read_blocks
+from resources.lake.archive.blocks import Buffers, LongLine, read_blocks
 from resources.lake.rejects import RAW_BYTES_MAX, lines_file, whole_line
 
 LONGEST = 16 << 20

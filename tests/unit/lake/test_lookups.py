@@ -6,7 +6,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake.blocks import Buffers, read_blocks
+from resources.lake.archive.blocks import Buffers, read_blocks
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -47,7 +47,7 @@ def test_a_look_up_reads_one_row_group_of_many(lake, column, value):
 
 
 def test_short_lines_fill_a_row_group_by_their_number(lake, monkeypatch):
-    monkeypatch.setattr("resources.lake.blocks.BLOCK_LINES_MAX", 7)
+    monkeypatch.setattr("resources.lake.archive.blocks.BLOCK_LINES_MAX", 7)
     archive = lake.archive(b"\n".join(b"%d" % n for n in range(20)), b"a\nb\n" * 7)
     counts, content = [], []
     for block in read_blocks(archive.path, Buffers(1, 1000)):

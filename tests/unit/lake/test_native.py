@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from resources.lake import native
-from resources.lake.native import Decoder, decoding
+from resources.lake.decode import native
+from resources.lake.decode.native import Decoder, decoding
 from resources.tables import ARTICLE_CHANGES
 
 BOTH = frozenset({"html", "wikitext"})

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from resources.lake import Archive, native
-from resources.lake.records import RecordReader, Rows
+from resources.lake import Archive
+from resources.lake.decode import native
+from resources.lake.decode.records import RecordReader, Rows
 from resources.tables import ARTICLE_CHANGES
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the native decoder is not built here")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake.files import ParquetFile, encode
-from resources.lake.nulls import Leaf
+from resources.lake.parquet.nulls import Leaf
+from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables import ARTICLE_CHANGES, Column, Table
 
 VALUES = {

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines import retry
-from pipelines.rejects import Selection
+from pipelines.operations import retry
+from pipelines.operations.rejects import Selection
 from pipelines.settings import Settings
 from resources.lake import Layout
 from resources.tables import REJECTS

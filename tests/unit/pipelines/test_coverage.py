@@ -12,9 +12,9 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from pipelines import coverage, heatmap
+from pipelines.report import coverage, heatmap
+from pipelines.report.status import as_json, collect
 from pipelines.settings import read
-from pipelines.status import as_json, collect
 from resources.tables import HourState
 from resources.warehouse import Warehouse
 

@@ -9,7 +9,7 @@ import pytest
 
 from assets.partitions import EARLIEST, HOUR, HOURS, RETENTION, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
-from pipelines.run import run
+from pipelines.operations.run import run
 from pipelines.settings import Settings, SettingsError, read
 from resources.lake import Layout
 

@@ -19,8 +19,8 @@ from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOr
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from pipelines import processes
 from pipelines.definitions import build_defs
+from pipelines.process import processes
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HERE = "here"
 HOLDER = """
 import json, sys
 import dagster as dg
-from pipelines.processes import under_way
+from pipelines.process.processes import under_way
 with dg.DagsterInstance.ephemeral(tempdir=sys.argv[1]) as instance, under_way(instance) as tags:
     print(json.dumps(tags), flush=True)
     sys.stdin.read()

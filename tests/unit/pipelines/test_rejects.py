@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines import rejects
-from pipelines.rejects import Selection
+from pipelines.operations import rejects
+from pipelines.operations.rejects import Selection
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
 

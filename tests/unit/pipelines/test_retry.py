@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines import retry
-from pipelines.retry import Outcome
+from pipelines.operations import retry
+from pipelines.operations.retry import Outcome
 from resources.lake import Archive, digest_of
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines import run as runs
+from pipelines.operations import run as runs
 from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource
 from resources.enterprise import EnterpriseClient, Service

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.snapshots import Fetched, Report, Together
+from pipelines.operations.snapshots import Fetched, Report, Together
 from resources.enterprise import Disk, Download, Wishes, errors, models, plan_snapshot
 
 GB = 10**9

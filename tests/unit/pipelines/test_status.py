@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from pipelines.report.status import collect
 from pipelines.settings import Settings
-from pipelines.status import collect
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
 from tests.unit.warehouse.conftest import START, Clock, Lake

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Snapshot
-from resources.warehouse.current import apply_changes, rebuild_articles
-from resources.warehouse.loads import load_hour
-from resources.warehouse.publish import _make_views, _sources
-from resources.warehouse.questions import questions
+from resources.warehouse.load.hours import load_hour
+from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.load.snapshots import load_snapshot
+from resources.warehouse.publish.publisher import _make_views, _sources
 from resources.warehouse.schema import ensure
-from resources.warehouse.snapshot_rows import versions
-from resources.warehouse.snapshots import load_snapshot
+from resources.warehouse.state.current import apply_changes, rebuild_articles
+from resources.warehouse.state.questions import questions
 
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ def by_rule(row):
 
 
 def by_total_order(row):
-    """The order that is documented in `resources.warehouse.current`: the rule, and what breaks its ties."""
+    """The order that is documented in `resources.warehouse.state.current`: the rule, and what breaks its ties."""
     kind = row["change_type"] == "update"
     earlier_hour_first = -row["batch_hour"].timestamp()
     return (*by_rule(row), kind, row["event_key"], earlier_hour_first, -row["namespace_id"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from resources.warehouse.current import apply_changes
-from resources.warehouse.loads import load_hour
+from resources.warehouse.load.hours import load_hour
 from resources.warehouse.schema import ensure
+from resources.warehouse.state.current import apply_changes
 
 #: Each pair of files of an hour, in namespaces 0 and 14: rows and rejected lines.
 CONTENTS = {

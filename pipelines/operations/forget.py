@@ -1,0 +1,156 @@
+"""Dropping a project that is mirrored no longer: what there is of it, and removing all of that.
+
+Belongs here: finding its files, and the order in which everything goes. Does not belong here: its rows (the warehouse).
+
+The order makes a kill harmless: first the rows, in one transaction, then the published file, which names the lake's files, then
+the files. What a kill leaves behind is found again by name. What is shared stays: reference lists, the lists of hours that
+other projects have, accounts, Dagster's history of runs.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assets.partitions import hour_of
+from assets.snapshots import SNAPSHOTS
+from pipelines.process import instance as instances
+from pipelines.settings import SettingsError
+from resources.lake import Layout
+from resources.lake.origin import origin_of
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from pipelines.settings import Settings
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What there is of a project.
+
+    Attributes:
+        project_id: The project, for example enwiki.
+        row_counts: Rows by table of the warehouse, of those tables that have some.
+        lake: Its files in the lake, rejects included.
+        archive: Its files in the archive, and the lists of hours that are of no other project, in the order to remove them.
+        lake_bytes: Bytes of those in the lake.
+        archive_bytes: Bytes of those in the archive.
+        partitions: Its snapshots among Dagster's partitions.
+    """
+
+    project_id: str
+    row_counts: Mapping[str, int]
+    lake: tuple[Path, ...]
+    archive: tuple[Path, ...]
+    lake_bytes: int
+    archive_bytes: int
+    partitions: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.row_counts or self.lake or self.archive or self.partitions)
+
+
+def survey(settings: Settings, project: str) -> Remains:
+    """What there is of a project. Changes nothing; walks through all files of archive and lake, and takes the warehouse's lock.
+
+    Raises:
+        WarehouseBusyError: Another process used the warehouse all the time.
+    """
+    layout, warehouse = Layout(settings.data), _warehouse(settings)
+    built = warehouse.build_path.exists()
+    its = _pattern(project)
+    shared = warehouse.hours_of_others(project) if built else frozenset()
+    lake = tuple(path for path in _files(layout.lake) if _is_of(path, layout.lake, its))
+    archive = (*_lists(layout, its, shared), *(p for p in _files(layout.archive) if _is_of(p, layout.archive, its)))
+    partitions: tuple[str, ...] = ()
+    if settings.dagster_home.exists():
+        with instances.opened(settings.dagster_home) as instance:
+            partitions = tuple(
+                name for name in instance.get_dynamic_partitions(str(SNAPSHOTS.name)) if its.fullmatch(name)
+            )
+    return Remains(
+        project_id=project,
+        row_counts=warehouse.project_rows(project) if built else {},
+        lake=lake,
+        archive=archive,
+        lake_bytes=sum(path.stat().st_size for path in lake),
+        archive_bytes=sum(path.stat().st_size for path in archive),
+        partitions=partitions,
+    )
+
+
+def forget(settings: Settings, project: str) -> Remains:
+    """Remove everything of a project and publish; returns what there was. Doing it again removes what a kill left.
+
+    Whoever has an older published file open loses the bodies of the project at once.
+
+    Raises:
+        SettingsError: The project is still among those to mirror; nothing was removed.
+        WarehouseBusyError: Another process used the warehouse all the time; nothing of it was removed.
+        OSError: A file cannot be removed; those before it are.
+    """
+    if project in settings.projects:
+        raise SettingsError(
+            f"{project} is among the projects to mirror, and the next run would bring it back. Nothing was removed. Take it out "
+            "of WME_PROJECTS, for Dagster as well, then run this again."
+        )
+    layout, warehouse = Layout(settings.data), _warehouse(settings)
+    found = survey(settings, project)
+    if not found:
+        return found
+    if found.row_counts:
+        warehouse.drop_project(project)
+    if warehouse.build_path.exists():
+        warehouse.publish({"service": origin_of(settings.data) or "unknown"})
+    if found.partitions:
+        with instances.opened(settings.dagster_home) as instance:
+            for name in found.partitions:
+                instance.delete_dynamic_partition(str(SNAPSHOTS.name), name)
+    for root, files in ((layout.lake, found.lake), (layout.archive, found.archive)):
+        for path in files:
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent, root)
+    return found
+
+
+def _warehouse(settings: Settings) -> Warehouse:
+    return Warehouse(settings.data, storage_version=settings.storage_version)
+
+
+def _pattern(project: str) -> re.Pattern[str]:
+    """Names of files and folders of a project: its identifiers, with what follows them; hidden ones are unfinished."""
+    return re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
+
+
+def _files(root: Path) -> Iterator[Path]:
+    return (path for path in sorted(root.rglob("*")) if path.is_file())
+
+
+def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
+    return any(its.fullmatch(part) for part in path.relative_to(root).parts)
+
+
+def _lists(layout: Layout, its: re.Pattern[str], shared: frozenset[datetime]) -> Iterator[Path]:
+    """The lists of hours of which nothing but this project is archived, and that no other project has a row of."""
+    root = layout.archive / "batches"
+    for folder in sorted(root.glob("date=*/hour=*")):
+        files = sorted(folder.iterdir())
+        theirs = [path for path in files if not path.name.startswith("batches.json")]
+        with suppress(ValueError):  # a folder that somebody put aside under another name
+            day, hour = folder.parent.name.removeprefix("date="), folder.name.removeprefix("hour=")
+            if theirs and all(its.fullmatch(p.name) for p in theirs) and hour_of(f"{day}-{hour}:00") not in shared:
+                yield from (path for path in files if path not in theirs)
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    with suppress(OSError):  # something is left in it
+        while folder not in {root, *(root.iterdir() if root.exists() else ())}:
+            folder.rmdir()
+            folder = folder.parent

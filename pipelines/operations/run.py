@@ -1,0 +1,316 @@
+"""The main job: reference lists, snapshots and the newest hours, from the service to the published file.
+
+Belongs here: which hours, in which order the jobs run, what is told at the end. The same jobs run on a schedule and in
+Dagster's pages; this runs them in this process, with the history of the data folder's own instance.
+Does not belong here: drawing (see `terminal`), the command line (see `cli`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+)
+
+from assets import batches, snapshot_sets
+from assets import snapshots as snapshots_
+from assets.ingest import LAKE, WAREHOUSE
+from assets.partitions import HOUR, hour_of, hour_text, key_of, last_complete_hour
+from assets.published import WHEN_DUE
+from assets.snapshots import SNAPSHOTS
+from pipelines.definitions import build_defs, first_hour
+from pipelines.process import instance as instances
+from pipelines.process import processes
+from pipelines.settings import SettingsError
+from resources.enterprise.errors import (
+    AuthenticationError,
+    EnterpriseError,
+    NewPasswordRequired,
+    NotPublishedYet,
+    TokenSpent,
+    UnreachableError,
+)
+from resources.lake import Layout
+from resources.tables import REFERENCE_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pipelines.settings import Settings
+    from resources.adapters import EnterpriseResource
+    from resources.enterprise import EnterpriseClient, SnapshotPlan
+    from resources.warehouse import Warehouse
+
+#: The lists change rarely and the service asks to keep them.
+REFERENCE_AGE = timedelta(days=1)
+
+#: Dagster tells of a failure by the name of its class.
+_REFUSALS = frozenset(error.__name__ for error in (AuthenticationError, NewPasswordRequired, TokenSpent))
+
+
+@dataclass
+class RunReport:
+    """What a run has to tell beside what is in the warehouse.
+
+    Attributes:
+        failures: A sentence for each failure, in the order they happened.
+        seconds: Fetching and converting by (hour, archive); next to nothing where it was there already.
+        refused: The service refused the account, so that nothing more was asked of it.
+        unreachable: A host could not be reached, likewise.
+    """
+
+    failures: list[str] = field(default_factory=list)
+    seconds: dict[tuple[datetime, str], float] = field(default_factory=dict)
+    refused: bool = False
+    unreachable: bool = False
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
+
+    plans: tuple[batches.Plan, ...]
+    snapshots: tuple[SnapshotPlan, ...]
+    reference_due: bool
+
+    @property
+    def quota_units(self) -> int:
+        """Units of the account's counters, of snapshots or of chunks."""
+        return sum(plan.unit_count for plan in self.snapshots)
+
+    @property
+    def file_count(self) -> int:
+        """Archives to fetch."""
+        return sum(plan.missing_count for plan in self.plans) + sum(len(plan.missing) for plan in self.snapshots)
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
+        return sum(plan.missing_bytes for plan in self.plans) + sum(plan.missing_bytes for plan in self.snapshots)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of disk that all of it takes in the end, about."""
+        hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
+        return hours + sum(plan.disk_bytes for plan in self.snapshots)
+
+
+def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
+    """A logger without a listener; the instance keeps every event all the same."""
+    logger = logging.getLogger("pipelines.quiet")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger
+
+
+#: What a run on the command line has to tell is told by its tables and sentences, not by Dagster's console log.
+QUIET = dg.LoggerDefinition(_quiet)
+
+
+def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[datetime]:
+    """The `count` newest hours that the service has published, oldest first.
+
+    An hour's list appears some minutes after the hour, so the newest complete hour may not be there yet.
+
+    Raises:
+        NotPublishedYet: Nothing of the last six hours is there; the service seems to lag.
+    """
+    newest = last_complete_hour(now)
+    for back in range(6):
+        try:
+            client.batches(newest - back * HOUR)
+        except NotPublishedYet:
+            if back == 5:
+                raise
+        else:
+            newest -= back * HOUR
+            break
+    return [newest - back * HOUR for back in reversed(range(count))]
+
+
+def is_reachable(enterprise: EnterpriseResource) -> bool:
+    """Whether the service answers, whatever it says; each connection is attempted once."""
+    with enterprise.client(seconds=20.0) as client:
+        try:
+            client.batches(last_complete_hour(datetime.now(UTC)))
+        except UnreachableError:
+            return False
+        except EnterpriseError:
+            pass  # an answer all the same, or a failure that the run itself has to tell of
+    return True
+
+
+def hours_between(first: datetime, last: datetime) -> list[datetime]:
+    """Every hour from `first` to `last`, both included."""
+    return [first + number * HOUR for number in range(int((last - first) / HOUR) + 1)]
+
+
+def reference_due(layout: Layout, now: datetime) -> bool:
+    """Whether a reference list is absent or a day old."""
+    for table in REFERENCE_TABLES:
+        path = layout.reference_archive(table.name)
+        if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
+            return True
+    return False
+
+
+def missing_snapshots(client: EnterpriseClient, scope: batches.Scope, warehouse: Warehouse) -> list[str]:
+    """The service's snapshots of mirrored projects and namespaces that have none underneath their articles."""
+    states = warehouse.project_states(published=False) if warehouse.build_path.exists() else []
+    based = {(state.project_id, state.namespace_id) for state in states if state.base_snapshot is not None}
+    records = snapshot_sets.mirrored(client.snapshots().records, [place for place in scope if place not in based])
+    order = {place: number for number, place in enumerate(scope)}
+    return [one.identifier for one in sorted(records, key=lambda one: order[one.project_id, one.namespace_id])]
+
+
+def dry_run(
+    hours: Iterable[datetime],
+    snapshots: Iterable[str],
+    client: EnterpriseClient,
+    scope: batches.Scope,
+    layout: Layout,
+) -> DryRun:
+    """List the hours and snapshots and say what would be fetched; nothing is."""
+    plans = tuple(batches.plan_hour(hour, client, layout, scope) for hour in hours)
+    wanted = tuple(snapshot_sets.plan_snapshot(identifier, client, layout, 0) for identifier in snapshots)
+    return DryRun(plans, wanted, reference_due(layout, datetime.now(UTC)))
+
+
+def run(
+    settings: Settings,
+    hours: Sequence[datetime],
+    *,
+    snapshots: Sequence[str] = (),
+    refresh_reference: bool | None = None,
+    **overrides: Any,
+) -> RunReport:
+    """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish where that is due.
+
+    What succeeded is published even where an hour or a snapshot failed; what failed is in the report.
+
+    Args:
+        settings: Settings.
+        hours: Hours, consecutive.
+        snapshots: Identifiers of snapshots to have in their newest version.
+        refresh_reference: Pull the reference lists, or not; None: when they are due.
+        overrides: Resources in place of the settings' own.
+
+    Raises:
+        SettingsError: The hours lie before any that the mirror could have.
+        KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
+    """
+    if hours and hours[0] < (first := first_hour(settings, *hours)):
+        raise SettingsError(
+            f"{hour_text(hours[0])} UTC lies before {hour_text(first)}, and no hour is looked for there. Nothing was done. Ask for "
+            "later hours, or set WME_FIRST_HOUR where older ones are archived."
+        )
+    defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
+    due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
+    report = RunReport()
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+        if due:
+            _execute(defs, "reference", instance, report, mark)
+        instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
+        # a password that was refused once is not tried again: that locks accounts
+        for identifier in snapshots:
+            if not (report.refused or report.unreachable):
+                _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
+        if hours and not (report.refused or report.unreachable):
+            _execute(defs, "hours", instance, report, mark | _range(hours))
+        _execute(defs, "publish", instance, report, mark | WHEN_DUE)
+    return report
+
+
+def publish(settings: Settings, **overrides: Any) -> RunReport:
+    """Take what is pending into the current articles and publish, whether it is due or not."""
+    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+    report = RunReport()
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+        _execute(defs, "publish", instance, report, mark)
+    return report
+
+
+def from_archive(
+    settings: Settings,
+    groups: Iterable[tuple[Settings, Sequence[datetime]]],
+    identifiers: Sequence[str] = (),
+    **overrides: Any,
+) -> RunReport:
+    """Convert and load hours and snapshots once more, from the archive alone, then publish. The service is not asked for anything.
+
+    Args:
+        settings: Settings to publish with.
+        groups: Consecutive hours, each group with the settings that name what of them is to be loaded.
+        identifiers: Snapshots, each in the newest version that is archived.
+        overrides: Resources in place of the settings' own.
+
+    Raises:
+        KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
+    """
+    report = RunReport()
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+        for wanted, hours in groups:
+            defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
+            _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])
+        defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+        instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(identifiers))
+        for identifier in identifiers:
+            layers = [snapshots_.LAKE, snapshots_.WAREHOUSE]
+            _execute(defs, "snapshots", instance, report, mark, layers, partition_key=identifier)
+        _execute(defs, "publish", instance, report, mark)
+    return report
+
+
+def _range(hours: Sequence[datetime]) -> dict[str, str]:
+    return {
+        ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
+        ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
+    }
+
+
+def _execute(
+    defs: dg.Definitions,
+    job: str,
+    instance: dg.DagsterInstance,
+    report: RunReport,
+    tags: dict[str, str],
+    selection: Sequence[dg.AssetKey] | None = None,
+    partition_key: str | None = None,
+) -> None:
+    """Run one job here, or of its assets those selected, and add to the report what took how long and what failed."""
+    result = defs.resolve_job_def(job).execute_in_process(
+        instance=instance,
+        tags=tags,
+        raise_on_error=False,
+        asset_selection=selection,
+        partition_key=partition_key,
+        run_config={"loggers": {"quiet": {}}},
+    )
+    sentences = []
+    for event in result.all_events:
+        if event.is_step_materialization and event.asset_key == LAKE and event.partition is not None:
+            seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
+            report.seconds |= {(hour_of(event.partition), name): taken for name, taken in seconds.items()}
+        if not event.is_step_failure:
+            continue
+        data = event.step_failure_data
+        if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
+            # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
+            raise KeyboardInterrupt
+        kind = data.error and getattr(data.error.cause, "cls_name", None)
+        report.refused |= kind in _REFUSALS
+        report.unreachable |= kind == UnreachableError.__name__
+        if data.user_failure_data is not None and data.user_failure_data.description:
+            sentences.append(data.user_failure_data.description)
+        elif data.error is not None:
+            cause = data.error.cause or data.error
+            sentences.append(f"{event.step_key}: {cause.message.strip()}")
+    if not result.success and not sentences:
+        sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
+    report.failures += [sentence for sentence in sentences if sentence not in report.failures]

@@ -1,0 +1,318 @@
+"""Snapshots as an operator handles them: what there is, what having some of them takes, and fetching them.
+
+Belongs here: choosing, planning several at once, fetching one after another. Does not belong here: how one snapshot is
+planned and fetched (the client), what becomes of the files later (assets), drawing (the command line).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assets import names, snapshot_sets
+from resources.enterprise import SnapshotPlan, check_together, errors, superseded
+from resources.lake import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pipelines.settings import Settings
+    from resources.engine import Reporter
+    from resources.enterprise import Download, EnterpriseClient, Wishes
+    from resources.enterprise.models import Snapshot
+    from resources.enterprise.snapshot.plan import Form
+
+_IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
+#: What every further snapshot would meet as well.
+_MEETS_ALL = (
+    errors.QuotaExceeded,
+    errors.DiskFull,
+    errors.AuthenticationError,
+    errors.Forbidden,
+    errors.StateError,
+)
+
+
+def listed(client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None) -> list[Snapshot]:
+    """The service's snapshots of some (project, namespace) pairs, or all, by project and namespace. No quota.
+
+    Raises:
+        EnterpriseError: The service does not answer, or refuses the account.
+    """
+    wanted = None if scope is None else set(scope)
+    found = [s for s in client.snapshots() if wanted is None or (s.project_id, s.namespace_id) in wanted]
+    return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))
+
+
+@dataclass(frozen=True)
+class Together:
+    """What several snapshots take, fetched one after another."""
+
+    plans: tuple[SnapshotPlan, ...]
+
+    @property
+    def unit_counts(self) -> dict[str, int]:
+        """Units of quota by counter (`snapshot`, `chunk`), of those counters that are drawn on."""
+        units: Counter[str] = Counter()
+        for plan in self.plans:
+            units[plan.product] += plan.unit_count
+        return {product: count for product, count in units.items() if count}
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes to fetch, about."""
+        return sum(plan.missing_bytes for plan in self.plans)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Disk space that they take, about."""
+        return sum(plan.disk_bytes for plan in self.plans)
+
+    @property
+    def free_bytes(self) -> int:
+        """Free disk space when they were planned."""
+        return min((plan.free_bytes for plan in self.plans), default=0)
+
+    def check(self) -> None:
+        """See that all of them can be finished.
+
+        Raises:
+            QuotaExceeded: They need more units than are left, and nobody allowed to go beyond.
+            DiskFull: The disk does not hold them and the floor that is left free.
+        """
+        for plan in self.plans:
+            plan.check()
+        check_together(self.plans)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why they would not be started, as a sentence; None: they would be."""
+        try:
+            self.check()
+        except (errors.QuotaExceeded, errors.DiskFull) as error:
+            return error.message
+        return None
+
+
+def plan(client: EnterpriseClient, settings: Settings, identifiers: Iterable[str], wishes: Wishes) -> Together:
+    """What having these snapshots in the archive takes. A dry run: costs no quota and changes nothing.
+
+    Args:
+        client: Of the service.
+        settings: Name the data folder.
+        identifiers: The service's names of the snapshots, for example enwiki_namespace_0.
+        wishes: See `wishes_of`.
+
+    Raises:
+        NotFound: One of them does not exist.
+        UnknownNameError: Nor does its project or namespace.
+        InvalidRequest: Chunks are asked for, and there are none.
+    """
+    layout = Layout(settings.data)
+    plans = []
+    for name in dict.fromkeys(identifiers):
+        try:
+            plans.append(_planned(client, name, layout.snapshot_archive(name), wishes))
+        except errors.NotFound:
+            if found := _IDENTIFIER.fullmatch(name):
+                names.check(client, layout, [found[1]], [int(found[2])], correct=name)
+            raise
+    return Together(tuple(plans))
+
+
+def wishes_of(settings: Settings, *, whole: bool = False, chunks: bool = False, beyond_quota: bool = False) -> Wishes:
+    """What to tell the planner: the form, the quota, and the disk space that the settings leave free.
+
+    Disk is counted for all that comes of the files, as in a run: who fetches them wants their rows.
+    """
+    form: Form | None = "whole" if whole else "chunks" if chunks else None
+    return snapshot_sets.wishes_of(settings.min_free_gb, form=form, beyond_quota=beyond_quota)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A snapshot that is in the archive, complete and confirmed."""
+
+    plan: SnapshotPlan
+    downloads: tuple[Download, ...]
+
+    @property
+    def fetched_count(self) -> int:
+        """Files that were not there before."""
+        return sum(download.fetched for download in self.downloads)
+
+    @property
+    def fetched_bytes(self) -> int:
+        """Bytes that were not there before."""
+        return sum(d.size_bytes - d.resumed_bytes for d in self.downloads if d.fetched)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its files."""
+        return sum(download.size_bytes for download in self.downloads)
+
+    @property
+    def unit_count(self) -> int:
+        """Units of quota that it cost."""
+        return sum(download.unit_count for download in self.downloads)
+
+    @property
+    def replaced(self) -> tuple[Path, ...]:
+        """Files of other versions or the other form that lie beside it."""
+        return superseded(self.plan)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it: the snapshots that are there, why others are not, and which were not begun."""
+
+    done: tuple[Fetched, ...]
+    failures: tuple[tuple[str, errors.EnterpriseError], ...]
+    not_begun: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """What failed, for people; empty where nothing did."""
+        if not self.failures:
+            return ""
+        if len(self.failures) == 1 and not self.done and not self.not_begun:
+            return self.failures[0][1].message
+        count = len(self.done) + len(self.failures) + len(self.not_begun)
+        told = [f"{len(self.failures)} of {count} snapshots failed."]
+        told += [f"- {identifier}: {error.message}" for identifier, error in self.failures]
+        if self.not_begun:
+            told.append(f"Not begun because of that: {', '.join(self.not_begun)}.")
+        return "\n".join(told)
+
+
+def download(client: EnterpriseClient, together: Together, *, workers: int = 4, reporter: Reporter) -> Report:
+    """Have planned snapshots in the archive, one after another, each with several files at once.
+
+    Nothing is begun unless all of them can be finished. What is there is not fetched again, and what an earlier call
+    left is continued. An interrupt keeps what was fetched.
+
+    Raises:
+        QuotaExceeded: They need more units than are left. Nothing was fetched.
+        DiskFull: The disk does not hold them. Nothing was fetched.
+    """
+    together.check()
+    done: list[Fetched] = []
+    failures: list[tuple[str, errors.EnterpriseError]] = []
+    for number, first in enumerate(together.plans):
+        try:
+            # hours may have passed with the snapshots before this one: it is looked at again
+            now = _planned(client, first.identifier, first.folder, first.wishes) if number else first
+            done.append(Fetched(now, _fetch(client, now, workers, reporter)))
+        except errors.EnterpriseError as error:
+            failures.append((first.identifier, error))
+            if isinstance(error, _MEETS_ALL):
+                rest = tuple(later.identifier for later in together.plans[number + 1 :])
+                return Report(tuple(done), tuple(failures), rest)
+    return Report(tuple(done), tuple(failures), ())
+
+
+def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot's record with values that JSON has; sizes in bytes, moments in ISO 8601."""
+    modified = snapshot.date_modified
+    return {
+        "identifier": snapshot.identifier,
+        "project_id": snapshot.project_id,
+        "namespace_id": snapshot.namespace_id,
+        "size_bytes": snapshot.approximate_bytes,
+        "chunk_count": len(snapshot.chunks),
+        "version": snapshot.version,
+        "date_modified": None if modified is None else modified.isoformat(),
+    }
+
+
+def together_json(together: Together) -> dict[str, Any]:
+    """Plans with values that JSON has, and what they cost together."""
+    return {
+        "snapshots": [_plan_json(plan) for plan in together.plans],
+        "unit_counts": together.unit_counts,
+        "missing_bytes": together.missing_bytes,
+        "disk_bytes": together.disk_bytes,
+        "free_bytes": together.free_bytes,
+        "obstacle": together.obstacle,
+    }
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """What came of a download, with values that JSON has."""
+    return {
+        "snapshots": [
+            {
+                "identifier": fetched.plan.identifier,
+                "version": fetched.plan.snapshot.version,
+                "form": fetched.plan.form,
+                "folder": str(fetched.plan.folder),
+                "manifest": fetched.plan.manifest.name,
+                "file_count": len(fetched.downloads),
+                "size_bytes": fetched.size_bytes,
+                "fetched_file_count": fetched.fetched_count,
+                "fetched_bytes": fetched.fetched_bytes,
+                "used_unit_count": fetched.unit_count,
+                "replaced_files": [path.name for path in fetched.replaced],
+            }
+            for fetched in report.done
+        ],
+        "failures": [
+            {"identifier": name, "error": type(error).__name__, "message": error.message}
+            for name, error in report.failures
+        ],
+        "not_begun": list(report.not_begun),
+    }
+
+
+def _plan_json(plan: SnapshotPlan) -> dict[str, Any]:
+    return {
+        "identifier": plan.identifier,
+        "version": plan.snapshot.version,
+        "form": plan.form,
+        "reason": plan.reason,
+        "sentence": plan.sentence,
+        "product": plan.product,
+        "unit_count": plan.unit_count,
+        "units_left": plan.units_left,
+        "file_count": len(plan.pieces),
+        "missing_file_count": len(plan.missing),
+        "size_bytes": plan.size_bytes,
+        "missing_bytes": plan.missing_bytes,
+        "disk_bytes": plan.disk_bytes,
+        "free_bytes": plan.free_bytes,
+        "fits_quota": plan.fits_quota,
+        "fits_disk": plan.fits_disk,
+        "folder": str(plan.folder),
+    }
+
+
+def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wishes) -> SnapshotPlan:
+    try:
+        return client.plan_snapshot(identifier, folder, wishes)
+    except errors.NotFound as error:
+        raise errors.NotFound(
+            f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` names those "
+            "that there are.",
+            status=error.status,
+        ) from error
+
+
+def _fetch(client: EnterpriseClient, plan: SnapshotPlan, workers: int, reporter: Reporter) -> tuple[Download, ...]:
+    if not plan.missing:
+        return client.download_snapshot(plan, workers=workers)
+    task = reporter.start(f"download {plan.identifier}", plan.missing_bytes, "B")
+    told: int | None = None
+
+    def progress(done: int, _total: int | None) -> None:
+        nonlocal told
+        if told is not None and done > told:
+            task.advance(done - told)
+        # the first is what was there before
+        told = done if told is None else max(told, done)
+
+    try:
+        return client.download_snapshot(plan, workers=workers, progress=progress)
+    finally:
+        task.finish()

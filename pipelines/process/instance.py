@@ -1,0 +1,89 @@
+"""The Dagster instance of a data folder: its history of runs, shared by the command line and the web page.
+
+Belongs here: where the instance lies, how it is set up, serving its pages. Does not belong here: running anything, and
+telling runs that live from those whose process was killed (see `processes`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+from filelock import FileLock
+
+from pipelines.process import interrupts
+from pipelines.process.processes import end_killed
+from resources.adapters import POOLS
+from resources.lake.folder import ready
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEMPLATE = Path(__file__).resolve().parents[2] / "dagster.example.yaml"
+WORKSPACE = "workspace.yaml"
+#: Folder of the instance below the data folder.
+FOLDER = "dagster"
+
+#: What a run prints in this process goes to its terminal. Dagster would start four processes for each step to copy that to a file.
+_HERE = {"compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}}
+
+
+def prepare(home: Path) -> Path:
+    """Make the instance's folder, with our dagster.yaml unless the operator put one there."""
+    home = home.absolute()
+    ready(home)
+    target = home / "dagster.yaml"
+    if not target.exists():
+        # another process may read it at this moment, and this one may be killed
+        part = home / f".dagster.yaml.{os.getpid()}"
+        part.write_bytes(TEMPLATE.read_bytes())
+        part.replace(target)
+    return home
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance of a folder, closed at the end. Runs of killed processes are ended in its history first."""
+    home = prepare(home)
+    os.environ.setdefault("DAGSTER_HOME", str(home))
+    with ExitStack() as stack:
+        # opened by one process at a time: two that make the same tables would be in each other's way
+        with FileLock(home / "instance.lock"):
+            instance = stack.enter_context(
+                dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_HERE))
+            )
+            end_killed(instance)
+            known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
+            for pool in POOLS:
+                if pool not in known:
+                    # the daemon's first look at the queue heeds only pools that it knows already
+                    instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+        yield instance
+
+
+def serve(data: Path, port: int = 3000) -> None:
+    """Open Dagster's pages and its daemon on the instance of a data folder, in the foreground; Ctrl-C ends both.
+
+    Raises:
+        FileNotFoundError: Dagster's command `dg` is not in this environment.
+    """
+    dg_command = Path(sys.executable).with_name("dg")
+    if not dg_command.exists():
+        raise FileNotFoundError(
+            f"Dagster's command `dg` is not beside {sys.executable}; `make setup` installs it with the other tools."
+        )
+    data = data.absolute()
+    # absolute, because Dagster's processes run in the project's folder and not in the caller's
+    os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
+    with opened(data / FOLDER):
+        pass  # set up and tidied before anything else opens it
+    os.chdir(TEMPLATE.parent)
+    interrupts.release()
+    # the workspace file names the code location, so that schedules keep their state whatever the folder is called
+    words = [str(dg_command), "dev", "--workspace", WORKSPACE, "--port", str(port), "--log-level", "warning"]
+    os.execv(dg_command, words)  # noqa: S606 - our own environment's command

@@ -1,0 +1,226 @@
+"""Which runs live: a run belongs to a process, which holds a lock that ends with it, however it ends.
+
+The kernel takes a lock from a dead process, also when the machine stops, and from no other: a run that is only slow, or
+was stopped for a while, keeps its own. Numbers of processes could not tell, since they are used again.
+
+Belongs here: holding the lock, telling runs apart by it, ending those whose process is gone. Does not belong here: asking
+for them again (see `sensors`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import dagster as dg
+from filelock import FileLock, Timeout
+
+from pipelines.process import interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dagster._core.execution.context.system import PlanOrchestrationContext
+    from dagster._core.execution.plan.plan import ExecutionPlan
+    from dagster._core.execution.retries import RetryMode
+    from dagster._core.execution.step_dependency_config import StepDependencyConfig
+
+#: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its tags.
+_PROCESS_TAG: Final = "wme/process"
+_SAID_BY_TAG: Final = "wme/process_of"
+#: On a run that a command began and did not end: Dagster tries again only what its daemon has launched.
+_AGAIN_TAG: Final = "wme/again"
+
+#: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
+_SILENT_SECONDS: Final = 60.0
+_SENTENCE: Final = (
+    "The process of this run ended without a word: it was killed, or the machine stopped. What it had committed stays. "
+    "Dagster's daemon runs it again; where none is running, run the same again to go on."
+)
+_UNDER_WAY: Final = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+_held: dict[tuple[int, Path], FileLock] = {}
+
+
+@contextmanager
+def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
+    """Tags for the runs that this process executes itself, by which others see whether it still lives.
+
+    Runs that are under way when the process is asked to end are noted as canceled.
+    """
+    lock = _take(Path(instance.root_directory))
+    tags = {_PROCESS_TAG: _name(lock)}
+
+    def cancel() -> None:
+        for run in instance.get_runs(dg.RunsFilter(tags=tags, statuses=_UNDER_WAY)):
+            instance.report_run_canceled(run, "Interrupted. What it had committed stays. Run the same again to go on.")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        Path(lock.lock_file).unlink(missing_ok=True)
+
+    with interrupts.tidied(cancel):
+        try:
+            yield tags
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
+@dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema.as_field())
+def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
+    """Dagster's in-process executor, in a process that others can see live.
+
+    The lock is taken here, which is before the run counts as started, and kept until the process ends: the run is not
+    over when its last step is.
+    """
+    home = Path(init_context.instance.root_directory)
+    place = os.getpid(), home
+    if place not in _held:
+        _held[place] = _take(home)
+    return _Held(dg.in_process_executor.executor_creation_fn(init_context), _name(_held[place]))  # type: ignore[misc]
+
+
+class _Held(dg.Executor):
+    """An executor whose runs say which lock their process holds."""
+
+    def __init__(self, within: dg.Executor, name: str) -> None:
+        self._within = within
+        self._name = name
+
+    @property
+    def retries(self) -> RetryMode:
+        return self._within.retries
+
+    @property
+    def step_dependency_config(self) -> StepDependencyConfig:
+        return self._within.step_dependency_config
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        run = plan_context.run_id
+        plan_context.instance.add_run_tags(run, {_PROCESS_TAG: self._name, _SAID_BY_TAG: run})
+        yield from self._within.execute(plan_context, execution_plan)
+
+
+def end_killed(instance: dg.DagsterInstance, location: str | None = None) -> list[dg.DagsterRun]:
+    """End the runs whose process is gone. They would be shown as under way for ever, and keep their place in a pool.
+
+    Runs of which this cannot be said for certain are left alone: those of other machines, whose locks are not here, and
+    those that are still being started, which Dagster's monitor ends by its timeout.
+
+    Args:
+        instance: Its folder holds the locks.
+        location: Code location whose runs take locks; of these, runs that began and have said nothing are ended too.
+    """
+    home = Path(instance.root_directory)
+    ended = []
+    with FileLock(home / "killed.lock"):  # two that see the same must not both say it
+        for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
+            run = record.dagster_run
+            name = _process_of(run)
+            if name is not None:
+                gone = _lock_path(home, name).exists() and not _is_held(home, name)
+            else:
+                began = record.start_time
+                gone = (
+                    location is not None
+                    and began is not None
+                    and _origin(run) == location
+                    and time.time() - began > _SILENT_SECONDS
+                    and not _nameless(instance, home)
+                )
+            # looked at again, because it may have ended, or said its process, meanwhile
+            seen = instance.get_run_by_id(run.run_id) if gone else None
+            if seen is not None and seen.status == run.status and _process_of(seen) == name:
+                _end(instance, seen)
+                ended.append(seen)
+        _sweep(instance, home)
+    return ended
+
+
+def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """Runs of killed commands of the last day, which nobody but us asks for again."""
+    since = datetime.now(UTC) - timedelta(days=1)
+    return list(instance.get_runs(dg.RunsFilter(tags={_AGAIN_TAG: "wanted"}, updated_after=since), limit=100))
+
+
+def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    if run.status is dg.DagsterRunStatus.CANCELING:
+        instance.report_run_canceled(run, _SENTENCE.partition(" What")[0])
+        return
+    if run.remote_job_origin is None:
+        instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
+    instance.report_run_failed(run, _SENTENCE)
+    # taken only where an operator has limits by step; Dagster gives them back at a run's own end
+    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
+    """Remove the locks of processes that are gone and have no run under way."""
+    needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))}
+    for path in _locks(home):
+        if path.stem not in needed and not _is_held(home, path.stem):
+            path.unlink(missing_ok=True)
+
+
+def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
+    """Whether a process lives of which no run is known: any run that has not said its process may be that one's."""
+    return any(
+        _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
+        for path in _locks(home)
+    )
+
+
+def _process_of(run: dg.DagsterRun) -> str | None:
+    """The lock that a run's process holds; None: it has not said so."""
+    if run.remote_job_origin is not None and run.tags.get(_SAID_BY_TAG) != run.run_id:
+        return None
+    return run.tags.get(_PROCESS_TAG)
+
+
+def _origin(run: dg.DagsterRun) -> str | None:
+    return None if run.remote_job_origin is None else run.remote_job_origin.location_name
+
+
+def _take(home: Path) -> FileLock:
+    path = _lock_path(home, uuid.uuid4().hex)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    lock.acquire()
+    # a run may name it in the next moment: then it must be here after a power cut
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return lock
+
+
+def _is_held(home: Path, name: str) -> bool:
+    try:
+        with FileLock(_lock_path(home, name), timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _locks(home: Path) -> list[Path]:
+    return sorted((home / "processes").glob("*.lock"))
+
+
+def _lock_path(home: Path, name: str) -> Path:
+    return home / "processes" / f"{name}.lock"
+
+
+def _name(lock: FileLock) -> str:
+    return Path(lock.lock_file).stem

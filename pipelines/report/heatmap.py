@@ -1,0 +1,122 @@
+"""Coverage as a heat map on the terminal: a row per project and namespace, a cell per hour.
+
+Belongs here: marks, colours, the ruler of hours, the legend. Does not belong here: what a state means (see `coverage`).
+Letters say everything; colours only make it quicker to see, so a pipe and a black-and-white terminal lose nothing but
+the shades of how much an hour held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from pipelines.report.coverage import OUTSIDE, UNKNOWN
+from resources.tables import HourState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipelines.report.coverage import Cell, Place
+
+#: Cells in a line at most, also where there is no terminal to fit, and at least, however narrow it is.
+_MOST_CELLS: Final = 72
+_LEAST_CELLS: Final = 12
+#: Hours between two numbers of the ruler.
+_TICK: Final = 6
+#: Shades of loaded hours, from few rows to many (of the hour that has most of them in its line).
+_SHADES: Final = ("white on #14532d", "white on #15803d", "black on #4ade80")
+
+
+@dataclass(frozen=True)
+class _Mark:
+    letter: str
+    style: str
+    meaning: str
+
+
+_REDONE: Final = "redone"
+_MARKS: Final = {
+    HourState.LOADED: _Mark("L", _SHADES[-1], "loaded (brighter: more changes)"),
+    _REDONE: _Mark("R", _SHADES[-1], "redone: loaded again, differently"),
+    HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty: its file held nothing"),
+    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent: not in the service's list"),
+    HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
+    HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention: lost at the service"),
+    HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
+    UNKNOWN: _Mark("?", "black on #facc15", "nothing known of it yet"),
+    OUTSIDE: _Mark("-", "dim", "outside of what was mirrored"),
+}
+
+
+def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
+    """The map and its legend, line by line; as many hours beside one another as the width holds, the rest below.
+
+    Args:
+        places: Of the same hours each, at least one.
+        width: Characters of a line.
+    """
+    names = [f"{place.project_id} {place.namespace_id}" for place in places]
+    margin = max(map(len, names)) + 2
+    fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))
+    # whole days stand below one another
+    step = fitting // 24 * 24 or fitting // _TICK * _TICK
+    count = len(places[0].cells)
+    for start in range(0, count, step):
+        cells = places[0].cells[start : start + step]
+        yield Text(" " * margin + _days(cells), style="dim")
+        yield Text(f"{'UTC':<{margin}}{_ticks(cells)}", style="dim")
+        for name, place in zip(names, places, strict=True):
+            line = Text(f"{name:<{margin}}")
+            most = max((cell.row_count or 0 for cell in place.cells), default=0)
+            for cell in place.cells[start : start + step]:
+                mark = _MARKS[_kind(cell)]
+                line.append(mark.letter, _style(cell, mark, most))
+            yield line
+    yield from _legend({_kind(cell) for place in places for cell in place.cells}, width)
+
+
+def _legend(kinds: set[str], width: int) -> Iterator[Text]:
+    """What the letters mean that are on the map."""
+    line = Text()
+    for kind, mark in _MARKS.items():
+        if kind not in kinds:
+            continue
+        entry = Text.assemble((mark.letter, mark.style), f" {mark.meaning}")
+        if line and len(line) + 2 + len(entry) > width:
+            yield line
+            line = Text()
+        line = Text("  ").join((line, entry)) if line else entry
+    yield line
+
+
+def _kind(cell: Cell) -> str:
+    return _REDONE if cell.redone and cell.state == HourState.LOADED else cell.state
+
+
+def _style(cell: Cell, mark: _Mark, most: int) -> str:
+    if cell.state != HourState.LOADED or not most:
+        return mark.style
+    share = (cell.row_count or 0) / most
+    return _SHADES[min(len(_SHADES) - 1, int(share * len(_SHADES)))]
+
+
+def _ticks(cells: Sequence[Cell]) -> str:
+    """The hours of the day, every six."""
+    ruler = [" "] * (len(cells) + 1)
+    for place, cell in enumerate(cells):
+        if cell.batch_hour.hour % _TICK == 0:
+            ruler[place : place + 2] = f"{cell.batch_hour:%H}"
+    return "".join(ruler).rstrip()
+
+
+def _days(cells: Sequence[Cell]) -> str:
+    """The days: where one begins, and above the first hour where there is room for it."""
+    ruler = ""
+    starts = [place for place, cell in enumerate(cells) if cell.batch_hour.hour == 0]
+    if not starts or starts[0] > len("2026-01-01"):
+        starts.insert(0, 0)
+    for place in starts:
+        ruler = f"{ruler:<{place}}{cells[place].batch_hour:%Y-%m-%d}"
+    return ruler

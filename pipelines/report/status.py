@@ -1,0 +1,226 @@
+"""How the mirror stands, collected from its own files; no network.
+
+Belongs here: what `wme status` tells. Does not belong here: drawing it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from assets.describe import drift_of
+from assets.partitions import hour_text, last_complete_hour
+from assets.published import next_text
+from pipelines.definitions import build_enterprise
+from pipelines.report import coverage as coverage_
+from pipelines.terminal import counted, text, tokens_text
+from resources.engine.progress import amount
+from resources.enterprise.errors import EnterpriseError
+from resources.lake import Archive, Layout, find_conversion
+from resources.lake.origin import OriginError, origin_of
+from resources.tables import HourState
+from resources.warehouse import NotPublishedError, QueryError, Warehouse
+
+if TYPE_CHECKING:
+    from pipelines.settings import Settings
+
+#: Name of the fact, one for each place, that hours before those looked at are not there.
+OLDER_GAPS = "older gaps"
+#: Loaded hours that are looked at for fields without a column, and how many of these are named.
+_DRIFT_HOURS = 3
+_DRIFT_SHOWN = 5
+#: Characters of an example.
+_SHOWN = 60
+
+
+@dataclass
+class Status:
+    """What there is to tell: facts by name, hours by project and state, and what needs attention.
+
+    Attributes:
+        facts: Names and values; a name may come again.
+        columns: Names of what a row of `coverage` holds.
+        coverage: A row per project and namespace.
+        places: The same hour by hour.
+        gaps: Hours that are not there; each is a sentence of `troubles` too.
+        troubles: What needs attention, in sentences; behind the gaps, the command that closes them.
+    """
+
+    facts: list[tuple[str, Any]] = field(default_factory=list)
+    columns: tuple[str, ...] = (
+        *("project", "namespace", *HourState, "exact from (UTC)", "exact until (UTC)", "newest hour (UTC)"),
+    )
+    coverage: list[tuple[Any, ...]] = field(default_factory=list)
+    places: list[coverage_.Place] = field(default_factory=list)
+    gaps: list[coverage_.Gap] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
+    """The status of a data folder over its last `hours` hours (before `now`, by default this moment)."""
+    report = Status()
+    origin = origin_of(settings.data)
+    report.facts.append(("service", origin or ("sandbox (not started yet)" if settings.sandbox else settings.base_url)))
+    report.facts.append(
+        ("mirrored", f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}")
+    )
+    report.facts.append(("data", settings.data))
+    if settings.data.exists():
+        _tell_disk(report, settings)
+    if origin is not None and not settings.sandbox:
+        _tell_tokens(report, settings)
+    warehouse = Warehouse(settings.data)
+    try:
+        _tell_published(report, warehouse, settings)
+        _tell_drift(report, warehouse, settings)
+        _tell_coverage(report, warehouse, settings, hours, now or datetime.now(UTC))
+    except (NotPublishedError, QueryError) as error:
+        report.troubles.append(str(error))
+    return report
+
+
+def _tell_disk(report: Status, settings: Settings) -> None:
+    free = shutil.disk_usage(settings.data).free
+    report.facts.append(("disk free", amount(free, "B")))
+    if free < settings.min_free_gb * 1e9:
+        report.troubles.append(
+            f"{amount(free, 'B')} of disk are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB): "
+            "the next run will refuse to start."
+        )
+
+
+def _tell_tokens(report: Status, settings: Settings) -> None:
+    try:
+        with build_enterprise(settings).client() as client:
+            report.facts.append(("tokens", tokens_text(client.token_status())))
+    except (OriginError, EnterpriseError) as error:
+        report.troubles.append(str(error))
+
+
+def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) -> None:
+    report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
+    about = dict(warehouse.sql("SELECT name, value FROM about").rows)
+    counts = warehouse.sql(
+        "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM rejects), "
+        "(SELECT count(*) FROM loads WHERE applied_at IS NULL)"
+    ).rows[0]
+    size = warehouse.published_path.stat().st_size
+    report.facts.append(
+        ("published", f"{warehouse.published_path}, {amount(size, 'B')}, {about.get('published_at', '')}")
+    )
+    report.facts.append(("articles", f"{counts[0]:,}"))
+    report.facts.append(("changes", f"{counts[1]:,}"))
+    report.facts.append(("rejects", f"{counts[2]:,}"))
+    for name, table, column, asked in (
+        ("WME_PROJECTS", "projects", "project_id", settings.projects),
+        ("WME_NAMESPACES", "namespaces", "namespace_id", settings.namespaces),
+    ):
+        listed = {row[0] for row in warehouse.sql(f"SELECT {column} FROM {table}").rows}  # noqa: S608  our own names
+        unknown = ", ".join(str(one) for one in asked if one not in listed)
+        if listed and unknown:
+            report.troubles.append(
+                f"The service's list of {table} has no {unknown}, so no file will come. Correct {name}; "
+                f"the names are in the table `{table}`."
+            )
+    if counts[3]:
+        report.troubles.append(f"{counts[3]} loaded files are not in `articles` yet; `wme run` takes them in.")
+    if about.get("missing_lake_file_count", "0") != "0":
+        report.troubles.append(
+            f"{about['missing_lake_file_count']} lake files are gone and their bodies are left out of `article_bodies`. "
+            "Materialize lake/article_changes of their hours, then publish: the archive is enough for that."
+        )
+
+
+def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> None:
+    """Fields without a column are no trouble, since they are kept; but somebody may want to know them."""
+    rows = warehouse.sql(
+        "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
+        "WHERE table_name = 'article_changes' AND batch_hour IN (SELECT DISTINCT batch_hour FROM loads "
+        f"WHERE table_name = 'article_changes' ORDER BY ALL DESC LIMIT {_DRIFT_HOURS})"
+    ).rows
+    layout, bodies = Layout(settings.data), frozenset(settings.bodies)
+    conversions = []
+    for hour, project, namespace, identifier, version in rows:
+        path = layout.batch_archive(hour, identifier, version)
+        archive = Archive(path, identifier, version, hour, project, namespace)
+        if (conversion := find_conversion(archive, layout, bodies, settings.max_record_mb << 20)) is not None:
+            conversions.append(conversion)
+    report.facts += [
+        ("remark", f"{text(made.identifier)} of {hour_text(made.batch_hour)}: {text(remark)}")
+        for made in conversions
+        for remark in made.remarks
+    ][:_DRIFT_SHOWN]
+    drift = drift_of(conversions)
+    if not drift:
+        return
+    told = [
+        f"{text(d.path)} in {d.count:,} places, for example {text(d.example)[:_SHOWN]}" for d in drift[:_DRIFT_SHOWN]
+    ]
+    more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
+    hours = len({conversion.batch_hour for conversion in conversions})
+    report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
+
+
+def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hours: int, now: datetime) -> None:
+    newest_complete = last_complete_hour(now)
+    since = newest_complete - timedelta(hours=hours - 1)
+    scope = [(project, namespace) for project in settings.projects for namespace in settings.namespaces]
+    report.places = coverage_.survey(warehouse, scope, since, newest_complete)
+    report.gaps = coverage_.gaps(report.places, now)
+    report.troubles += [gap.sentence for gap in report.gaps]
+    # a run brings in what is configured now
+    if remedy := coverage_.remedy(gap for gap in report.gaps if (gap.project_id, gap.namespace_id) in scope):
+        report.troubles.append(remedy)
+    exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
+    for place in report.places:
+        key = (place.project_id, place.namespace_id)
+        state = exact.get(key)
+        spans = (state.exact_from_at, state.exact_until_at) if state is not None else (None, None)
+        report.coverage.append((*key, *place.counts().values(), *spans, place.newest_hour))
+        if place.older_gap_at is not None:
+            where = f"{place.project_id} namespace {place.namespace_id}"
+            count = place.older_gap_count
+            report.facts.append(
+                (
+                    OLDER_GAPS,
+                    f"{where}: {counted(count, 'hour')}, from {hour_text(place.older_gap_at)}",
+                )
+            )
+        if key in scope and place.newest_hour is None:
+            report.troubles.insert(0, f"{key[0]} namespace {key[1]}: no hour of it was brought in so far.")
+        elif key in scope and place.newest_hour is not None and now - place.newest_hour > coverage_.LATE:
+            behind = int((newest_complete - place.newest_hour) / timedelta(hours=1))
+            report.troubles.insert(
+                0,
+                f"{key[0]} namespace {key[1]}: the newest hour is {hour_text(place.newest_hour)}, {behind} hours behind. "
+                f"The service keeps two days; `wme run --hours {min(behind, 48)}` brings in what is still there.",
+            )
+
+
+def as_json(report: Status) -> dict[str, Any]:
+    """The status with values that JSON has: facts by name, places with their hours, gaps, troubles."""
+    facts: dict[str, Any] = {}
+    for name, value in report.facts:
+        # a fact that is told of several places is a list
+        facts[name] = [*facts.get(name, []), str(value)] if name == OLDER_GAPS else str(value)
+    exact = {row[:2]: row for row in report.coverage}
+    return {
+        "facts": facts,
+        "coverage": [
+            {
+                **coverage_.place_json(place),
+                "states": place.counts(),
+                "exact_from_at": _iso(exact[place.project_id, place.namespace_id][-3]),
+                "exact_until_at": _iso(exact[place.project_id, place.namespace_id][-2]),
+            }
+            for place in report.places
+        ],
+        "gaps": [coverage_.gap_json(gap) for gap in report.gaps],
+        "troubles": report.troubles,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

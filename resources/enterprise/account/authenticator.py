@@ -1,0 +1,335 @@
+"""When to log in, when to refresh, and how a request gets its token.
+
+Belongs here: the policy over the shared token store, and the `requests` auth object that applies it.
+Does not belong here: the operations themselves (`auth_endpoints`) and the file (`tokens`).
+
+The policy: an access token is renewed with margin; a refresh token is used until its 90 uses or 90 days are over, and
+only then is the password used again. A refused token (401) is answered once: whoever gets the lock first renews it, all
+others find the new one in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from requests.auth import AuthBase
+
+from resources.enterprise import errors
+from resources.enterprise.account.operations import (
+    NEW_PASSWORD_CHALLENGE,
+    AuthService,
+    Challenge,
+    Grant,
+    RefreshRefused,
+)
+from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStore
+from resources.enterprise.http.answers import read_body
+from resources.enterprise.http.wire import restart
+from resources.enterprise.service import origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import requests
+
+    from resources.enterprise.http.transport import Transport
+    from resources.enterprise.models import User
+    from resources.enterprise.service import Service
+
+_log = logging.getLogger(__name__)
+
+#: After a refresh failed for want of a service, the old token is used this long before the next attempt.
+_PAUSE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class TokenStatus:
+    """What is stored about the account's tokens; nothing of it is secret.
+
+    Attributes:
+        auth_url: The authentication host.
+        username: The account, None where none is configured.
+        logged_in: Whether there are tokens at all.
+        access_expires_at: End of the access token (renewed with margin).
+        refresh_obtained_at: The login.
+        refresh_expires_at: End of the refresh token, 90 days after the login.
+        refreshes_used: Access tokens bought with it.
+        refreshes_left: How many of 90 are left.
+    """
+
+    auth_url: str
+    username: str | None
+    logged_in: bool
+    access_expires_at: datetime | None = None
+    refresh_obtained_at: datetime | None = None
+    refresh_expires_at: datetime | None = None
+    refreshes_used: int = 0
+    refreshes_left: int = 0
+
+
+class Authenticator:
+    """Gets, keeps and gives up the tokens of one account. Threads and processes share what it stores."""
+
+    def __init__(
+        self, service: Service, transport: Transport, store: TokenStore, clock: Callable[[], datetime]
+    ) -> None:
+        self._service = service
+        self._store = store
+        self._clock = clock
+        self._redactor = transport.redactor
+        self._redactor.learn(service.password)
+        self._calls = AuthService(transport, service.auth_url)
+        self._memory: Tokens | None = None
+        self._paused_until: datetime | None = None
+        self._mutex = threading.Lock()  # threads wait here without polling the lock file
+        self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
+
+    def access_token(self) -> str:
+        """A token that will last for the next request; from memory, the store, a refresh or a login.
+
+        Raises:
+            AuthenticationError: No account, or the service refuses it; `TokenSpent` and `NewPasswordRequired` name
+                the command that helps.
+            ServiceUnavailable: The authentication service does not answer, and no token is left that works.
+        """
+        tokens = self._memory
+        if tokens is not None and self._usable(tokens):
+            return tokens.access_token
+        with self._mutex, self._store.locked():
+            tokens = self._read()
+            if tokens is None or not self._usable(tokens):
+                try:
+                    tokens = self._obtain(tokens)
+                except (errors.ServiceUnavailable, errors.RateLimited) as error:
+                    if tokens is None or not tokens.is_valid(self._clock()):
+                        raise
+                    self._paused_until = self._clock() + _PAUSE
+                    _log.warning("The token could not be refreshed and is used on, as it is still valid: %s", error)
+            self._memory = tokens
+            return tokens.access_token
+
+    def renew(self, refused: str) -> str:
+        """A token other than the one that the service refused.
+
+        Raises:
+            AuthenticationError: As for `access_token`.
+        """
+        with self._mutex, self._store.locked():
+            tokens = self._read()
+            if tokens is None or tokens.access_token == refused or not tokens.is_valid(self._clock()):
+                tokens = self._obtain(tokens)
+            self._memory = tokens
+            return tokens.access_token
+
+    def login(self, password: str | None = None) -> TokenStatus:
+        """Log in with the password, whatever is stored, and store the tokens.
+
+        Args:
+            password: Used instead of the configured one.
+
+        Raises:
+            AuthenticationError: Wrong user or password, or none configured.
+            NewPasswordRequired: A new password must be set first.
+        """
+        with self._mutex, self._store.locked():
+            self._memory = self._log_in(self._need_password(password))
+        return self.status()
+
+    def refresh(self) -> TokenStatus:
+        """Buy another access token now, with the refresh token, or by a login where that is spent."""
+        with self._mutex, self._store.locked():
+            self._memory = self._obtain(self._read())
+        return self.status()
+
+    def revoke(self) -> TokenStatus:
+        """End the stored refresh token at the service, and forget all tokens here.
+
+        An access token that came from the login itself may work until it expires; those bought later do not.
+        """
+        with self._mutex, self._store.locked():
+            tokens = self._read()
+            if tokens is not None and not self._calls.token_revoke(tokens.refresh_token):
+                _log.info("The refresh token had ended before.")
+            self._store.clear()
+            self._memory = None
+        return self.status()
+
+    def status(self) -> TokenStatus:
+        """What is stored, without a request."""
+        tokens = self._read()
+        if tokens is None:
+            return TokenStatus(self._service.auth_url, self._service.username, logged_in=False)
+        return TokenStatus(
+            auth_url=self._service.auth_url,
+            username=self._service.username,
+            logged_in=True,
+            access_expires_at=tokens.access_expires_at,
+            refresh_obtained_at=tokens.refresh_obtained_at,
+            refresh_expires_at=tokens.refresh_expires_at,
+            refreshes_used=tokens.refresh_count,
+            refreshes_left=max(0, REFRESH_USES - tokens.refresh_count),
+        )
+
+    def user(self) -> User:
+        """The account's groups and counters."""
+        return self._calls.get_user(self.bearer)
+
+    def forgot_password(self) -> None:
+        """Have a confirmation code sent to the account's mail address."""
+        self._calls.forgot_password(self._need_username())
+
+    def confirm_password(self, code: str, password: str) -> None:
+        """Set a new password with the code that was sent. Stored tokens stay as they are."""
+        self._calls.forgot_password_confirm(self._need_username(), code, password)
+
+    def change_password(self, previous: str, proposed: str) -> None:
+        """Replace the password. Stored tokens stay as they are."""
+        self._calls.change_password(self.access_token(), previous, proposed, self.bearer)
+
+    def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
+        """Answer a NEW_PASSWORD_REQUIRED challenge: log in with the old password, set the new one, store the tokens.
+
+        Raises:
+            InvalidRequest: The service asks for no new password (it logged the account in, the tokens are stored).
+        """
+        username, password = self._need_username(), self._need_password(password)
+        with self._mutex, self._store.locked():
+            answer = self._calls.login(username, password)
+            if isinstance(answer, Challenge):
+                self._memory = self._keep(self._calls.new_password_required(username, answer.session, proposed))
+                return self.status()
+            self._memory = self._keep(answer)
+        raise errors.InvalidRequest(
+            f"The service asks {username} for no new password. The password is unchanged and the account is logged in. "
+            "To change it all the same, run `wme auth change-password`."
+        )
+
+    def _usable(self, tokens: Tokens) -> bool:
+        now = self._clock()
+        if self._paused_until is not None and now < self._paused_until:
+            return tokens.is_valid(now)
+        return tokens.is_fresh(now)
+
+    def _read(self) -> Tokens | None:
+        tokens = self._store.read()
+        if tokens is not None:
+            self._redactor.learn(tokens.access_token, tokens.refresh_token)
+        return tokens
+
+    def _obtain(self, tokens: Tokens | None) -> Tokens:
+        """New tokens by the cheapest way that works. Call with the lock held."""
+        username = self._need_username()
+        why = "No token is stored"
+        if tokens is not None:
+            why = "The refresh token is used up or expired"
+            if tokens.can_refresh(self._clock()):
+                try:
+                    grant = self._calls.token_refresh(username, tokens.refresh_token)
+                except RefreshRefused as error:
+                    _log.info("Logging in again: %s", error)
+                    why = "The refresh token was refused (expired, revoked or used up)"
+                else:
+                    refreshed = tokens.refreshed(grant.access_token, self._clock(), grant.life)
+                    self._store.write(refreshed)
+                    _log.info(
+                        "Refreshed the token of %s (use %d of %d).", username, refreshed.refresh_count, REFRESH_USES
+                    )
+                    return refreshed
+        if self._service.password is None:
+            raise errors.TokenSpent(
+                f"{why} for {username}, and no password is configured to log in with. Nothing was fetched, what was "
+                "there is kept. Run `wme auth login`, or set WME_PASSWORD."
+            )
+        return self._log_in(self._service.password)
+
+    def _log_in(self, password: str) -> Tokens:
+        username = self._need_username()
+        answer = self._calls.login(username, password)
+        if isinstance(answer, Grant):
+            _log.info("Logged in as %s.", username)
+            return self._keep(answer)
+        if answer.name == NEW_PASSWORD_CHALLENGE:
+            raise errors.NewPasswordRequired(
+                f"The service wants {username} to set a new password before it gives out tokens. Nothing was fetched, "
+                "what was there is kept. Run `wme auth new-password`."
+            )
+        raise errors.UnexpectedAnswer(
+            f"The service wants {username} to answer the challenge {self._redactor.clean(answer.name[:50])}, which this client does not know. "
+            "Nothing was fetched, what was there is kept. Log in once with the vendor's dashboard."
+        )
+
+    def _keep(self, grant: Grant) -> Tokens:
+        now = self._clock()
+        tokens = Tokens(
+            access_token=grant.access_token,
+            access_obtained_at=now,
+            access_expires_at=now + grant.life,
+            refresh_token=grant.refresh_token or "",
+            refresh_obtained_at=now,
+        )
+        self._store.write(tokens)
+        return tokens
+
+    def _need_username(self) -> str:
+        if self._service.username is None:
+            raise errors.AuthenticationError(
+                "No account is configured. Nothing was sent. Set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 "
+                "where the service admits this machine by its address."
+            )
+        return self._service.username
+
+    def _need_password(self, given: str | None) -> str:
+        password = given or self._service.password
+        if password is None:
+            raise errors.AuthenticationError(
+                f"No password is given for {self._need_username()}. Nothing was sent. Set WME_PASSWORD or type it at "
+                "`wme auth login`."
+            )
+        return password
+
+
+class Bearer(AuthBase):
+    """Puts the token into requests to the service's own hosts, and answers one 401 with another token."""
+
+    def __init__(self, authenticator: Authenticator, service: Service, refusal_bytes: int) -> None:
+        self._authenticator = authenticator
+        self._refusal_bytes = refusal_bytes
+        self._origins = service.origins
+        self._anonymous = service.anonymous
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add the header; requests calls this for every request."""
+        if self._anonymous:
+            return request
+        if origin(request.url or "") not in self._origins:
+            raise errors.InvalidRequest(
+                "A request with a token was about to go to a host that is not the service's. Nothing was sent. Check "
+                "the addresses of the service."
+            )
+        self._sign(request, self._authenticator.access_token())
+        restart()
+        request.hooks["response"].append(self._answered)
+        return request
+
+    def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
+        if response.status_code != 401:
+            return response
+        read_body(response, self._refusal_bytes)  # so that the connection can be used again
+        refused = (response.request.headers.get("Authorization") or "").removeprefix("Bearer ")
+        request = response.request.copy()
+        self._sign(request, self._authenticator.renew(refused))
+        restart()
+        adapter: Any = response.connection
+        # Sent by the adapter, so this hook does not run for the answer: a 401 is answered once.
+        again: requests.Response = adapter.send(request, **options)
+        again.history.append(response)
+        again.request = request
+        return again
+
+    @staticmethod
+    def _sign(request: requests.PreparedRequest, token: str) -> None:
+        request.headers["Authorization"] = f"Bearer {token}"

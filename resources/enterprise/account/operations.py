@@ -1,0 +1,220 @@
+"""The seven password and token operations of the service, and the account's own record: one method each.
+
+Belongs here: what each operation sends, what its answers mean.
+Does not belong here: storing tokens, deciding when to log in (`auth`).
+
+Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from resources.enterprise import errors
+from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
+from resources.enterprise.http import endpoints
+from resources.enterprise.models import User
+
+if TYPE_CHECKING:
+    from requests.auth import AuthBase
+
+    from resources.enterprise.http.answers import Answer
+    from resources.enterprise.http.transport import Transport
+
+NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
+
+#: Documented life of an access token in seconds, for an answer that does not state it.
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Tokens as issued; a refresh brings no new refresh token."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
+    life: timedelta
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The account must do something first; `session` proves, for a few minutes, who was asked."""
+
+    name: str
+    session: str = field(repr=False)
+
+
+class RefreshRefused(errors.AuthenticationError):
+    """The refresh token buys nothing any more: expired, revoked, or used 90 times. Logging in again helps."""
+
+
+#: In seconds; a life beyond that of the refresh token is none that anybody would rely on.
+_Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
+
+
+class _Tokens(BaseModel):
+    access_token: Token
+    refresh_token: Token | None = None
+    expires_in: _Life = _DAY
+
+
+class _Login(BaseModel):
+    access_token: Token | None = None
+    refresh_token: Token | None = None
+    expires_in: _Life = _DAY
+    challenge_name: str | None = Field(default=None, max_length=100)
+    session: str | None = Field(default=None, max_length=LONGEST_TOKEN)
+
+
+_TOKENS = TypeAdapter(_Tokens)
+_LOGIN = TypeAdapter(_Login)
+_USER = TypeAdapter(User)
+
+
+class AuthService:
+    """The authentication host, one method per operation; raises the errors of `transport` for refusals."""
+
+    def __init__(self, transport: Transport, auth_url: str) -> None:
+        self._transport = transport
+        self._url = auth_url
+
+    def login(self, username: str, password: str) -> Grant | Challenge:
+        """`POST /v1/login`: tokens, or the challenge that stands before them.
+
+        Raises:
+            AuthenticationError: Wrong user or password (the service does not say which).
+        """
+        doing = f"log in as {username}"
+        self._transport.redactor.learn(password)
+        answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
+        self._check(
+            answer, doing, refused="Check WME_USERNAME and WME_PASSWORD; `wme auth forgot-password` sends a code."
+        )
+        found = self._transport.parse(answer, _LOGIN, doing)
+        if found.access_token is not None and found.refresh_token is not None:
+            return self._grant(found.access_token, found.refresh_token, found.expires_in)
+        if found.challenge_name is not None:
+            self._transport.redactor.learn(found.session)
+            return Challenge(found.challenge_name, found.session or "")
+        raise errors.UnexpectedAnswer(
+            f"Could not {doing}: the answer holds neither tokens nor a challenge. Nothing was changed. Check the "
+            "address of the service (WME_AUTH_URL)."
+        )
+
+    def token_refresh(self, username: str, refresh_token: str) -> Grant:
+        """`POST /v1/token-refresh`: another access token.
+
+        Raises:
+            RefreshRefused: The refresh token is spent; 429 means used up here, not too fast.
+        """
+        doing = f"refresh the token of {username}"
+        answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
+        if answer.status in {401, 403, 429}:
+            why = "used 90 times" if answer.status == 429 else "expired or revoked"
+            raise RefreshRefused(
+                f"Could not {doing}: the refresh token is {why}. Nothing was changed. Log in again with "
+                "`wme auth login`.",
+                status=answer.status,
+            )
+        self._check(answer, doing)
+        found = self._transport.parse(answer, _TOKENS, doing)
+        return self._grant(found.access_token, None, found.expires_in)
+
+    def token_revoke(self, refresh_token: str) -> bool:
+        """`POST /v1/token-revoke`: end a refresh token and what it bought. False: it had ended before."""
+        answer = self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token})
+        if answer.status == 401:
+            return False
+        self._check(answer, "revoke the refresh token")
+        return True
+
+    def forgot_password(self, username: str) -> None:
+        """`POST /v1/forgot-password`: have a confirmation code sent to the account's mail address."""
+        answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
+        self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
+
+    def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
+        """`POST /v1/forgot-password-confirm`: set a new password with the code.
+
+        Raises:
+            AuthenticationError: Wrong or expired code, or a password against the rules.
+        """
+        self._transport.redactor.learn(password, code)
+        answer = self._post(
+            endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}
+        )
+        self._check(
+            answer,
+            f"set the password of {username}",
+            refused="Check the code, ask for another with `wme auth forgot-password`, or choose a password of at least "
+            "8 characters with upper and lower case, a digit and a symbol.",
+        )
+
+    def change_password(self, access_token: str, previous: str, proposed: str, auth: AuthBase) -> None:
+        """`POST /v1/change-password`: replace a known password. The token stands in the body and in the header."""
+        self._transport.redactor.learn(previous, proposed)
+        answer = self._post(
+            endpoints.CHANGE_PASSWORD,
+            {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
+            auth,
+        )
+        self._check(
+            answer,
+            "change the password",
+            refused="Check the previous password; the new one needs at least 8 characters with upper and lower case, a "
+            "digit and a symbol.",
+        )
+
+    def new_password_required(self, username: str, session: str, password: str) -> Grant:
+        """`POST /v1/new-password-required`: answer the challenge; brings tokens."""
+        doing = f"set the new password of {username}"
+        self._transport.redactor.learn(password)
+        answer = self._post(
+            endpoints.NEW_PASSWORD_REQUIRED, {"username": username, "session": session, "new_password": password}
+        )
+        self._check(
+            answer,
+            doing,
+            refused="The new password needs at least 8 characters with upper and lower case, a digit and a symbol; run "
+            "`wme auth new-password` again.",
+        )
+        found = self._transport.parse(answer, _TOKENS, doing)
+        if found.refresh_token is None:
+            raise errors.UnexpectedAnswer(
+                f"Could not {doing}: the answer holds no refresh token. The password may have been set: try "
+                "`wme auth login` with it."
+            )
+        return self._grant(found.access_token, found.refresh_token, found.expires_in)
+
+    def get_user(self, auth: AuthBase) -> User:
+        """`POST /v1/get-user`: groups and counters of the account."""
+        doing = "read the account's quotas"
+        answer = self._post(endpoints.GET_USER, None, auth)
+        self._check(answer, doing)
+        return self._transport.parse(answer, _USER, doing)
+
+    def _grant(self, access_token: str, refresh_token: str | None, expires_in: float) -> Grant:
+        self._transport.redactor.learn(access_token, refresh_token)
+        return Grant(access_token, refresh_token, timedelta(seconds=expires_in))
+
+    def _post(self, path: str, body: dict[str, Any] | None, auth: AuthBase | None = None) -> Answer:
+        return self._transport.send(
+            "POST", self._url + path, doing=f"reach the authentication service ({path})", auth=auth, body=body
+        )
+
+    def _check(self, answer: Answer, doing: str, refused: str | None = None) -> None:
+        """Raise what an answer other than success means; `refused` is the advice for a 401 of this operation."""
+        if answer.status in {200, 204}:
+            return
+        error = self._transport.error(answer, doing)
+        if answer.status == 401 and refused is not None:
+            raise errors.AuthenticationError(
+                f"Could not {doing}: the service answered 401 ({self._transport.said(answer)}). Nothing was changed. "
+                f"{refused}",
+                status=401,
+            )
+        raise error

@@ -1,0 +1,214 @@
+"""The tokens of one account, shared by all processes of this machine through one file.
+
+Belongs here: the file (mode 0600, replaced atomically, guarded by a lock file), the age and use count of the tokens.
+Does not belong here: getting tokens (`auth` does).
+
+Source: the service's authentication rules: an access token lives a day, a refresh token 90 days from the login and for
+at most 90 refreshes. Lives are kept as durations on this machine's clock, so a clock that differs from the service's
+does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+from filelock import FileLock, Timeout
+from pydantic import Field, TypeAdapter
+
+from resources.enterprise.download.landing import write_atomically
+from resources.enterprise.errors import DiskFull, StateBusy, StateError
+from resources.enterprise.models import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+#: Characters; real ones have about 1,100.
+LONGEST_TOKEN = 8_192
+#: It is sent in a header, where anything else would begin another one.
+Token = Annotated[str, Field(pattern=r"\A[\x21-\x7e]+\z", max_length=LONGEST_TOKEN)]
+_TOKEN = TypeAdapter(Token)
+_MOMENT = TypeAdapter(Moment)
+
+REFRESH_LIFE = timedelta(days=90)
+REFRESH_USES = 90
+
+#: A token is renewed this long before it expires, so that none expires between here and the service.
+MARGIN = timedelta(minutes=10)
+#: A token of the future is one whose clock was wrong; smaller steps of a clock are none.
+_STEP = timedelta(minutes=5)
+#: For tokens of a short life the margin is this share of it.
+_MARGIN_SHARE = 10
+
+#: Longer than any login with all its retries takes.
+_LOCK_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """An access token and the refresh token it came with.
+
+    Attributes:
+        access_token: Bearer token of the data paths.
+        access_obtained_at: When it was issued.
+        access_expires_at: When it ends.
+        refresh_token: Buys further access tokens.
+        refresh_obtained_at: The login; the refresh token's 90 days count from here.
+        refresh_count: Access tokens it has bought so far.
+    """
+
+    access_token: str = field(repr=False)
+    access_obtained_at: datetime
+    access_expires_at: datetime
+    refresh_token: str = field(repr=False)
+    refresh_obtained_at: datetime
+    refresh_count: int = 0
+
+    @property
+    def refresh_expires_at(self) -> datetime:
+        """When the refresh token ends."""
+        return self.refresh_obtained_at + REFRESH_LIFE
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether the access token still works; one from the future was issued under a clock that was wrong."""
+        return self.access_obtained_at - _STEP <= now < self.access_expires_at
+
+    def is_fresh(self, now: datetime) -> bool:
+        """Whether the access token works and need not be renewed yet."""
+        life = self.access_expires_at - self.access_obtained_at
+        return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
+
+    def can_refresh(self, now: datetime) -> bool:
+        """Whether the refresh token can buy another access token, as far as is known here."""
+        return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
+
+    def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
+        """These tokens after one more use of the refresh token; its own age stays."""
+        return replace(
+            self,
+            access_token=access_token,
+            access_obtained_at=now,
+            access_expires_at=now + life,
+            refresh_count=self.refresh_count + 1,
+        )
+
+
+class TokenStore:
+    """The file that holds the tokens of one account at one authentication host.
+
+    Tokens of another account or host in the file are not used, and are replaced by the next login.
+    """
+
+    def __init__(self, path: Path, auth_url: str, username: str | None) -> None:
+        self._path = path
+        self._owner = {"auth_url": auth_url, "username": username}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the store alone, among threads and processes. Not reentrant.
+
+        Raises:
+            StateBusy: Another process holds it for minutes.
+            StateError: The folder cannot be written.
+        """
+        with self._writing():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self._path.with_name(self._path.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
+        try:
+            with self._writing():
+                lock.acquire()
+        except Timeout:
+            held_for = f"{_LOCK_SECONDS:.0f} s"
+        else:
+            try:
+                yield
+            finally:
+                lock.release()
+            return
+        raise StateBusy(
+            f"Another process has held the lock of the token file {self._path} for more than {held_for}. Nothing was "
+            "changed. Wait for it, or end it if it hangs, and run this again."
+        )
+
+    def read(self) -> Tokens | None:
+        """The tokens of this account, or None: none stored, another account's, or a damaged file (said in the log)."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            problem = error.strerror
+        else:
+            return self._parse(content)
+        raise StateError(
+            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Give it to the user who runs "
+            "this, or delete it: the next login writes a new one."
+        )
+
+    def write(self, tokens: Tokens) -> None:
+        """Replace what is stored. Call with the lock held.
+
+        Raises:
+            StateError: The file cannot be written.
+            DiskFull: There is no room for it.
+        """
+        fields = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(tokens).items()}
+        with self._writing():
+            write_atomically(self._path, json.dumps(self._owner | fields, indent=2).encode() + b"\n", mode=0o600)
+
+    def clear(self) -> None:
+        """Forget the tokens. Call with the lock held."""
+        with self._writing():
+            self._path.unlink(missing_ok=True)
+
+    def _parse(self, content: bytes) -> Tokens | None:
+        try:
+            fields: dict[str, Any] = json.loads(content)
+            if {name: fields.get(name) for name in self._owner} != self._owner:
+                return None
+            moments = {
+                name: _MOMENT.validate_python(datetime.fromisoformat(fields[name])).astimezone(UTC)
+                for name in ("access_obtained_at", "access_expires_at", "refresh_obtained_at")
+            }
+            return Tokens(
+                access_token=_TOKEN.validate_python(fields["access_token"]),
+                refresh_token=_TOKEN.validate_python(fields["refresh_token"]),
+                refresh_count=int(fields["refresh_count"]),
+                **moments,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+            _log.warning("The token file %s is damaged and is ignored; the next login writes a new one.", self._path)
+            return None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, Timeout):
+                raise
+            number, problem = error.errno, error.strerror or type(error).__name__
+        else:
+            return
+        if number in {errno.ENOSPC, errno.EDQUOT}:
+            raise DiskFull(
+                f"There is no room left to store the tokens in {self._path} ({problem}). The tokens stored before are "
+                "kept. Make room and run this again."
+            )
+        do = (
+            "Mount its file system for writing"
+            if number == errno.EROFS
+            else "Give the folder to the user who runs this"
+        )
+        raise StateError(
+            f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or choose "
+            "another data folder."
+        )

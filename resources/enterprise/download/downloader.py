@@ -1,0 +1,243 @@
+"""Downloads: one request to the service, the bytes from the object store, verified, landed whole or not at all.
+
+Belongs here: what is there already, verification against the record's version, a replaced or wrong archive, landing.
+Does not belong here: how the bytes come (`filling`), how they lie on disk meanwhile (`parts`), which path a record has
+and what a missing one means (`client`).
+
+The ETag of the object store is not the MD5 of the object, so it only serves to notice that the object changed; the
+bytes are checked against the `version` of the record.
+
+Source: the service's description of snapshot, chunk and batch records (`version`) and their downloads.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from resources.enterprise import errors
+from resources.enterprise.download.landing import Sidecar, is_landed, md5_of
+from resources.enterprise.download.partial_file import Part
+from resources.enterprise.download.transfer import ChangedError, Filling, OversizeError, Ranges
+from resources.enterprise.http.foreign import NO_ROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.enterprise.download.source import Source
+    from resources.enterprise.http.transport import Transport
+
+_log = logging.getLogger(__name__)
+
+_MD5 = re.compile(r"[0-9a-f]{32}\Z")
+#: Wrong bytes are fetched again once.
+_WRONG_ALLOWED = 1
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that is there, verified.
+
+    Attributes:
+        path: Where it lies.
+        identifier: The record's identifier.
+        version: MD5 of the file; differs from the version asked for when the service replaced the file meanwhile.
+        size_bytes: Its size.
+        request_count: Requests to the service (those to the object store are not counted).
+        resumed_bytes: Bytes that an earlier, unfinished download had left and that were not fetched again.
+        fetched: False when it was there already and nothing was requested.
+        unit_count: Requests for signed addresses: what the account's quota was charged, where the product has one.
+    """
+
+    path: Path
+    identifier: str
+    version: str
+    size_bytes: int
+    request_count: int
+    resumed_bytes: int
+    fetched: bool
+    unit_count: int = 0
+
+
+class ReplacedError(Exception):
+    """The service replaced an archive of which only the pinned version is wanted. Nothing was landed.
+
+    Attributes:
+        version: The version it has now.
+    """
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version)
+        self.version = version
+
+
+@dataclass
+class _Task:
+    """A download while it is done: its record and target may change, when the service replaces the archive."""
+
+    source: Source
+    target: Path
+    requests: int = 0
+    units: int = 0
+    resumed: int | None = None
+    wrong: int = 0
+    largest: int | None = None
+
+
+class Downloader:
+    """Fetches archives. One instance may serve several threads."""
+
+    def __init__(self, transport: Transport, ranges: Ranges, clock: Callable[[], datetime]) -> None:
+        self._transport = transport
+        self._ranges = ranges
+        self._clock = clock
+
+    def fetch(
+        self, source: Source, target: Path, progress: Callable[[int, int | None], None] | None = None
+    ) -> Download:
+        """Have the archive at `target`, with its sidecar.
+
+        When the service replaced the archive meanwhile, the new one is taken; where `target`'s name holds the first
+        eight characters of the old version, the new one's take their place.
+
+        Args:
+            source: What to fetch.
+            target: Where to.
+            progress: Called with (bytes there, bytes in all or None), from one thread at a time.
+
+        Raises:
+            IntegrityError: The bytes differ from the record's version twice; nothing was landed.
+            DiskFull: No room; what was fetched is kept.
+            ServiceUnavailable: The connection broke too often; what was fetched is kept.
+            UnexpectedAnswer: The record's version is no MD5, or the answer is no redirect.
+            ReplacedError: The service has another version now than the one `source` pins, and sent neither.
+        """
+        task = _Task(source, target)
+        try:
+            while True:
+                if (done := self._attempt(task, progress)) is not None:
+                    return done
+        except OSError as error:
+            number, problem = error.errno, error.strerror or type(error).__name__
+        raise self._disk_error(number, problem, task.target)
+
+    def _attempt(self, task: _Task, progress: Callable[[int, int | None], None] | None) -> Download | None:
+        """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""
+        source, target = task.source, task.target
+        if _MD5.match(source.version) is None:
+            raise errors.UnexpectedAnswer(
+                f"The record of {source.identifier} names no MD5 as its version, so its archive cannot be verified. "
+                "Nothing was fetched. If the address of the service is right, its interface has changed."
+            )
+        if not Part.is_left(target) and (present := self._present(source, target)) is not None:
+            return replace(present, request_count=task.requests, unit_count=task.units)
+        with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
+            if (present := self._present(source, target)) is not None:
+                part.remove()  # fetched by whom we waited for, or its owner was killed while tidying up
+                return replace(present, request_count=task.requests, unit_count=task.units)
+            if part.version != source.version:
+                part.clear()
+            if task.resumed is None:
+                task.resumed = part.done
+            digest = self._fill(task, part, progress)
+            if digest == source.version:
+                return self._land(task, part)
+            task.resumed = 0
+            fresh, count = self._again(source, part)
+            task.requests += count
+            if fresh.version != source.version:
+                _log.info("%s was replaced at the service while it was fetched.", source.identifier)
+                task.source = fresh
+                task.target = target.with_name(target.name.replace(source.version[:8], fresh.version[:8]))
+                if digest == fresh.version:
+                    return self._land(task, part)
+                if source.pinned:
+                    part.remove()
+                    raise ReplacedError(fresh.version)
+            part.remove()
+        task.wrong += 1
+        if task.wrong > _WRONG_ALLOWED:
+            self._give_up(source, task.largest)
+        return None
+
+    def _fill(self, task: _Task, part: Part, progress: Callable[[int, int | None], None] | None) -> str | None:
+        """Fetch what is missing; the MD5 of the whole, None when the object changed under way."""
+        filling = Filling(task.source, part, self._transport, self._ranges, progress)
+        try:
+            filling.run()
+        except ChangedError as error:
+            task.largest = error.largest if isinstance(error, OversizeError) else None
+            return None
+        except errors.NotFound:
+            part.remove()  # nothing will ever complete it
+            raise
+        finally:
+            task.requests += filling.request_count
+            task.units += filling.request_count
+        return part.digest()
+
+    def _present(self, source: Source, target: Path) -> Download | None:
+        if not is_landed(target, source.version):
+            if not target.is_file() or md5_of(target) != source.version:
+                return None  # not there, or not these bytes: fetched, and then replaced as a whole
+            self._sidecar(source, target.stat().st_size).write(target)
+        size = target.stat().st_size
+        return Download(target, source.identifier, source.version, size, 0, 0, fetched=False)
+
+    def _land(self, task: _Task, part: Part) -> Download:
+        source, target, size = task.source, task.target, part.length()
+        self._sidecar(source, size).write(target)
+        part.land(target)
+        _log.info("Fetched %s: %d bytes, %d request(s) to the service.", source.identifier, size, task.requests)
+        return Download(
+            path=target,
+            identifier=source.identifier,
+            version=source.version,
+            size_bytes=size,
+            request_count=task.requests,
+            resumed_bytes=task.resumed or 0,
+            fetched=True,
+            unit_count=task.units,
+        )
+
+    def _sidecar(self, source: Source, size: int) -> Sidecar:
+        return Sidecar(source.identifier, source.version, size, source.url_path, self._clock())
+
+    @staticmethod
+    def _again(source: Source, part: Part) -> tuple[Source, int]:
+        try:
+            return source.read_again()
+        except errors.EnterpriseError:
+            part.remove()  # known to be wrong
+            raise
+
+    @staticmethod
+    def _give_up(source: Source, largest: int | None) -> NoReturn:
+        if largest is not None:
+            stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
+            raise errors.IntegrityError(
+                f"The service's record of {source.identifier} states {stated}, and twice more than {largest:,} bytes came, "
+                "which is more than is taken of such a file. Nothing was landed, nothing that was there was touched. Run "
+                "this again later; if it stays so, the record or the archive is wrong: tell the vendor."
+            )
+        raise errors.IntegrityError(
+            f"{source.identifier} was fetched twice, and both times its bytes were not those the service's record names "
+            f"(MD5 {source.version}). Nothing was landed, nothing that was there was touched. Run this again later; if "
+            "it stays so, the service's archive is damaged: tell the vendor."
+        )
+
+    @staticmethod
+    def _disk_error(number: int | None, problem: str, target: Path) -> errors.EnterpriseError:
+        if number in NO_ROOM:
+            return errors.DiskFull(
+                f"There is no room for {target.name} in {target.parent} ({problem}). What was fetched of it is kept in "
+                f"{target.name}.part. Make room and run this again: it goes on from there."
+            )
+        return errors.StateError(
+            f"{target.name} cannot be written in {target.parent} ({problem}). What was fetched of it is kept. Check the "
+            "folder and its permissions and run this again."
+        )

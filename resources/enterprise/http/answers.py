@@ -1,0 +1,146 @@
+"""One answer of the service: read within its limits, and what it says of itself.
+
+Belongs here: reading a body in bounded steps, the few headers that matter, the service's error message as it may be shown.
+Does not belong here: sending (`transport`), how long it may take (`wire`), what a status means (`transport`).
+
+Source: the service's error body `{"status", "message"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final
+
+from urllib3.util.retry import Retry
+
+from resources.enterprise import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import requests
+
+    from resources.enterprise.http.wire import Limits
+
+_STEP_BYTES: Final = 1 << 16
+_NUMBER = re.compile(r"[0-9]{1,18}\Z")
+_ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{1,1000}"\Z')
+
+
+class BrokenAnswer(errors.ServiceUnavailable):
+    """An answer that was cut, empty or a page of HTML: worth another attempt at once."""
+
+
+class NoConnection(BrokenAnswer):
+    """One attempt to connect to the object store failed."""
+
+
+class TooLongError(Exception):
+    """An answer is longer than any of its kind may be.
+
+    Attributes:
+        limit: Bytes that are taken.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answered.
+
+    Attributes:
+        status: HTTP status.
+        body: The body, with any transfer compression removed; of a refusal only its beginning (`Limits.refusal_bytes`).
+        headers: Headers, names case-insensitive.
+        request_count: Requests it took, retries included.
+    """
+
+    status: int
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    request_count: int
+
+    @property
+    def message(self) -> str | None:
+        """The message of the service's error body as it was sent, None where the body is not one."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+        message = found.get("message") if isinstance(found, dict) else None
+        return message if isinstance(message, str) else None
+
+    @property
+    def is_html(self) -> bool:
+        """Whether a page was sent where data should be: a load balancer's or a captive network's."""
+        return "html" in self.headers.get("Content-Type", "").lower() or self.body[:1024].lstrip()[:1] == b"<"
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds the service asks to wait, where it says so as a number."""
+        try:
+            asked = float(self.headers["Retry-After"])
+        except (KeyError, ValueError):
+            return None
+        return asked if math.isfinite(asked) else None
+
+
+def read_body(response: requests.Response, longest: int) -> bytes:
+    """The body of an answer, decompressed in bounded steps; of one that is no success only the beginning.
+
+    Raises:
+        TooLongError: It has more than `longest` bytes; the rest was not read.
+        urllib3.exceptions.HTTPError: The body broke off, its compression is damaged, or its time was over.
+    """
+    refused = response.status_code >= 300
+    body = bytearray()
+    try:
+        while piece := response.raw.read(_STEP_BYTES, decode_content=True):
+            body += piece
+            if len(body) > longest:
+                if refused:
+                    return bytes(body[:longest])
+                raise TooLongError(longest)
+    finally:
+        response.close()  # a connection whose answer was read to its end is in the pool already
+    return bytes(body)
+
+
+def limit_of(response: requests.Response, limits: Limits, longest: int) -> int:
+    """Bytes that are read of an answer."""
+    return min(longest, limits.refusal_bytes) if response.status_code >= 300 else longest
+
+
+def requests_of(response: requests.Response) -> int:
+    """Requests behind an answer: urllib3's retries, and a first one that was refused for its token."""
+    retries = getattr(response.raw, "retries", None)
+    repeated = len(retries.history) if isinstance(retries, Retry) else 0
+    return 1 + repeated + sum(requests_of(before) for before in response.history)
+
+
+def number_in(headers: Mapping[str, str], name: str) -> int | None:
+    """A header that is a number of bytes or seconds, None where it is absent or nothing of the kind."""
+    text = headers.get(name, "").strip()
+    return int(text) if _NUMBER.match(text) else None
+
+
+def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
+    """A header that is a moment, None where it is absent or none."""
+    try:
+        return parsedate_to_datetime(headers[name]).astimezone(UTC)
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None
+
+
+def etag_in(headers: Mapping[str, str]) -> str | None:
+    """The ETag, with its quotes; None where it is absent, or could not be sent back."""
+    text = headers.get("ETag", "")
+    return text if _ETAG.match(text) else None

@@ -1,0 +1,391 @@
+"""Requests and answers: one session, one User-Agent, one set of timeouts and retries, one place that maps failures.
+
+Belongs here: sending to the service, opening a signed address at the object store, turning statuses into errors.
+Does not belong here: what a path means, tokens, or what to do about an error.
+
+Retries here are for one cause only: a connection that fails and a 5xx answer, by urllib3. A body that breaks off, a
+rate limit and a refused token are answered where they are understood.
+
+Source: the service's error body `{"status", "message"}` and its status codes.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from pydantic import TypeAdapter, ValidationError
+from requests.auth import AuthBase
+from requests.cookies import RequestsCookieJar
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    DecodeError,
+    InvalidHeader,
+    NewConnectionError,
+    ProtocolError,
+)
+from urllib3.util.retry import Retry
+
+from resources.enterprise import errors
+from resources.enterprise.http.answers import (
+    Answer,
+    BrokenAnswer,
+    NoConnection,
+    TooLongError,
+    limit_of,
+    read_body,
+    requests_of,
+)
+from resources.enterprise.http.foreign import FOREIGN, reason, stems_from
+from resources.enterprise.http.wire import Adapter, Deadline, Limits, TooSlowError, until
+from resources.enterprise.redaction import Redactor, hide_queries_in_http_log, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from urllib3.response import BaseHTTPResponse
+
+    from resources.enterprise.http.skew import ServiceClock
+    from resources.enterprise.service import Service
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_DISTRIBUTION = "enterprise-content-mirror"
+_RETRIED: Final = frozenset({500, 502, 503, 504})
+#: Each costs a whole read timeout.
+_READ_RETRIES = 2
+#: Characters of the service's own message inside one of ours.
+_LONGEST_SAID = 300
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for what.
+
+    Attributes:
+        retries: Further attempts after the first, for each cause.
+        first_wait: Seconds before the second of them; doubled each time.
+        longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
+        connect_timeout: Seconds to get a connection.
+        read_timeout: Seconds without a byte.
+    """
+
+    retries: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+
+    def wait(self, attempt: int, asked: float | None = None) -> float:
+        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service asked or with jitter."""
+        if asked is not None:
+            return max(0.0, min(asked, self.longest_wait))
+        longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
+        return random.uniform(longest / 2, longest)
+
+    @property
+    def timeouts(self) -> tuple[float, float]:
+        """As requests wants them."""
+        return self.connect_timeout, self.read_timeout
+
+
+class NoAuth(AuthBase):
+    """Sends no credentials, also none that requests would take from a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+class _NoCookies(RequestsCookieJar):
+    """Takes none: so threads share no state that answers could spoil, and nobody parses them."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        pass
+
+
+class _Session(requests.Session):
+    """Knows no redirects: requests would otherwise prepare the next request, for whatever address it is given."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
+        return None
+
+
+class _BoundedRetry(Retry):
+    """urllib3's retries, with a `Retry-After` of hours cut to the longest wait, and one that is no date left aside."""
+
+    #: Not 429: whether waiting helps is for the client to find out.
+    RETRY_AFTER_STATUS_CODES = frozenset({503})
+
+    def increment(self, *args: Any, **options: Any) -> Self:
+        following = super().increment(*args, **options)
+        error: Exception | None = options.get("error")
+        if error is not None and not self.history:  # once, in place of the library's line for every attempt
+            _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
+        return following
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        try:
+            asked = super().get_retry_after(response)
+        except (InvalidHeader, ValueError, OverflowError):  # a number of 5,000 digits, a date of the year 99999
+            return None
+        return None if asked is None else min(asked, float(self.backoff_max))
+
+
+class Transport:
+    """Sends requests. Safe to use from several threads: connections are pooled, cookies are never kept."""
+
+    def __init__(
+        self, service: Service, patience: Patience, limits: Limits, redactor: Redactor, clock: ServiceClock
+    ) -> None:
+        self.patience = patience
+        self.limits = limits
+        self.redactor = redactor
+        self.clock = clock
+        self._contact = service.contact
+        self._anonymous = service.anonymous
+        self._making = threading.Lock()
+        self._service: requests.Session | None = None
+        self._store: requests.Session | None = None
+        hide_queries_in_http_log()
+
+    def close(self) -> None:
+        """Close all connections; they are opened again when needed."""
+        with self._making:
+            for session in (self._service, self._store):
+                if session is not None:
+                    session.close()
+            self._service = self._store = None
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        doing: str,
+        auth: AuthBase | None = None,
+        body: Any = None,
+        longest: int | None = None,
+    ) -> Answer:
+        """Send one request to the service and read the answer, whatever its status. Redirects are not followed.
+
+        Args:
+            method: HTTP method.
+            url: Address at the service.
+            doing: What for, to stand behind "Could not" in a message.
+            auth: Adds the token; none is sent without it.
+            body: Sent as JSON where given.
+            longest: Bytes that the body may have; without it those of a record.
+
+        Raises:
+            UnreachableError: No connection after all retries.
+            ServiceUnavailable: No answer after all retries, or none that was complete in time.
+            BrokenAnswer: The answer broke off.
+            UnexpectedAnswer: The answer is too long.
+        """
+        try:
+            with until(Deadline(self.limits.answer_seconds)):
+                response = self._to_service().request(
+                    method,
+                    url,
+                    json=body,
+                    auth=auth or NoAuth(),
+                    headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
+                    allow_redirects=False,
+                    stream=True,
+                    timeout=self.patience.timeouts,
+                )
+                content = read_body(response, limit_of(response, self.limits, longest or self.limits.record_bytes))
+        except TooLongError as error:
+            failure: errors.EnterpriseError = errors.UnexpectedAnswer(
+                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, which is more than any of its kind. "
+                "It was not read to its end, and nothing was changed. Check the addresses of the service, and a proxy on "
+                "the way."
+            )
+        except FOREIGN as error:
+            failure = self._failure(error, url, doing)
+        else:
+            self.clock.heard(response.headers)
+            return Answer(response.status_code, content, response.headers, requests_of(response))
+        # Outside the handler, so that the library's exception, whose text has the whole address, is not attached.
+        raise failure
+
+    def open(self, url: str, headers: Mapping[str, str], *, doing: str, deadline: Deadline) -> requests.Response:
+        """Open a signed address at the object store; the body is not read yet, nothing is retried, no token is sent.
+
+        Raises:
+            BrokenAnswer: No connection (`NoConnection`) or no answer before the deadline, which holds for the body too.
+        """
+        try:
+            with until(deadline):
+                return self._to_store().get(
+                    url,
+                    headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
+                    auth=NoAuth(),
+                    allow_redirects=False,
+                    stream=True,
+                    timeout=self.patience.timeouts,
+                )
+        except FOREIGN as error:
+            found = self._failure(error, url, doing)
+            kind = NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer
+            failure = kind(found.message)
+        raise failure
+
+    def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
+        """The error that an answer other than success means."""
+        status, message = answer.status, self.said(answer)
+        if not message and answer.is_html and status not in {401, 429}:
+            return self.html_error(status, doing)
+        said = f" ({message})" if message else ""
+        what = f"Could not {doing}: the service answered {status}{said}."
+        if status >= 500:
+            return errors.ServiceUnavailable(
+                f"{what} It still did after {self.patience.retries} retries. What was fetched before is kept. "
+                "Run this again later.",
+                status=status,
+            )
+        if self._anonymous and status in {401, 403}:
+            return errors.AuthenticationError(
+                f"{what} Nothing was changed. This client sends no token, and the service does not admit this machine by "
+                "its address: unset WME_ANONYMOUS and set WME_USERNAME and WME_PASSWORD.",
+                status=status,
+            )
+        kind, advice = _MEANING.get(
+            status,
+            (errors.UnexpectedAnswer, "The documentation has no such answer here. Check the addresses of the service."),
+        )
+        return kind(f"{what} Nothing was changed. {advice}", status=status)
+
+    def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
+        """The JSON body of a successful answer in its documented form.
+
+        Raises:
+            BrokenAnswer: The body is empty or a page of HTML.
+            UnexpectedAnswer: It is not JSON, or not of that form.
+        """
+        if not answer.body.strip():
+            raise BrokenAnswer(
+                f"Could not {doing}: the service answered {answer.status} with an empty body. What was fetched before "
+                "is kept. Run this again later.",
+                status=answer.status,
+            )
+        if answer.is_html:
+            raise self.html_error(answer.status, doing)
+        try:
+            return form.validate_json(answer.body)
+        except ValidationError as error:
+            problem = shape_problem(error)
+        raise errors.UnexpectedAnswer(
+            f"Could not {doing}: the answer does not have the documented form ({problem}). Nothing was changed. If the "
+            "address of the service is right, its interface has changed and this client needs an update.",
+            status=answer.status,
+        )
+
+    def html_error(self, status: int, doing: str) -> errors.EnterpriseError:
+        """The error that a page of HTML means."""
+        what = f"Could not {doing}: a page of HTML came with status {status} where JSON should be."
+        if 400 <= status < 500:
+            return errors.UnexpectedAnswer(
+                f"{what} Nothing was changed. The service itself does not send pages: check its addresses in the "
+                "settings, and a proxy on the way.",
+                status=status,
+            )
+        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # a 5xx was retried already
+        return kind(
+            f"{what} It comes from a load balancer or a network on the way. What was fetched before is kept. Run this "
+            "again later.",
+            status=status,
+        )
+
+    def said(self, answer: Answer) -> str:
+        """The service's own message, as it may be shown: without secrets and control characters, cut; "" for none."""
+        message = " ".join(self.redactor.clean(answer.message or "").split())
+        return printable(message, _LONGEST_SAID)
+
+    def _failure(self, error: BaseException, url: str, doing: str) -> errors.EnterpriseError:
+        what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."
+        if stems_from(error, TooSlowError):
+            return errors.ServiceUnavailable(
+                f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the network "
+                "of this machine and run this again later."
+            )
+        if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has names of its own
+            return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")
+        if isinstance(error, requests.exceptions.SSLError):
+            return errors.UnreachableError(
+                f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
+                "way."
+            )
+        unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
+        kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
+        return kind(f"{what} What was fetched before is kept. Check the network of this machine and run this again.")
+
+    def _to_service(self) -> requests.Session:
+        p = self.patience
+        with self._making:
+            if self._service is None:
+                self._service = self._session(
+                    _BoundedRetry(
+                        total=p.retries,
+                        read=min(p.retries, _READ_RETRIES),
+                        status_forcelist=_RETRIED,
+                        allowed_methods=None,  # all: the service's POSTs may be repeated
+                        backoff_factor=p.first_wait,
+                        backoff_max=p.longest_wait,
+                        backoff_jitter=p.first_wait / 2,
+                        raise_on_status=False,
+                    )
+                )
+            return self._service
+
+    def _to_store(self) -> requests.Session:
+        with self._making:
+            if self._store is None:
+                self._store = self._session(Retry(total=0, redirect=False, raise_on_status=False))
+            return self._store
+
+    def _session(self, retry: Retry) -> requests.Session:
+        session = _Session()
+        session.cookies = _NoCookies()
+        session.headers["User-Agent"] = user_agent(self._contact)
+        adapter = Adapter(max_retries=retry, pool_maxsize=32)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        return session
+
+
+def user_agent(contact: str | None) -> str:
+    """What the client calls itself; the service asks for a way to reach the operator."""
+    about = (contact or "operator unknown").encode("ascii", "replace").decode()
+    return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
+
+
+def shape_problem(error: ValidationError) -> str:
+    """Where and how a record differs from its form, without the values: those may be secrets."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the body"
+    more = error.error_count() - 1
+    return f"{place}: {first['msg']}" + (f", and {more} more" if more else "")
+
+
+_MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {
+    400: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
+    401: (
+        errors.AuthenticationError,
+        "Check the account with `wme auth status`, and log in again with `wme auth login`.",
+    ),
+    403: (
+        errors.Forbidden,
+        "The account's group may not use this: `wme auth status` shows its groups, the vendor grants others.",
+    ),
+    404: (errors.NotFound, "Check the spelling of what was asked for."),
+    422: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
+    429: (errors.RateLimited, "Run this again later, or with fewer downloads at once."),
+}

@@ -1,0 +1,171 @@
+"""The choice of how to fetch a snapshot: as one file or in chunks, as a pure function over what the service and the disk said.
+
+Belongs here: the decision, and the sentence that gives its reason.
+Does not belong here: what a plan is (`snapshot_plan`), asking the service, looking at the disk (`snapshots`).
+
+A snapshot of many chunks costs a unit of one counter for each of them; as one file it costs a single unit of another
+counter, of which accounts have far fewer. Chunks can be worked on side by side, and one that has to be fetched again
+costs one unit of the larger counter. Which is better depends on what is left of both and on the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from resources.enterprise import errors
+from resources.enterprise.snapshot.plan import Piece, SnapshotPlan, archive_name, count, spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from resources.enterprise.models import Chunk, Quota, Snapshot
+    from resources.enterprise.snapshot.plan import Disk, Form, Wishes
+
+#: Below this a single file is fetched and read as fast as its pieces would be.
+_SMALL_BYTES: Final = 64_000_000
+#: From this on a download is long enough to break, and one core gains from chunks too.
+_LARGE_BYTES: Final = 2_000_000_000
+#: Chunks that take more than this share of the units left are too dear where the whole file is cheaper.
+_DEAR: Final = 0.5
+#: A share of the units left that nobody need save.
+_CHEAP: Final = 0.01
+
+
+def plan_snapshot(
+    snapshot: Snapshot,
+    chunks: Sequence[Chunk],
+    folder: Path,
+    *,
+    quotas: Mapping[str, Quota],
+    disk: Disk,
+    cores: int,
+    wishes: Wishes,
+) -> SnapshotPlan:
+    """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
+
+    Args:
+        snapshot: The service's record of it.
+        chunks: The service's records of its chunks, in any order.
+        folder: Where the files shall lie.
+        quotas: The account's counters; one that is absent has no limit.
+        disk: What lies there.
+        cores: Cores that will read the files.
+        wishes: What was asked for.
+
+    Raises:
+        InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.
+    """
+    agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
+
+    def way_of(form: Form, records: Sequence[Snapshot | Chunk], product: str) -> SnapshotPlan:
+        return SnapshotPlan(
+            snapshot=snapshot,
+            form=form,
+            pieces=tuple(_piece(record, folder, disk) for record in records),
+            folder=folder,
+            reason="",
+            quota=quotas.get(product),
+            free_bytes=disk.free_bytes,
+            wishes=wishes,
+        )
+
+    whole = way_of("whole", (snapshot,), "snapshot")
+    split = way_of("chunks", sorted(chunks, key=_number), "chunk")
+    if wishes.form == "chunks" and (not chunks or not agree):
+        problem = (
+            "its record and the list of its chunks differ, as while it is exported"
+            if snapshot.chunks
+            else "it has none"
+        )
+        raise errors.InvalidRequest(
+            f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, or "
+            "again later."
+        )
+    if wishes.form is not None:
+        way, reason = (whole if wishes.form == "whole" else split), "that is what was asked for"
+    elif not snapshot.chunks:
+        way, reason = whole, "the service has no chunks of it"
+    elif not agree:
+        way, reason = whole, "its record and the list of its chunks differ, as while it is exported"
+    else:
+        way, reason = _better(whole, split, cores)
+    return replace(way, reason=reason)
+
+
+def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
+    """The way to take, and why."""
+    if split.unit_count == 0 or whole.unit_count == 0:
+        way = split if split.unit_count == 0 else whole
+        return way, f"all of it is there {_in_form(way)}"
+    if whole.fits_quota != split.fits_quota:
+        way, other = (whole, split) if whole.fits_quota else (split, whole)
+        return way, f"{_in_form(other)} it would take {_price(other)}"
+    if not whole.fits_quota:
+        return split, f"as one file it would take {_price(whole)}, while chunks can be fetched in part"
+    if _there_bytes(whole) != _there_bytes(split) and whole.missing_bytes != split.missing_bytes:
+        way = min(whole, split, key=lambda w: w.missing_bytes)
+        return way, f"{spoken(_there_bytes(way))} of it are there {_in_form(way)} already"
+    return _cheaper(whole, split, cores)
+
+
+def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
+    """The way to take where both can be finished and neither was begun."""
+    size = max(whole.missing_bytes, split.missing_bytes)
+    if len(split.pieces) > 1 and cores > 1 and size >= _SMALL_BYTES:
+        gain = f"{cores} cores can work on several at once and each can be fetched again alone"
+    elif len(split.pieces) > 1 and size >= _LARGE_BYTES:
+        gain = f"a download of {spoken(size)} may break, and each chunk can be fetched again alone"
+    else:
+        gain = ""
+    if gain and (_share(split) <= _DEAR or _share(split) <= _share(whole)):
+        return split, f"{gain}, for {_price(split)}"
+    if gain:
+        return whole, f"chunks would take {_price(split)}, and one file takes {_price(whole)}"
+    if _share(split) < _share(whole) and _share(whole) > _CHEAP:
+        return split, f"that takes {_price(split)}, and one file would take {_price(whole)}"
+    return whole, f"chunks of {spoken(size)} in all would gain nothing on {count(cores, 'core')}"
+
+
+def _share(way: SnapshotPlan) -> float:
+    """Share of the units left that it takes; more than 1 where it does not fit."""
+    if way.units_left is None or way.unit_count == 0:
+        return 0.0
+    return way.unit_count / way.units_left if way.units_left else float("inf")
+
+
+def _there_bytes(way: SnapshotPlan) -> int:
+    return sum(piece.there_bytes for piece in way.pieces)
+
+
+def _price(way: SnapshotPlan) -> str:
+    """Units it takes of those that are left."""
+    if way.units_left is None:
+        return count(way.unit_count, f"{way.product} unit")
+    if way.fits_quota:
+        return f"{way.unit_count:,} of the {count(way.units_left, f'{way.product} unit')} left"
+    left = "none is" if way.units_left == 0 else f"{way.units_left:,} {'is' if way.units_left == 1 else 'are'}"
+    return f"{count(way.unit_count, f'{way.product} unit')} where {left} left"
+
+
+def _in_form(way: SnapshotPlan) -> str:
+    return "as one file" if way.form == "whole" else "in chunks"
+
+
+def _piece(record: Snapshot | Chunk, folder: Path, disk: Disk) -> Piece:
+    name = archive_name(record)
+    landed = disk.landed.get(name)
+    return Piece(
+        record=record,
+        target=folder / name,
+        size_bytes=record.approximate_bytes if landed is None else landed,
+        there_bytes=disk.left.get(name, 0) if landed is None else landed,
+        is_landed=landed is not None,
+    )
+
+
+def _number(chunk: Snapshot | Chunk) -> tuple[int, str]:
+    """Chunks in the order of their numbers; the service lists them in the order they were made."""
+    tail = chunk.identifier.rpartition("_")[2]
+    return (int(tail) if tail.isdecimal() else -1), chunk.identifier

@@ -1,0 +1,400 @@
+"""The lines of an archive as blocks of whole lines, read ahead of whoever converts them.
+
+Belongs here: lines, offsets, buffers. Does not belong here: the tar around them (tar), and what the lines say.
+
+The archive is read once, as a stream, into a fixed number of buffers that are used again and again: that number is the
+memory bound, and it makes the reader wait when those who convert are slower. A buffer holds lines of as many members as
+there is room for. Only the unfinished line at its end is ever copied.
+"""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import mmap
+import queue
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from resources.lake.archive.tar import RECORDS, Contents, TarStream, members
+from resources.lake.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
+
+#: Bytes of NDJSON in a buffer. A block, which becomes a row group, is as much of it as there are whole lines: bodies of
+#: megabytes make a bound in rows meaningless. Smaller ones cost time per column, larger ones memory, and time at the end
+#: of an archive, where the last blocks leave cores idle.
+BLOCK_BYTES = 16 << 20
+#: A buffer of short lines makes several blocks, since every row takes its place in every column.
+BLOCK_LINES_MAX = 32_768
+#: The longest record that is converted, where nobody says otherwise. The longest seen are some megabytes.
+RECORD_BYTES_MAX = 64 << 20
+#: Lines are looked for, and long lines are read, in steps of so many bytes.
+_STRIDE, _STEP = 1 << 16, 1 << 20
+#: Leaps from line feed to line feed in a stride; where there are more, counting them is faster.
+_LEAPS = 64
+_BOM = codecs.BOM_UTF8
+#: Stands where a buffer was.
+_NOTHING = mmap.mmap(-1, 1)
+_LF = ord("\n")
+
+
+class Buffers:
+    """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
+
+    Each is made when it is first needed, of pages that the system provides when they are first written: most archives of
+    an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
+
+    A line that is longer than a buffer gets memory of its own, up to the longest record. There is one such line at a time
+    in all the archives that share the buffers, from when it is read until the last of it is done with.
+    """
+
+    def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
+        self.size = size
+        self.longest = longest
+        self._free: queue.LifoQueue[mmap.mmap | None] = queue.LifoQueue()
+        self._long = threading.Lock()
+        self._was_long = False
+        for _ in range(count):
+            self._free.put(None)
+
+    def take(self) -> Loan:
+        """A free buffer; waits until there is one."""
+        buffer = self._free.get()
+        return Loan(mmap.mmap(-1, self.size) if buffer is None else buffer, self._free.put)
+
+    def take_long(self, spare: int) -> Loan:
+        """Memory for the longest record and `spare` bytes more; waits until no other long line is under way."""
+        self._long.acquire()  # by the reader, and released by whoever is done with the line
+        self._was_long = True
+        return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
+
+    def forget_long(self) -> bool:
+        """Whether there was a long line since this was asked last."""
+        was_long, self._was_long = self._was_long, False
+        return was_long
+
+
+class Loan:
+    """A buffer on loan. It goes back when as many as hold it have let it go."""
+
+    def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
+        self.memory = memory
+        self.is_long = is_long
+        self._give = give
+        self._holders = 1
+        self._lock = threading.Lock()
+
+    def share(self) -> Loan:
+        """One more holder."""
+        with self._lock:
+            self._holders += 1
+        return self
+
+    def drop(self) -> None:
+        """One holder less."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        self._give(self.memory)
+        self.forget()
+
+    def forget(self) -> None:
+        """Nobody needs the memory any more, though the loan may be remembered."""
+        self.memory = _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lines of one member in a block, or in a buffer.
+
+    Byte `place` and line `line` of the block (from 0) are byte `offset` (from 0) and line `number` (from 1) of the member.
+    """
+
+    member: str
+    place: int
+    line: int
+    offset: int
+    number: int
+
+
+@dataclass
+class Block:
+    """Whole lines of one or more members, each ended by a line feed. `view` is valid until `release` is called.
+
+    `line_count` counts blank lines too; `archive_bytes` is how much of the archive file was read by then.
+    """
+
+    view: memoryview
+    spans: tuple[Span, ...]
+    line_count: int
+    archive_bytes: int
+    _loan: Loan | None
+
+    def where(self, line: int, place: int) -> tuple[str, int, int]:
+        """Member, line number (from 1) and offset (from 0) of the line with this number (from 0) that begins at `place`."""
+        span = self.spans[bisect.bisect_right(self.spans, place, key=lambda span: span.place) - 1]
+        return span.member, span.number + line - span.line, span.offset + place - span.place
+
+    def release(self) -> None:
+        """The lines have been read, and `view` must not be used any more."""
+        self.view.release()
+        if self._loan is None:
+            return
+        if self._loan.is_long:
+            self._loan.forget()  # the next long line waits until all is made of this one
+        else:
+            self._loan.drop()
+            self._loan = None
+
+    def done(self) -> None:
+        """What was to be made of the lines is made, or will not be."""
+        self.release()
+        if self._loan is not None:
+            self._loan.drop()
+            self._loan = None
+
+
+@dataclass
+class LongLine:
+    """A line that is longer than any record may be. Its bytes are read when `pieces` is asked for them, and only then.
+
+    `size` is the number of its bytes, without the line feed, once all pieces have been taken.
+    """
+
+    member: str
+    number: int
+    offset: int
+    pieces: Iterator[memoryview] = field(default_factory=lambda: iter(()))
+    size: int = 0
+    archive_bytes: int = 0
+
+
+class _Cutter:
+    """Members in, blocks out."""
+
+    def __init__(self, stream: TarStream, contents: Contents, buffers: Buffers) -> None:
+        self._stream = stream
+        self._contents = contents
+        self._buffers = buffers
+        self._room = buffers.size - 1  # the last line of a member may lack its line feed
+        self._step = min(_STEP, buffers.size // 2)
+        self._loan: Loan | None = None
+        self._memory = _NOTHING
+        self._start = self._filled = 0  # what of the buffer is not cut yet
+        self._spans: list[Span] = []  # whose it is, in places of the buffer; the last may have no bytes yet
+        self._remaining = 0  # bytes of the member under way
+        self._rest = b""
+
+    def member(self, name: str, size: int) -> Iterator[Block | LongLine]:
+        """Read one member, and give what is whole where the buffer is full."""
+        self._contents.ndjson_bytes += size
+        head = self._stream.take(min(len(_BOM), size))
+        self._remaining = size - len(head)
+        mark = len(head) if head == _BOM else 0
+        if mark == size:
+            return
+        if len(self._spans) >= BLOCK_LINES_MAX:
+            yield from self._cut()
+        if self._filled + len(head) > self._room:
+            yield from self._turn()
+        if self._spans and self._spans[-1].place == self._filled:
+            self._spans.pop()
+        self._spans.append(Span(name, self._filled, 0, mark, 1))
+        self._put(head[mark:])
+        while self._remaining:
+            if self._filled >= self._room:
+                yield from self._turn()
+            else:
+                self._filled += self._read(self._memory, self._filled, self._room - self._filled)
+        if self._filled > self._start and self._memory[self._filled - 1] != _LF:
+            self._memory[self._filled] = _LF
+            self._filled += 1
+
+    def rest(self) -> Iterator[Block]:
+        """What is left behind the last member."""
+        yield from self._cut()
+        self.close()
+
+    def close(self) -> None:
+        """Give the buffer back."""
+        if self._loan is not None:
+            self._loan.drop()
+        self._loan, self._memory = None, _NOTHING
+        self._start = self._filled = 0
+
+    def _put(self, data: bytes) -> None:
+        if self._loan is None:
+            self._loan = self._buffers.take()
+            self._memory = self._loan.memory
+        self._memory[self._filled : self._filled + len(data)] = data
+        self._filled += len(data)
+
+    def _read(self, memory: mmap.mmap, place: int, most: int) -> int:
+        count = min(most, self._remaining)
+        with memoryview(memory) as view:
+            self._stream.exactly(view[place : place + count])
+        self._remaining -= count
+        return count
+
+    def _cut(self) -> Iterator[Block]:
+        """All whole lines of the buffer, in blocks."""
+        while self._spans:
+            spans, count, end = self._measure()
+            if not count or self._loan is None:
+                return
+            view = memoryview(self._memory)[self._start : end]
+            self._start = end
+            yield Block(view, spans, count, self._stream.archive_bytes, self._loan.share())
+            if count < BLOCK_LINES_MAX:
+                return
+
+    def _measure(self) -> tuple[tuple[Span, ...], int, int]:
+        """The next block: its spans, the number of its lines, and where it ends. Its spans are no longer ours."""
+        found: list[Span] = []
+        count, end = 0, self._start
+        stops = [*(span.place for span in self._spans[1:]), self._filled]
+        done = 0
+        for span, stop in zip(self._spans, stops, strict=True):
+            done += 1
+            lines, place = _lines(self._memory, span.place, stop, BLOCK_LINES_MAX - count)
+            if lines:
+                found.append(replace(span, place=span.place - self._start, line=count))
+                count, end = count + lines, place
+            if count >= BLOCK_LINES_MAX or place < stop:
+                break
+        # the last one stays, though nothing of it may be left: its member may go on
+        following = Span(span.member, place, 0, span.offset + place - span.place, span.number + lines)
+        self._spans[:done] = [following] if place < stop or done == len(stops) else []
+        return tuple(found), count, end
+
+    def _turn(self) -> Iterator[Block | LongLine]:
+        """Cut what is whole out of a full buffer, and go on in another one with what is not."""
+        yield from self._cut()
+        if self._filled - self._start >= self._room:
+            yield from self._long()
+        else:
+            self._rest = self._memory[self._start : self._filled]
+            # before another one is asked for: if all who wait for one held one, they would wait for ever
+            self.close()
+        self._spans = [replace(span, place=0) for span in self._spans]
+        self._put(self._rest)
+        self._rest = b""
+
+    def _long(self) -> Iterator[Block | LongLine]:
+        """The line that fills the buffer and does not end in it, in memory of its own."""
+        loan = self._buffers.take_long(self._step + 1)
+        try:
+            end, filled = self._read_long(loan.memory)
+        except BaseException:
+            loan.drop()
+            raise
+        span = self._spans.pop()
+        if end <= self._buffers.longest:
+            view = memoryview(loan.memory)[: end + 1]
+            block = Block(view, (replace(span, place=0, line=0),), 1, self._stream.archive_bytes, loan)
+            self._rest = loan.memory[end + 1 : filled]
+            del view, loan  # the block's alone
+            yield block
+        else:
+            line = LongLine(span.member, span.number, span.offset)
+            line.pieces = self._pieces(loan.memory, end, filled, line)
+            try:
+                yield line
+                for _ in line.pieces:  # what nobody wanted
+                    pass
+            finally:
+                loan.drop()
+            end = line.size
+        self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
+
+    def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
+        """Read until the line ends, or is too long. Where it ends (`filled` where it does not), and how much is filled."""
+        filled, end = self._filled - self._start, -1
+        with memoryview(self._memory) as view:
+            memory[:filled] = view[self._start : self._filled]
+        self.close()
+        while self._remaining and end < 0 and filled <= self._buffers.longest:
+            count = self._read(memory, filled, self._step)
+            end = memory.find(b"\n", filled, filled + count)
+            filled += count
+        if end < 0:
+            memory[filled] = _LF  # there is room for it
+            end = filled
+        return end, filled
+
+    def _pieces(self, memory: mmap.mmap, end: int, filled: int, line: LongLine) -> Iterator[memoryview]:
+        """The line that is too long, what was read of it first."""
+        view = memoryview(memory)
+        line.size = end
+        yield view[:end]
+        while self._remaining and end == filled:
+            filled = self._read(memory, 0, self._step)
+            end = memory.find(b"\n", 0, filled)
+            end = filled if end < 0 else end
+            line.size += end
+            yield view[:end]
+        line.archive_bytes = self._stream.archive_bytes
+        self._rest = memory[end + 1 : filled]
+
+
+def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, int]:
+    """How many lines there are between two places, and where the last of them ends; a stride more than `most` at most.
+
+    `find` leaps from line to line, seven times as fast as `count` looks at bytes.
+    """
+    count, end = 0, start
+    while start < stop and count < most:
+        limit, leaps, seen = min(start + _STRIDE, stop), min(_LEAPS, most - count), 0
+        while seen < leaps and (place := memory.find(b"\n", start, limit) + 1):
+            start = end = place
+            seen += 1
+        if seen == most - count:
+            return most, end
+        if seen == _LEAPS:
+            seen += memory[start:limit].count(b"\n")
+            end = memory.rfind(b"\n", start, limit) + 1 or end
+        count += seen
+        start = limit
+    return count, end
+
+
+def read_blocks(
+    path: Path, buffers: Buffers, contents: Contents | None = None
+) -> Generator[Block | LongLine, None, None]:
+    """All lines of all `.ndjson` members of an archive, in order; blank lines too.
+
+    Every block must be released, or the reader will wait for ever.
+
+    Args:
+        path: The archive.
+        buffers: Where lines are kept until they are released.
+        contents: Filled with what else was met.
+
+    Raises:
+        ArchiveError: The archive is empty, damaged, cut off, or holds no `.ndjson` member.
+    """
+    contents = Contents() if contents is None else contents
+    with path.open("rb") as file:
+        stream = TarStream(path, file)
+        if not path.stat().st_size:
+            raise ArchiveError(path, "the archive is empty (0 bytes)")
+        cutter = _Cutter(stream, contents, buffers)
+        found = False
+        try:
+            for member in members(stream, contents):
+                if member.holds_records:
+                    found = True
+                    yield from cutter.member(member.name, member.size)
+                else:
+                    contents.pass_over(member.name, member.size)
+                    stream.skip(member.size)
+            yield from cutter.rest()
+        finally:
+            cutter.close()
+        if not found:
+            raise stream.error(f"it holds no {RECORDS} member, only {contents.named}")

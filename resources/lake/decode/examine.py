@@ -1,0 +1,208 @@
+"""One line, looked at closely: what is wrong with it, or what it says beyond the declaration.
+
+Belongs here: the slow, exact look at single records that the fast path could not take whole. Its two answers are a
+sentence (the line is a reject) and the fields that no column knows (they go to `extra`).
+Does not belong here: reading many records quickly.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from resources.lake.decode.shape import EXACT_DOUBLE
+from resources.lake.decode.strict_json import SHOWN, Bad, Number, read_document, shown, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from resources.lake.decode.shape import Node
+
+#: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
+NOTHING: Any = object()
+_INT64 = range(-(2**63), 2**63)
+_INT64_LENGTH = len(str(-(2**63)))
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?",
+    re.ASCII,
+)
+_TIME_EXPECTED = "a time with at most six digits of a second"
+
+
+def read_record(line: bytes) -> dict[str, Any]:
+    """The JSON object of one line, read strictly.
+
+    Raises:
+        Bad: The line is not one JSON object in valid UTF-8 with every key once.
+    """
+    value = read_document(line)
+    if not isinstance(value, dict):
+        raise Bad(f"A JSON object was expected, not {_kind(value)}.")
+    return value
+
+
+def beyond(record: dict[str, Any], root: Node) -> Any:
+    """The part of `record` that the declared form does not hold, with its nesting; NOTHING if there is none.
+
+    A time without a zone, which is read as UTC, is part of it as it was written. A list whose elements hold unknown
+    fields appears with one object per element (empty where it adds nothing), so that laying `extra` over the row gives
+    the record back.
+
+    Raises:
+        Bad: A value has another type than the one declared for it.
+    """
+    return _beyond(record, root, "")
+
+
+def extra_text(extra: Any) -> str | None:
+    """`extra` as JSON text; None where there is nothing.
+
+    Raises:
+        Bad: The text cannot be written as UTF-8 (half a surrogate pair).
+    """
+    if extra is NOTHING:
+        return None
+    text = text_of(extra)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Bad("Not valid JSON: half of a surrogate pair stands in an unknown field.") from error
+    return text
+
+
+def declared_text(record: dict[str, Any], root: Node) -> str:
+    """What a record without a fault holds of the declared form, as JSON of ASCII."""
+    return text_of(_declared(record, root), ascii_only=True)
+
+
+def _declared(value: Any, node: Node) -> Any:
+    if node.fields is not None and value is not None:
+        return {name: _declared(inner, node.fields[name]) for name, inner in value.items() if name in node.fields}
+    if node.element is not None and value is not None:
+        return [_declared(item, node.element) for item in value]
+    return value
+
+
+def unknown_fields(extra: dict[str, Any], root: Node) -> Iterator[tuple[str, Any]]:
+    """The dotted path of each field that goes beyond the declaration, and its value; list elements are `[]`."""
+    yield from _unknown(extra, root, "")
+
+
+def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
+    if node.fields is not None:
+        for name, value in extra.items():
+            place = f"{path}.{name}" if path else name
+            known = node.fields.get(name)
+            if known is None:
+                yield place, value
+            else:
+                yield from _unknown(value, known, place)
+    elif node.element is not None:
+        for value in extra:
+            yield from _unknown(value, node.element, f"{path}[]")
+    else:
+        yield f"{path} (a time without a zone, read as UTC)", extra
+
+
+def _beyond(value: Any, node: Node, path: str) -> Any:
+    if value is None:
+        return NOTHING
+    if node.fields is not None:
+        if not isinstance(value, dict):
+            raise _mistyped(value, path or "The record", "an object")
+        extra = {}
+        for name, inner in value.items():
+            known = node.fields.get(name)
+            rest = inner if known is None else _beyond(inner, known, f"{path}.{name}" if path else name)
+            if rest is not NOTHING:
+                extra[name] = rest
+        return extra or NOTHING
+    if node.element is not None:
+        if not isinstance(value, list):
+            raise _mistyped(value, path, "a list")
+        rests = [_beyond(item, node.element, f"{path}[]") for item in value]
+        return [{} if rest is NOTHING else rest for rest in rests] if any(r is not NOTHING for r in rests) else NOTHING
+    expected = _text_fault(value, node) if isinstance(value, str | bool | dict | list) else _number_fault(value, node)
+    if expected is not None:
+        raise _mistyped(value, path, expected)
+    return value if pa.types.is_timestamp(node.leaf) and not _has_zone(value) else NOTHING
+
+
+def _text_fault(value: Any, node: Node) -> str | None:
+    """What was expected instead of a value that is no number; None where it is right."""
+    declared = node.leaf
+    if pa.types.is_string(declared):
+        return None if isinstance(value, str) else "text"
+    if pa.types.is_boolean(declared):
+        return None if isinstance(value, bool) else "true or false"
+    if pa.types.is_timestamp(declared):
+        return None if isinstance(value, str) and _is_time(value) else _TIME_EXPECTED
+    return "a number"
+
+
+def _number_fault(value: float | Number, node: Node) -> str | None:
+    """What was expected instead of a number; None where it is right."""
+    declared = node.leaf
+    if pa.types.is_integer(declared):
+        return None if _is_int64(value) else "a whole number of at most 64 bits"
+    if not pa.types.is_floating(declared):
+        return _text_fault({}, node)
+    if isinstance(value, Number) and (not math.isfinite(value.double) or value.vanishes):
+        return "a finite number" if value.double else "a number within the range of a double"
+    if node.whole and not _is_exact(value):
+        return "a whole number below 2 to the power of 53"
+    return None
+
+
+def _is_int64(value: float | Number) -> bool:
+    if isinstance(value, Number):
+        digits = value.text.removeprefix("-")
+        return digits.isdecimal() and len(value.text) <= _INT64_LENGTH and int(value.text) in _INT64
+    return isinstance(value, int)
+
+
+def _is_exact(value: float | Number) -> bool:
+    """Whether it is a whole number that a double holds, and tells from all others."""
+    try:
+        number = Decimal(value.text if isinstance(value, Number) else value)
+        return abs(number) < EXACT_DOUBLE and number == number.to_integral_value()
+    except InvalidOperation:  # an exponent beyond everything
+        return False
+
+
+def _is_time(text: str) -> bool:
+    if not _TIME.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text if text[:4] != "0000" else f"2000{text[4:]}")  # Arrow has a year 0
+    except ValueError:
+        return False
+    return True
+
+
+def _has_zone(time: str) -> bool:
+    found = _TIME.fullmatch(time)
+    return found is not None and found["zone"] is not None
+
+
+def _mistyped(value: Any, path: str, expected: str) -> Bad:
+    return Bad(f"{path} is {_kind(value)}, where {expected} is declared.")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, str):
+        return f"the text {shown(text_of(value[: SHOWN + 1]))}"
+    return f"the {_name(value)} {shown(text_of(value))}"
+
+
+def _name(value: Any) -> str:
+    return "truth value" if isinstance(value, bool) else "number"

@@ -1,0 +1,358 @@
+"""A block of lines becomes rows.
+
+Belongs here: the ways to read a block and how they meet, the rules a row must keep, and the careful path for lines that
+the fast ones refuse: every good line kept, every bad one a reject with its place and reason.
+Does not belong here: where lines come from and where rows go.
+
+The native decoder takes what is plainly as declared and leaves single lines to the careful path. Where it is not built,
+pyarrow's parser takes whole blocks, or leaves them whole. The rows, rejects and unknown fields are the same.
+"""
+
+from __future__ import annotations
+
+import codecs
+import datetime as dt
+import re
+import struct
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from resources.lake.decode.drift import Drift, DriftCount
+from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, read_record
+from resources.lake.decode.native import MOMENTS, Unknown, decoding
+from resources.lake.decode.shape import Shape, shape_of
+from resources.lake.decode.strict_json import Bad, is_crowded, read_value, shown
+from resources.tables import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from resources.lake.archive.described import Archive
+    from resources.lake.decode.native import Decoded, Refused
+    from resources.tables import Table
+
+_CHANGE_TYPES = pa.array([str(change) for change in ChangeType])
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_BLANK = b" \t\r"
+_OBJECT = re.compile(rb"[ \t\r\n]*\{")
+#: Between two objects that each have a line of their own.
+_SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
+#: What a number has that is beyond every double: an exponent of three digits, or many digits.
+_GREAT = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
+#: What a number has that is not zero and that no double can tell from it: an exponent of three digits, or many zeros.
+_TINY = re.compile(rb"[0-9][eE]-[0-9]{3}|0{200}")
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A line that could not be converted: its place (line from 1, byte from 0, both in the member), why, and its bytes."""
+
+    member: str
+    line_number: int
+    byte_offset: int
+    reason: str
+    raw: bytes
+
+
+@dataclass
+class Rows:
+    """What one block gave. `line_count` counts its lines without the blank ones: rows and rejects add up to it."""
+
+    batch: pa.RecordBatch
+    line_count: int
+    rejects: list[Reject] = field(default_factory=list)
+    drift: list[Drift] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    offset: int
+    raw: bytes
+    extra: str | None = None
+    declared: bytes | None = None  # instead of `raw`, where the parser would stumble over an unknown field
+
+
+@dataclass
+class _Examined:
+    """What the careful path made of lines: `numbers` are those of the rows' lines."""
+
+    batch: pa.RecordBatch
+    numbers: list[int]
+    line_count: int
+    rejects: list[Reject]
+
+
+@dataclass(frozen=True)
+class RecordReader:
+    """Turns lines of one archive into rows of `table`.
+
+    `bodies` names the body columns to keep; the others stay in the table as nulls.
+    """
+
+    table: Table
+    archive: Archive
+    bodies: frozenset[str]
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The form of the records."""
+        return shape_of(self.table)
+
+    def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int) -> Rows:
+        """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
+
+        May be called from several threads at once.
+        """
+        with decoding(self.table, self.bodies) as decoder:
+            if decoder is not None:
+                archive = self.archive
+                hour = (archive.batch_hour - _EPOCH) // dt.timedelta(microseconds=1)
+                decoded = decoder.decode(view, archive.project_id, archive.namespace_id, hour)
+                return self._join(self._given(decoded), view, member, first_line, offset)
+        fast = self._fast(view, line_count)
+        if fast is not None:
+            return fast
+        drift = DriftCount()
+        examined = self._examine(_lines(bytes(view), first_line, offset), member, drift)
+        return Rows(examined.batch, examined.line_count, examined.rejects, drift.result())
+
+    def _given(self, decoded: Decoded) -> Decoded:
+        """The decoded rows with the columns that the archive decides; the decoder knows the hour by itself."""
+        batch = decoded.batch
+        for name, value in self.archive.given.items():
+            if name != "batch_hour":
+                place = batch.schema.get_field_index(name)
+                column = pa.repeat(pa.scalar(value, batch.schema.field(place).type), len(batch))
+                batch = batch.set_column(place, batch.schema.field(place), column)
+        return replace(decoded, batch=batch)
+
+    def _join(self, decoded: Decoded, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
+        """What the decoder took, and between it what the careful path makes of the rest."""
+        batch = decoded.batch
+        refused: list[Refused | Unknown] = [*decoded.refused]
+        drift = DriftCount()
+        texts: dict[int, str | None] = {}
+        for fields in decoded.unknown:
+            try:
+                extra = _extra(fields)
+                texts[fields.row] = extra_text(extra)
+            except Bad:
+                refused.append(fields)
+            else:
+                drift.add(extra, self.shape.root, first_line + fields.line)
+        if texts:
+            place = batch.schema.get_field_index("extra")
+            extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
+            batch = batch.set_column(place, batch.schema.field(place), extras)
+        if not refused:
+            return Rows(batch, decoded.line_count, drift=drift.result())
+        refused.sort(key=lambda line: line.line)
+        lines = [
+            _Line(first_line + line.line, offset + line.start, bytes(view[line.start : line.end])) for line in refused
+        ]
+        examined = self._examine(lines, member, drift)
+        pieces, done = [], 0
+        rows = dict(zip(examined.numbers, range(len(examined.numbers)), strict=True))
+        for line in refused:
+            also = isinstance(line, Unknown)  # such a row is in the batch, and must not be
+            if not also and first_line + line.line not in rows:
+                continue
+            pieces.append(batch.slice(done, line.row - done))
+            done = line.row + also
+            if (row := rows.get(first_line + line.line)) is not None:
+                pieces.append(examined.batch.slice(row, 1))
+        if pieces:
+            batch = pa.concat_batches([*pieces, batch.slice(done)])
+        return Rows(batch, decoded.line_count, examined.rejects, drift.result())
+
+    def _fast(self, view: memoryview, line_count: int) -> Rows | None:
+        """All lines at once; None where a single one of them needs a closer look.
+
+        The parser takes any sequence of objects. There are as many as lines, and a line feed between any two of them:
+        so there is no other line feed, and each has a line of its own.
+        """
+        if not _OBJECT.match(view):  # where the first value is null, pyarrow's parser takes the process with it
+            return None
+        try:
+            _require_utf8(view)
+            columns = self._parse(view, self.shape.plain, "error")
+        except pa.ArrowInvalid:
+            return None
+        if len(columns["name"]) != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
+            return None
+        if self._problems(columns) or (_zeros(columns) and _TINY.search(view)):
+            return None
+        if any(map(is_crowded, bytes(view).split(b"\n"))):
+            return None
+        return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
+
+    def _examine(self, lines: Iterable[_Line], member: str, drift: DriftCount) -> _Examined:
+        """Line by line: what is wrong, and what goes beyond the declaration. Then the good lines as a block again."""
+        rejects: list[Reject] = []
+        good: list[_Line] = []
+        for line in lines:
+            try:
+                record = read_record(line.raw)
+                extra = beyond(record, self.shape.root)
+                text = extra_text(extra)
+                great = text is not None and _GREAT.search(text)
+                declared = declared_text(record, self.shape.root).encode() if great else None
+                good.append(replace(line, extra=text, declared=declared))
+            except Bad as bad:
+                rejects.append(Reject(member, line.number, line.offset, str(bad), line.raw))
+                continue
+            if extra is not NOTHING:
+                drift.add(extra, self.shape.root, line.number)
+        line_count = len(good) + len(rejects)
+        batches, numbers = [], []
+        for some, columns in self._parse_good(good, member, rejects):
+            problems = self._problems(columns)
+            rejects += [
+                Reject(member, some[row].number, some[row].offset, reason, some[row].raw)
+                for row, reason in problems.items()
+            ]
+            batch = self.assemble(columns, pa.array([line.extra for line in some], pa.string()))
+            if problems:
+                batch = batch.filter(pa.array([row not in problems for row in range(len(some))]))
+            batches.append(batch)
+            numbers += [line.number for row, line in enumerate(some) if row not in problems]
+        rejects.sort(key=lambda reject: reject.line_number)
+        batch = pa.concat_batches(batches) if batches else _empty(self.table.schema)
+        return _Examined(batch, numbers, line_count, rejects)
+
+    def _parse_good(
+        self, lines: list[_Line], member: str, rejects: list[Reject]
+    ) -> Iterator[tuple[list[_Line], dict[str, pa.Array]]]:
+        """Parse lines that were found good; where the parser knows better, halve until the culprit stands alone."""
+        if not lines:
+            return
+        reason = "The parser does not see one object in this line."
+        try:
+            data = b"\n".join(line.declared or line.raw.removeprefix(codecs.BOM_UTF8) for line in lines)
+            columns = self._parse(data, self.shape.schema, "ignore")
+            if len(columns["name"]) == len(lines):
+                yield lines, columns
+                return
+        except pa.ArrowInvalid as error:
+            reason = f"It cannot be parsed: {str(error).removeprefix('JSON parse error: ')}"
+        if len(lines) == 1:
+            line = lines[0]
+            rejects.append(Reject(member, line.number, line.offset, reason, line.raw))
+            return
+        middle = len(lines) // 2
+        yield from self._parse_good(lines[:middle], member, rejects)
+        yield from self._parse_good(lines[middle:], member, rejects)
+
+    def _parse(self, data: memoryview | bytes, schema: pa.Schema, unknown: str) -> dict[str, pa.Array]:
+        """The columns that stand in the records. Raises pa.ArrowInvalid where anything is not as declared."""
+        table = pj.read_json(
+            pa.BufferReader(pa.py_buffer(data)),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
+        )
+        batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
+        return self.complete(self.shape.columns(batch))
+
+    def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns with those that follow from others: the kind of change, and its moment."""
+        return columns | {
+            "change_type": pc.fill_null(columns["change_type"], str(ChangeType.UPDATE)),
+            "event_at": pc.coalesce(*(columns[name] for name in MOMENTS)),
+        }
+
+    def _problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
+        """The rows that break a rule, each with its sentence."""
+        found: dict[int, str] = {}
+
+        def mark(bad: pa.BooleanArray, sentence: str) -> None:
+            if pc.any(bad).as_py():
+                for row in pc.indices_nonzero(bad).to_pylist():
+                    found.setdefault(row, sentence)
+
+        for column in self.table:
+            if not column.required or column.name not in columns:
+                continue
+            if columns[column.name].null_count:
+                what = column.path or "every time (event.date_published, event.date_created, date_modified)"
+                mark(pc.is_null(columns[column.name]), f"{what} is missing, and no row can be without it.")
+        mark(pc.equal(columns["name"], ""), "name is empty.")
+        for name, expected in (("project_id", self.archive.project_id), ("namespace_id", self.archive.namespace_id)):
+            path = self.table[name].path
+            mark(pc.not_equal(columns[name], expected), f"{path} is not {expected}, which the archive is of.")
+        known = pc.is_in(columns["change_type"], value_set=_CHANGE_TYPES)
+        mark(pc.invert(known), f"event.type is none of {', '.join(ChangeType)}.")
+        for name, array in columns.items():
+            for values in _doubles(array):
+                mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
+        return found
+
+    def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
+        """The columns in the table's order, with those that the archive itself decides."""
+        rows, given = len(extra), self.archive.given
+
+        def column(name: str, declared: pa.DataType, *, body: bool) -> pa.Array:
+            if body and name not in self.bodies:
+                return pa.nulls(rows, declared)
+            if name in given:
+                return pa.repeat(pa.scalar(given[name], declared), rows)
+            return extra if name == "extra" else columns[name]
+
+        arrays = [column(item.name, item.type, body=item.body) for item in self.table]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.table.schema)
+
+
+def _extra(unknown: Unknown) -> dict[str, Any]:
+    """The unknown fields of a row, each under its own way. Raises Bad where they are not plainly JSON."""
+    extra: dict[str, Any] = {}
+    for way, name, value in unknown.fields:
+        place = extra
+        for part in way:
+            place = place.setdefault(part, {})
+        try:
+            key = name.decode()
+        except UnicodeDecodeError as error:
+            raise Bad("Not valid UTF-8.") from error
+        if key in place:
+            raise Bad(f"The key {shown(key)} stands twice in one object.")
+        place[key] = read_value(value)
+    return extra
+
+
+def _require_utf8(view: memoryview) -> None:
+    """Raise pa.ArrowInvalid unless the bytes are UTF-8, which the JSON parser does not check. Nothing is copied."""
+    offsets = pa.py_buffer(struct.pack("=ii", 0, len(view)))
+    pa.StringArray.from_buffers(1, offsets, pa.py_buffer(view)).validate(full=True)
+
+
+def _lines(data: bytes, first_line: int, offset: int) -> Iterator[_Line]:
+    """The lines that are not blank."""
+    for number, raw in enumerate(data.split(b"\n"), first_line):
+        if raw.strip(_BLANK):
+            yield _Line(number, offset, raw)
+        offset += len(raw) + 1
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _zeros(columns: dict[str, pa.Array]) -> bool:
+    """Whether a double is zero."""
+    return any(pc.any(pc.equal(found, 0)).as_py() for array in columns.values() for found in _doubles(array))
+
+
+def _doubles(array: pa.Array) -> Iterator[pa.Array]:
+    """The columns of doubles in an array, inside objects too."""
+    if array.null_count == len(array):
+        return
+    if pa.types.is_floating(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for inner in array.flatten():
+            yield from _doubles(inner)

@@ -1,0 +1,230 @@
+"""Lake files: written under a name nobody reads, made durable, then given their final name.
+
+Belongs here: landing, sweeping, and how Parquet is written. Does not belong here: what the rows mean.
+
+Row groups are encoded by whoever made the rows, on as many threads as there are (`encode`), and put into the file by one
+(`ParquetFile.write`), in order. Nothing of a row group is looked at twice but its footer, which is moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from resources.lake.errors import landing_failed
+from resources.lake.parquet import footer
+from resources.lake.parquet.nulls import Leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from resources.lake.layout import Layout
+    from resources.tables import Table
+
+COMPRESSION_LEVEL = 3
+#: A column of fewer bytes in a row group is not compressed: making a compressor ready would take longer than it saves
+#: anybody, and half of the columns of an hourly file are all but empty.
+_UNPACKED_BYTES = 1024
+#: How many of a hundred row groups a Bloom filter lets a reader open in vain.
+_BLOOM_MISSES = 0.01
+_SUFFIX = ".unfinished"
+
+
+class Unfinished:
+    """A file that is being written. It has a name of its own until `land`, and is removed unless it lands.
+
+    While it is written it is locked, so that `sweep` can tell it from one whose writer was killed.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.path = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+        self._handle: int | None = None
+
+    def __enter__(self) -> Self:
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        return self
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Add bytes."""
+        assert self._handle is not None
+        with memoryview(data) as rest:
+            done = 0
+            while done < len(rest):
+                done += os.write(self._handle, rest[done:])
+
+    def land(self) -> None:
+        """Make the file durable and give it its final name."""
+        assert self._handle is not None
+        os.fsync(self._handle)
+        self.path.replace(self.target)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):  # it has landed, or its folder cannot be written any more: see `sweep`
+            self.path.unlink()
+        if self._handle is not None:
+            os.close(self._handle)
+
+
+def sweep(layout: Layout) -> tuple[Path, ...]:
+    """Remove the unfinished files of writers that were killed; those of writers at work stay. Returns what was removed."""
+    removed = []
+    for path in sorted(layout.lake.glob(f"**/*{_SUFFIX}")):
+        try:
+            handle = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            path.unlink(missing_ok=True)
+            removed.append(path)
+        finally:
+            os.close(handle)
+    return tuple(removed)
+
+
+def encode(batch: pa.RecordBatch, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
+    """One row group of `table`, of one row at least, encoded and compressed. The same rows give the same bytes.
+
+    Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
+    have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles. Columns without a
+    value do not go through pyarrow's writer, which takes as long for them as for others (see `nulls`).
+    """
+    if not batch.schema.equals(table.schema):
+        raise ValueError(f"These rows are not of {table.name}.")
+    given: list[str] = []
+    packed: list[str] = []
+    leaves: list[tuple[Leaf, bool]] = []
+    for column, rows in zip(_form(table).columns, batch.columns, strict=True):
+        is_written = not column.optional or rows.null_count < len(batch)
+        leaves += [(leaf, is_written) for leaf in column.leaves]
+        if is_written:
+            given.append(column.name)
+            # the buffers are told at once, and are never smaller than what they hold
+            if rows.get_total_buffer_size() >= _UNPACKED_BYTES and rows.nbytes >= _UNPACKED_BYTES:
+                packed += [leaf.path for leaf in column.leaves]
+    codecs = {"compression": dict.fromkeys(packed, "zstd"), "compression_level": dict.fromkeys(packed, level)}
+    return footer.Group.of(_encoded(batch.select(given), table, codecs), len(batch), leaves)
+
+
+def _encoded(batch: pa.RecordBatch, table: Table, codecs: dict[str, Any]) -> memoryview:
+    """A Parquet file in memory of some columns of the table, of one row group or, without a row, of none."""
+    columns = [table[name] for name in batch.schema.names]
+    narrow = [column.name for column in columns if not column.body]
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        batch.schema,
+        use_dictionary=narrow,
+        write_statistics=narrow,
+        write_page_checksum=True,
+        # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
+        store_schema=False,
+        bloom_filter_options={
+            column.name: {"ndv": max(1, len(batch)), "fpp": _BLOOM_MISSES} for column in columns if column.lookup
+        },
+        **codecs,
+    ) as writer:
+        if len(batch):
+            writer.write_batch(batch, row_group_size=len(batch))
+    return memoryview(sink.getvalue())
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column as files have it. One that is `optional` need not be written where it holds no value."""
+
+    name: str
+    optional: bool
+    leaves: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What all files of a table share: the frame of their footers, and their columns."""
+
+    frame: footer.Frame
+    columns: tuple[_Column, ...]
+
+
+@cache
+def _form(table: Table) -> _Form:
+    file = _encoded(pa.RecordBatch.from_pylist([], schema=table.schema), table, {"compression": "none"})
+    schema = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file))).schema
+    leaves: dict[str, list[Leaf]] = {column.name: [] for column in table}
+    for number in range(len(schema)):
+        leaf = Leaf.of(schema.column(number))
+        leaves[leaf.path.partition(".")[0]].append(leaf)
+    # the first column is always written, since a file needs one
+    columns = [
+        _Column(column.name, bool(place) and not column.required, tuple(leaves[column.name]))
+        for place, column in enumerate(table)
+    ]
+    return _Form(footer.Frame.of(footer.split(file)[1]), tuple(columns))
+
+
+class ParquetFile:
+    """A Parquet file under way: encoded row groups in, in order; the same row groups give the same bytes."""
+
+    def __init__(self, target: Path, table: Table) -> None:
+        self._table = table
+        self._unfinished = Unfinished(target)
+        self._groups: list[bytes] = []
+        self._size = 0
+        self.row_count = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._unfinished.__enter__()
+            self._unfinished.write(footer.MAGIC)
+        except OSError as error:
+            self._unfinished.__exit__(None, None, None)
+            raise landing_failed(error, self._unfinished.target) from error
+        self._size = len(footer.MAGIC)
+        return self
+
+    def write(self, group: footer.Group) -> None:
+        """Add a row group. Raises LakeError (DiskFull among them) where it cannot be written."""
+        distance = self._size - len(footer.MAGIC)
+        self._groups.append(footer.moved(group.words, distance) if distance else group.words)
+        self.row_count += group.row_count
+        for pages in group.pages:
+            self._write(pages)
+
+    def land(self, metadata: Mapping[str, str]) -> None:
+        """Write the footer with the file's own metadata, and give the file its final name."""
+        words = _form(self._table).frame.footer(self._groups, self.row_count, metadata)
+        self._write(words + len(words).to_bytes(4, "little") + footer.MAGIC)
+        try:
+            self._unfinished.land()
+        except OSError as error:
+            raise landing_failed(error, self._unfinished.target) from error
+
+    def _write(self, data: bytes | memoryview) -> None:
+        try:
+            self._unfinished.write(data)
+        except OSError as error:
+            raise landing_failed(error, self._unfinished.target) from error
+        self._size += len(data)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unfinished.__exit__(kind, error, trace)

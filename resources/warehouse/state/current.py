@@ -1,0 +1,231 @@
+"""The current state: which pages live, and with which row, kept up hour by hour.
+
+The rule. An update is live when no update or delete of its title and no update of its page is newer. `newer` is one
+total order: moment of the event, revision, an update after a delete, event, the earlier source first (so that the
+copies of one event in overlapping files are one state whatever was loaded first), namespace. `visibility-change`
+never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete like
+updates; updates that are older than its boundary do not, since a page that only they know ended in a gap. Deletes always do.
+
+Two maxima carry it: the newest row of each title and the newest update of each page; a page lives when both are the
+same row. Both are functions of the loaded rows alone, never of the order in which they came. Where the two agree, the row
+stands in `articles` and nowhere else; where they do not, in `internal.titles` and `internal.pages`, which stay small.
+
+An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
+title and page that was decided by a row of that very file is looked up anew in all rows. A new snapshot replaces nearly
+all rows of its project, so the project is made anew: neither titles nor pages reach over projects.
+
+Does not belong here: loading rows, deciding when to apply.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from resources.tables import ARTICLES
+from resources.warehouse.connect import answer, leave_row_groups, raise_revision, transaction
+from resources.warehouse.load.hours import hide_shadowed
+from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.records import Applied
+from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.warehouse.load.snapshot_rows import Version
+
+#: The one total order of states; rows of one title or page that are equal in all of it are the same row.
+NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
+_ROW_KEY = (
+    "project_id",
+    "title",
+    "article_id",
+    "event_at",
+    "version_id",
+    "is_update",
+    "event_key",
+    "batch_hour",
+    "namespace_id",
+)
+#: A row of `articles` as it competes, and its place there.
+_LIVING = (
+    "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
+    "true AS is_update, event_key, batch_hour, namespace_id"
+)
+_PENDING = "SELECT batch_hour, project_id, namespace_id FROM loads WHERE table_name = 'article_changes'"
+_WAITING = f"{_PENDING} AND applied_at IS NULL"
+_RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
+
+
+def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
+    """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction."""
+    return _apply(
+        connection,
+        lake_root,
+        now,
+        pending=_WAITING,
+        renewed=_RENEWED,
+        rebuilt=False,
+    )
+
+
+def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
+    """Make both maxima and `articles` from all rows, in one transaction: the table that applying leads to."""
+    return _apply(
+        connection,
+        lake_root,
+        now,
+        pending=_PENDING,
+        renewed="SELECT project_id FROM loads UNION SELECT project_id FROM articles",
+        rebuilt=True,
+    )
+
+
+def _apply(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
+) -> Applied:
+    with transaction(connection):
+        return _take_in(connection, lake_root, now, pending=pending, renewed=renewed, rebuilt=rebuilt)
+
+
+def drop_rows(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, project_id: str, namespace_id: int | None
+) -> Applied:
+    """Forget a project, or one of its namespaces, and make what is left of it anew, in one transaction."""
+    where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
+    key = {"project": project_id, "namespace": namespace_id}
+    with transaction(connection):
+        connection.execute(
+            "DELETE FROM internal.shadowed_snapshots WHERE snapshot_version IN "  # noqa: S608  constant words
+            f"(SELECT snapshot_version FROM snapshots WHERE {where})",
+            key,
+        )
+        for table in ("article_changes", "loads", "hours", "rejects", "snapshots", "internal.shadowed"):
+            connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
+        # a page that changed its namespace within an hour had its body shown from one of the two files
+        hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
+        for (hour,) in answer(connection, hours, [project_id]) if namespace_id is not None else ():
+            hide_shadowed(connection, hour, [project_id])
+        return _take_in(
+            connection,
+            lake_root,
+            now,
+            pending=_WAITING,
+            renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}",
+            rebuilt=False,
+        )
+
+
+def _take_in(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
+) -> Applied:
+    started = time.perf_counter()
+    upserted = removed = recomputed = 0
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {pending}")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
+    hours, file_count = _pending(connection)
+    projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
+    if not projects and all(hour.hour for hour in hours):
+        leave_row_groups(connection)
+    if file_count or projects:
+        bases = versions(connection, lake_root, bases_only=True)
+        if projects:
+            upserted += _renew(connection, bases)
+        if not rebuilt:
+            counts = _advance(connection, bases)
+            upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
+        _mark_applied(connection, now)
+    article_count = _count(connection, "articles")
+    return Applied(
+        hours=hours,
+        file_count=file_count,
+        renewed_projects=() if rebuilt else projects,
+        upserted_count=upserted,
+        removed_count=removed,
+        recomputed_count=upserted if rebuilt else recomputed,
+        article_count=article_count,
+        rebuilt=rebuilt,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _compete(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> None:
+    """The view `states`: everything that can decide."""
+    parts = ["SELECT * FROM internal.candidates", *(base.states() for base in bases)]
+    connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
+
+
+def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tuple[int, int, int]:
+    """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
+    connection.execute(statement("apply_pending"))
+    if not _count(connection, "advancing"):
+        return 0, 0, 0
+    recomputed = _rows(connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_titles)") + _rows(
+        connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_pages)"
+    )
+    if recomputed:
+        _compete(connection, bases)
+        connection.execute(statement("apply_history"))
+    connection.execute(_with_rule("apply_maxima"))
+    removed = _rows(connection, "SELECT count(*) FROM leaving ANTI JOIN deciding USING (project_id, article_id)")
+    connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
+    return _insert(connection, bases), removed, recomputed
+
+
+def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
+    """Make the projects of `renewed` from all their rows; returns the pages written."""
+    _compete(connection, bases)
+    connection.execute(_with_rule("rebuild_maxima"))
+    return _insert(connection, bases)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
+    """Put the rows of `deciding` into `articles`, whole, from wherever they stand; returns their number."""
+    inserted = _rows(connection, _insert_articles())
+    sources = set(connection.execute("SELECT DISTINCT epoch_us(batch_hour), project_id FROM deciding").fetchall())
+    for base in bases:
+        if (round(base.batch_hour.timestamp() * 1_000_000), base.project_id) in sources:
+            inserted += _rows(connection, base.insert())
+    connection.execute("DROP TABLE deciding")
+    return inserted
+
+
+def _with_rule(name: str) -> str:
+    """A statement with the order of states, the identity of a row and the key of a title written in."""
+    return (
+        statement(name)
+        .replace("{newest_first}", NEWEST_FIRST)
+        .replace("{row_key}", ", ".join(_ROW_KEY))
+        .replace("{title_key}", TITLE_KEY)
+        .replace("{living}", _LIVING)
+    )
+
+
+def _insert_articles() -> str:
+    key = ", ".join(column for column in _ROW_KEY if column != "is_update")
+    text = statement("insert_articles").replace("{columns}", column_list(ARTICLES))
+    return text.replace("{title_key}", TITLE_KEY).replace("{row_key_of_changes}", key)
+
+
+def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
+    connection.execute("UPDATE loads SET applied_at = ? WHERE applied_at IS NULL", [now])
+    connection.execute("UPDATE snapshots SET applied_at = ? WHERE applied_at IS NULL", [now])
+    raise_revision(connection)
+
+
+def _pending(connection: duckdb.DuckDBPyConnection) -> tuple[tuple[datetime, ...], int]:
+    """The hours taken in, and the number of their files."""
+    found = connection.sql("SELECT DISTINCT batch_hour FROM pending ORDER BY batch_hour").to_arrow_table()
+    return tuple(found.column("batch_hour").to_pylist()), _count(connection, "pending")
+
+
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    return _rows(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  names of this module
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    """The single number that a count, an insert or a delete answers with."""
+    return int(connection.execute(query).fetchall()[0][0])

@@ -1,0 +1,47 @@
+"""The first questions, answered in the published file: views, and queries with parameters.
+
+Belongs here: which of them there are, and what they share with the rule of the current articles, so that the pages at a
+moment are decided as the pages now are. Does not belong here: what they say, which is SQL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resources import tables
+from resources.warehouse.schema import column_list, comments, identifier, quoted, sql_type, statement
+from resources.warehouse.state.current import NEWEST_FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def questions() -> Iterator[str]:
+    """The statements that make them, with their comments. They build on the views over the lake."""
+    for table in tables.QUESTIONS:
+        yield _written(table.name)
+        yield from comments(table, "VIEW")
+    for macro in tables.MACROS:
+        yield _written(macro.name)
+        yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
+
+
+def _written(name: str) -> str:
+    """The statement of a question, with the columns of a page and the order of states written in.
+
+    `{complaints}`: those columns, each made of the text `complaint`, so that whatever is asked of a row that is an error meets it.
+    """
+    narrow = tables.ARTICLE_CHANGES.narrow
+    content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
+    digest = f"md5(CAST(row({content}) AS VARCHAR))"
+    named = "concat(event_id, chr(10), replace(name, '_', ' '))"
+    complaints = ", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES)
+    return (
+        statement(f"questions/{name}")
+        .replace("{unmirrored}", statement("unmirrored"))
+        .replace("{columns}", column_list(tables.ARTICLES))
+        .replace("{complaints}", complaints)
+        .replace("{newest_first}", NEWEST_FIRST)
+        .replace("{event_key}", f"md5_number_lower(CASE WHEN event_id IS NULL THEN {digest} ELSE {named} END)")
+        .replace("{mark}", f"CASE WHEN event_id IS NULL THEN {digest} ELSE event_id END")
+    )

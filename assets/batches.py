@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, convert_archives, files_of
-from assets.failures import ends_run
 from assets.partitions import hour_text
 from resources.engine.progress import amount
 from resources.enterprise import errors
+from resources.errors import ends_run
 from resources.lake import Archive
 from resources.tables import HourState
 from resources.warehouse import HourStatus, LakeFile

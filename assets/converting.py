@@ -10,6 +10,7 @@ import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
+from resources.errors import MirrorError
 from resources.lake import find_conversion
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ _log = logging.getLogger(__name__)
 _File = TypeVar("_File", "LakeFile", "SnapshotFile")
 
 
-class NotArchivedError(RuntimeError):
+class NotArchivedError(MirrorError):
     """Something is to be converted or loaded, and what it is made of is not there."""
-
-    retryable = False
 
 
 def convert_archives(

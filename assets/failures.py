@@ -11,46 +11,19 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from resources.enterprise import errors
-from resources.lake import DiskFull as LakeDiskFull
+from assets.partitions import HOUR, hour_text
+from resources.errors import MirrorError, retryable
 from resources.lake.folder import advice
-from resources.lake.origin import OriginError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-from assets.partitions import HOUR, hour_text
-
-#: What stops every file and every hour alike: going on would only repeat it (and repeated wrong passwords lock accounts).
-_END_OF_RUN = (
-    errors.AuthenticationError,
-    errors.NewPasswordRequired,
-    errors.TokenSpent,
-    errors.Forbidden,
-    errors.QuotaExceeded,
-    errors.ClockError,
-    errors.UnreachableError,
-    errors.DiskFull,
-    LakeDiskFull,
-    OriginError,
-)
-
-
-def ends_run(error: Exception) -> bool:
-    """Whether an error would meet every other hour as well."""
-    return isinstance(error, _END_OF_RUN)
-
-
-def retryable(error: Exception) -> bool:
-    """Whether trying again later can help. Errors that do not say are taken as permanent."""
-    return bool(getattr(error, "retryable", False))
-
 
 def sentence(error: Exception) -> str:
     """What to tell people: the library's own sentence, or the kind and text of an error that has none."""
     text = str(error).strip()
-    if hasattr(error, "retryable") or isinstance(error, OriginError):
+    if isinstance(error, MirrorError):
         return text
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""

@@ -18,10 +18,11 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from assets import checks
 from assets.describe import OWNERS, lake_metadata, table_metadata
-from assets.failures import ends_run, failed_hours, failure, sentence
+from assets.failures import failed_hours, failure, sentence
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
 from assets.partitions import HOURS, hour_of, hour_text, key_of, oldest_hour, recent_hours
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.errors import MirrorError, ends_run
 from resources.lake import ConversionError, sweep
 from resources.tables import ARTICLE_CHANGES, HourState
 
@@ -125,7 +126,9 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                 if error is run.lost:
                     continue  # said once at the end; what is archived goes on
                 # the traceback of a foreseen error would only hide its sentence
-                context.log.error("%s: %s", hour_text(hour), sentence(error), exc_info=not hasattr(error, "retryable"))  # noqa: TRY400
+                context.log.error(  # noqa: TRY400
+                    "%s: %s", hour_text(hour), sentence(error), exc_info=not isinstance(error, MirrorError)
+                )
                 if ends_run(error):
                     for other in hours[number + 1 :]:
                         if other not in run.left_out:

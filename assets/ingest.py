@@ -15,8 +15,9 @@ import dagster as dg
 from assets import batches, names
 from assets.converting import NotArchivedError, known_conversions
 from assets.describe import PREVIEW, markdown, preview, remarks_of
-from assets.failures import ends_run, sentence
+from assets.failures import sentence
 from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable, UnreachableError
+from resources.errors import ends_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from resources.enterprise.errors import ServiceUnavailable
+from resources.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-class UnknownNameError(Exception):
+class UnknownNameError(MirrorError):
     """A project or namespace that the service does not have; the message suggests the nearest."""
 
-    retryable = False
+    ends_run = True
 
 
 def check(

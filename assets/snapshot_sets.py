@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
-from assets.failures import ends_run, retryable
 from resources.enterprise import Wishes
+from resources.errors import ends_run, retryable
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
+from resources.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ _RECORD_MB = range(16, 1025)
 _PATTERNS = "*?["
 
 
-class SettingsError(ValueError):
+class SettingsError(MirrorError, ValueError):
     """A setting that cannot be used; the message names the variable and what to write instead."""
 
 

@@ -19,6 +19,7 @@ import click
 from pipelines import terminal
 from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables, upkeep
 from pipelines.settings import load_env_file, unknown
+from resources.errors import MirrorError
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
 
 def _sentence(error: Exception) -> str | None:
     """What to tell people of a failure that was foreseen: the library's own sentences, and what the system refused."""
-    if type(error).__module__.split(".")[0] in {"resources", "assets", "pipelines"}:
+    if isinstance(error, MirrorError):
         return str(error)
     if isinstance(error, OSError):
         from assets.failures import sentence

@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from resources.enterprise.snapshot.plan import Form
 
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
-#: What every further snapshot would meet as well.
-_MEETS_ALL = (
-    errors.QuotaExceeded,
-    errors.DiskFull,
-    errors.AuthenticationError,
-    errors.Forbidden,
-    errors.StateError,
-)
 
 
 def listed(client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None) -> list[Snapshot]:
@@ -207,7 +199,7 @@ def download(client: EnterpriseClient, together: Together, *, workers: int = 4, 
             done.append(Fetched(now, _fetch(client, now, workers, reporter)))
         except errors.EnterpriseError as error:
             failures.append((first.identifier, error))
-            if isinstance(error, _MEETS_ALL):
+            if error.ends_run:
                 rest = tuple(later.identifier for later in together.plans[number + 1 :])
                 return Report(tuple(done), tuple(failures), rest)
     return Report(tuple(done), tuple(failures), ())

@@ -5,7 +5,12 @@ Belongs here: its form. Does not belong here: what it says, which is in `resourc
 
 from __future__ import annotations
 
-from resources.tables import TABLES, Column, Table
+from typing import TYPE_CHECKING
+
+from resources import datasets
+
+if TYPE_CHECKING:
+    from resources.tables import Column, Table
 
 _HEAD = """\
 # Data dictionary
@@ -29,7 +34,7 @@ is lost by it:
 
 def render() -> str:
     """The whole page (Markdown)."""
-    return "\n".join([_HEAD, *(_table(table) for table in TABLES)])
+    return "\n".join([_HEAD, *(_table(table) for table in datasets.tables())])
 
 
 def _table(table: Table) -> str:

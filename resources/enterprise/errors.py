@@ -12,24 +12,22 @@ stand there) is shown as an escape.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
+from resources import errors
 from resources.enterprise.redaction import printable, without_queries
 
 #: Characters of a message.
 LONGEST_MESSAGE: Final = 2_000
 
 
-class EnterpriseError(Exception):
+class EnterpriseError(errors.MirrorError):
     """Any failure of the client.
 
     Attributes:
         message: The sentence to show.
         status: The HTTP status behind it, where there was one.
-        retryable: Whether the same call can succeed later without anybody changing anything.
     """
-
-    retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         self.message = printable(without_queries(message), LONGEST_MESSAGE)
@@ -39,6 +37,8 @@ class EnterpriseError(Exception):
 
 class AuthenticationError(EnterpriseError):
     """The service refused the account: wrong password, refused token, or no account where one is needed."""
+
+    ends_run = True
 
 
 class NewPasswordRequired(AuthenticationError):
@@ -51,6 +51,8 @@ class TokenSpent(AuthenticationError):
 
 class Forbidden(EnterpriseError):
     """The account is known, its group may not use this path (403)."""
+
+    ends_run = True
 
 
 class NotFound(EnterpriseError):
@@ -70,6 +72,8 @@ class RetentionPassed(NotFound):
 class QuotaExceeded(EnterpriseError):
     """The account has used up its units of this product (429, confirmed by the account's counters)."""
 
+    ends_run = True
+
 
 class RateLimited(EnterpriseError):
     """Too many requests in too short a time (429, with units left)."""
@@ -86,9 +90,13 @@ class ServiceUnavailable(EnterpriseError):
 class UnreachableError(ServiceUnavailable):
     """No connection to a host, or none that it could prove (TLS), after all attempts: whatever else is asked of it now would fail as slowly."""
 
+    ends_run = True
+
 
 class ClockError(EnterpriseError):
     """The clock of this machine is so far from the service's that an hour cannot be what it seems to be."""
+
+    ends_run = True
 
 
 class UnexpectedAnswer(EnterpriseError):
@@ -122,7 +130,7 @@ class IntegrityError(EnterpriseError):
     """What was fetched twice is not what the service's record says (MD5)."""
 
 
-class DiskFull(EnterpriseError):
+class DiskFull(EnterpriseError, errors.DiskFullError):
     """The disk, the quota of the user or the allowed file size leaves no room."""
 
 
@@ -133,8 +141,11 @@ class InvalidRequest(EnterpriseError):
 class StateError(EnterpriseError):
     """The folder of the client's own state cannot be read or written."""
 
+    ends_run = True
+
 
 class StateBusy(StateError):
     """Another process holds a lock of the client's state for longer than anyone should."""
 
     retryable = True
+    ends_run = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from resources import errors
 from resources.lake.legible import legible
 
 if TYPE_CHECKING:
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 _SHOWN = 800
 
 
-class LakeError(Exception):
-    """Something stopped a conversion; nothing was landed. `retryable` tells whether trying again may help."""
-
-    retryable = False
+class LakeError(errors.MirrorError):
+    """Something stopped a conversion; nothing was landed."""
 
 
 class ArchiveError(LakeError):
@@ -56,10 +55,8 @@ class ConversionError(LakeError):
     """Rows in do not equal rows out and rejects, or the settings of a conversion cannot be met."""
 
 
-class DiskFull(LakeError):  # noqa: N818  the name says what happened
+class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name says what happened
     """The disk filled up while a lake file was written; the unfinished file was removed."""
-
-    retryable = True
 
 
 class ReferenceListError(LakeError):

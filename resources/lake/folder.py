@@ -10,6 +10,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from resources.errors import MirrorError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,10 +23,10 @@ _MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 
 
-class FolderError(Exception):
+class FolderError(MirrorError):
     """A folder cannot be written; nothing was changed."""
 
-    retryable = False
+    ends_run = True
 
 
 def ready(folder: Path) -> None:

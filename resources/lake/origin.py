@@ -11,12 +11,16 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from resources.errors import MirrorError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class OriginError(RuntimeError):
+class OriginError(MirrorError):
     """The data folder belongs to another service."""
+
+    ends_run = True
 
 
 def note_path(data: Path) -> Path:

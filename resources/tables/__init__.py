@@ -39,7 +39,6 @@ __all__ = [
     "SCHEMA_VERSION",
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
-    "TABLES",
     "TIMESTAMP",
     "ChangeType",
     "Column",
@@ -51,19 +50,3 @@ __all__ = [
 #: Raised by one whenever a column is added, removed or retyped: part of every lake file's digest, so that old files
 #: are converted again instead of being mixed with new ones.
 SCHEMA_VERSION = 1
-
-TABLES = (
-    ARTICLES,
-    ARTICLE_CHANGES,
-    ARTICLE_BODIES,
-    SNAPSHOT_ARTICLES,
-    SNAPSHOTS,
-    REDIRECTS,
-    *REFERENCE_TABLES,
-    HOURS,
-    PROJECT_STATE,
-    LOADS,
-    REJECTS,
-    *QUESTIONS,
-    ABOUT,
-)

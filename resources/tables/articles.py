@@ -46,12 +46,15 @@ _COLUMNS = (
         "What the event did: update, delete or visibility-change. A record without an event is an update.",
         "event.type",
         required=True,
+        default=ChangeType.UPDATE,
+        values=tuple(ChangeType),
     ),
     Column(
         "event_at",
         TIMESTAMP,
         "Moment of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a page.",
         required=True,
+        first_of=("event_published_at", "event_created_at", "modified_at"),
     ),
     Column(
         "event_id",

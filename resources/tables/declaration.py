@@ -25,8 +25,13 @@ DOUBLE = pa.float64()
 class Column:
     """One column.
 
-    `path` is the dotted place of the value in the service's JSON record, or None where the pipeline computes it.
+    `path` is the dotted place of the value in the service's JSON record. Without one the value comes from `first_of`, or
+    from the archive, which knows its hour, project, namespace and snapshot; `extra` is the rest of the record. Where both
+    record and archive know a value, a record that contradicts its archive is rejected.
+    `first_of` names the columns of which the first that is not null gives the value.
+    `default` stands where the record has no value, and `values` are those that it may have (empty: any).
     `wire` is the type to parse the JSON value as where it differs from `type` (the cast must be lossless).
+    `required`: a record without the value is rejected; a text must not be empty either where it is a `lookup`.
     `body` marks the large text columns: stored last, without statistics, in the lake only.
     `lookup` marks the columns by whose values single rows are asked for: lake files can tell without reading where a
     value does not stand.
@@ -40,6 +45,9 @@ class Column:
     required: bool = False
     body: bool = False
     lookup: bool = False
+    first_of: tuple[str, ...] = ()
+    default: str | None = None
+    values: tuple[str, ...] = ()
 
     @property
     def field(self) -> pa.Field:

@@ -1,31 +1,29 @@
-"""What can go wrong in the warehouse, each as a sentence: what happened, what was kept, what to do.
-
-Belongs here: the error tree. Does not belong here: deciding what is retried; `retryable` only says what helps.
-"""
+"""What can go wrong in the warehouse, each as a sentence: what happened, what was kept, what to do."""
 
 from __future__ import annotations
 
+from resources.errors import DiskFullError, MirrorError
 
-class WarehouseError(Exception):
-    """Something the warehouse could not do. `retryable`: the same call may succeed later."""
 
-    retryable = False
+class WarehouseError(MirrorError):
+    """Something the warehouse could not do."""
 
 
 class WarehouseBusyError(WarehouseError):
     """Another process held the warehouse for longer than this one was willing to wait."""
 
     retryable = True
+    ends_run = True
 
 
-class WarehouseFullError(WarehouseError):
+class WarehouseFullError(WarehouseError, DiskFullError):
     """The disk or the memory was not enough; the transaction was rolled back."""
-
-    retryable = True
 
 
 class WarehouseVersionError(WarehouseError):
     """The build file was made for other tables than the ones declared now."""
+
+    ends_run = True
 
 
 class LakeFileError(WarehouseError):

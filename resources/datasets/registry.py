@@ -1,0 +1,103 @@
+"""The datasets that there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from resources.datasets.declaration import Dataset, Family
+from resources.tables import (
+    ABOUT,
+    ARTICLE_BODIES,
+    ARTICLES,
+    HOURS,
+    LOADS,
+    PROJECT_STATE,
+    QUESTIONS,
+    REDIRECTS,
+    REFERENCE_TABLES,
+    REJECTS,
+    SNAPSHOTS,
+)
+from resources.tables import ARTICLE_CHANGES as _ARTICLE_CHANGES
+from resources.tables import SNAPSHOT_ARTICLES as _SNAPSHOT_ARTICLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from resources.tables import Table
+
+LISTS = tuple(
+    Dataset(
+        table,
+        Family.LIST,
+        endpoint=table.name,
+        archive="reference",
+        description="The service's reference lists as served. They change rarely.",
+    )
+    for table in REFERENCE_TABLES
+)
+ARTICLE_CHANGES = Dataset(
+    _ARTICLE_CHANGES,
+    Family.HOURLY,
+    endpoint="batches",
+    archive="batches",
+    description="The service's hourly files of changed articles, verified.",
+)
+SNAPSHOT_ARTICLES = Dataset(
+    _SNAPSHOT_ARTICLES,
+    Family.SNAPSHOT,
+    endpoint="snapshots",
+    archive="snapshots",
+    description="The service's snapshots of whole projects, verified.",
+    is_chunked=True,
+    quota="snapshot",
+    chunk_quota="chunk",
+)
+_declared: list[Dataset] = [*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES]
+
+
+def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
+    """All datasets, or those of a family, in the order of their declaration."""
+    return tuple(one for one in _declared if family in (None, one.family))
+
+
+def tables() -> tuple[Table, ...]:
+    """All tables, those of the datasets among them, in the order of the dictionary."""
+    own = [one.table for one in _declared if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)]
+    return (
+        ARTICLES,
+        _ARTICLE_CHANGES,
+        ARTICLE_BODIES,
+        _SNAPSHOT_ARTICLES,
+        SNAPSHOTS,
+        REDIRECTS,
+        *REFERENCE_TABLES,
+        *own,
+        HOURS,
+        PROJECT_STATE,
+        LOADS,
+        REJECTS,
+        *QUESTIONS,
+        ABOUT,
+    )
+
+
+@contextmanager
+def also(*more: Dataset) -> Iterator[None]:
+    """Declare further datasets for the time being: what is built within has them.
+
+    Raises:
+        ValueError: A table, or the folder of an archive, is another dataset's already.
+    """
+    names = Counter(table.name for table in (*tables(), *(one.table for one in more)))
+    folders = Counter(one.archive for one in (*_declared, *more) if one.family is not Family.LIST)
+    if twice := [name for counted in (names, folders) for name, count in counted.items() if count > 1]:
+        raise ValueError(f"Declared twice: {', '.join(twice)}.")
+    before = list(_declared)
+    _declared.extend(more)
+    try:
+        yield
+    finally:
+        _declared[:] = before

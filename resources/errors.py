@@ -1,0 +1,37 @@
+"""The root of every error that this package raises on purpose.
+
+A class below it says two things of itself: whether a retry helps, and whether it ends the run. Whoever handles errors asks
+these, and keeps no list of classes. The message is a sentence for people: what happened, what was kept, what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MirrorError(Exception):
+    """A failure that was foreseen.
+
+    Attributes:
+        retryable: The same call can succeed later without anybody changing anything.
+        ends_run: Every other hour, file and dataset of the run would meet it as well: a refused account, a full disk.
+    """
+
+    retryable: ClassVar[bool] = False
+    ends_run: ClassVar[bool] = False
+
+
+class DiskFullError(MirrorError):
+    """The disk, the quota of the user or the allowed file size leaves no room."""
+
+    ends_run = True
+
+
+def retryable(error: BaseException) -> bool:
+    """Whether trying again later can help. What was not foreseen is taken as permanent."""
+    return isinstance(error, MirrorError) and error.retryable
+
+
+def ends_run(error: BaseException) -> bool:
+    """Whether an error would meet all other work of the run as well."""
+    return isinstance(error, MirrorError) and error.ends_run

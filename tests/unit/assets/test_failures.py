@@ -9,13 +9,15 @@ import dagster as dg
 import pytest
 
 from assets.converting import NotArchivedError
-from assets.failures import ends_run, failed_hours, failure, sentence, told
+from assets.failures import failed_hours, failure, sentence, told
 from assets.names import UnknownNameError
 from resources import lake
 from resources.enterprise import errors
+from resources.errors import ends_run
 from resources.lake import LakeError
+from resources.lake.folder import FolderError
 from resources.lake.origin import OriginError, claim, origin_of
-from resources.warehouse import NotPublishedError, WarehouseBusyError, WarehouseFullError
+from resources.warehouse import NotPublishedError, WarehouseBusyError, WarehouseFullError, WarehouseVersionError
 from tests.unit.error_trees import ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
@@ -37,12 +39,15 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
 ENDING = {
     *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
     *(errors.QuotaExceeded, errors.ClockError, errors.UnreachableError),
-    *(errors.DiskFull, lake.DiskFull, OriginError),
+    *(errors.DiskFull, lake.DiskFull, WarehouseFullError),
+    # the folder of the tokens, another process with the warehouse, tables of another version
+    *(errors.StateError, WarehouseBusyError, WarehouseVersionError),
+    *(OriginError, FolderError, UnknownNameError),
 }
 #: What may be gone by itself, or by somebody's doing, when the same is tried again.
 PASSING = {
     *(errors.NotPublishedYet, errors.RateLimited, errors.ServiceUnavailable, errors.UnreachableError, errors.StateBusy),
-    *(lake.DiskFull, WarehouseBusyError, WarehouseFullError, NotPublishedError),
+    *(WarehouseBusyError, NotPublishedError),
 }
 
 
@@ -52,7 +57,7 @@ def example(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [*ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, NotArchivedError, UnknownNameError],
+    [*ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, FolderError, NotArchivedError, UnknownNameError],
     ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
 )
 def test_every_error_ends_the_run_or_its_hour_and_may_be_tried_again_or_not(kind):

@@ -7,16 +7,16 @@ the client, a broken body by the download, a run by whoever launched it; never o
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from assets.partitions import HOUR, hour_text
-from resources.errors import MirrorError, retryable
+from resources.errors import MirrorError, retryable, unavailable
 from resources.lake.folder import advice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
 
@@ -33,7 +33,13 @@ def sentence(error: Exception) -> str:
 
 def failure(error: Exception) -> dg.Failure:
     """One error as a Dagster failure."""
-    return dg.Failure(description=sentence(error), allow_retries=retryable(error))
+    return dg.Failure(description=sentence(error), metadata=_unavailable([error]), allow_retries=retryable(error))
+
+
+def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
+    """What other runs need not ask for either (`service`, `warehouse`), for whoever sees only the events of this run."""
+    ending = next((error for error in errors if unavailable(error)), None)
+    return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 
 
 @contextmanager
@@ -61,7 +67,8 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure
     noun = "hour" if total == 1 else "hours"
     return dg.Failure(
         description=f"{len(failed)} of {total} {noun} failed.{rest}\n{listed}",
-        metadata={"failed_hours": dg.MetadataValue.md(listed), "failed_count": len(failed)},
+        metadata=_unavailable(failed.values())
+        | {"failed_hours": dg.MetadataValue.md(listed), "failed_count": len(failed)},
         allow_retries=any(retryable(error) for error in failed.values()),
     )
 

@@ -134,7 +134,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                         if other not in run.left_out:
                             run.fail(other, error)
     _leave_out(context, run)
-    if len(run.failed) < len(hours):
+    if len(run.failed) < len(hours) and not run.is_warehouse_unavailable:
         yield from checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:
         _tell_failures(context, run, made)

@@ -17,7 +17,7 @@ from assets.converting import NotArchivedError, known_conversions
 from assets.describe import PREVIEW, markdown, preview, remarks_of
 from assets.failures import sentence
 from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable, UnreachableError
-from resources.errors import ends_run
+from resources.errors import ends_run, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -63,6 +63,7 @@ class HourlyRun:
     lost: UnreachableError | None = None
     #: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
     gone: dict[datetime, RetentionPassed] = field(default_factory=dict)
+    is_warehouse_unavailable: bool = False
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """List every hour before anything is fetched, and see that the disk holds it all.
@@ -170,18 +171,21 @@ class HourlyRun:
     def fail(self, hour: datetime, error: Exception) -> None:
         """Remember why an hour is not brought in, in the run and in the coverage that analysts see.
 
-        Of names that the service does not have nothing is noted: they are no part of the mirror.
+        Of names that the service does not have nothing is noted: they are no part of the mirror. Nor is anything while the
+        warehouse is not to be had, lest each hour waits for it.
         """
+        self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
         if isinstance(error, RetentionPassed):
             self.gone[hour] = error
         else:
             self.failed[hour] = error
-        if isinstance(error, names.UnknownNameError):
+        if isinstance(error, names.UnknownNameError) or self.is_warehouse_unavailable:
             return
         statuses = batches.statuses_of(hour, self.enterprise.scope, error, sentence(error))
         try:
             self.warehouse.warehouse.record_statuses(statuses)
         except Exception as second:  # noqa: BLE001 - the first error is the one to tell
+            self.is_warehouse_unavailable |= unavailable(second) == "warehouse"
             error.add_note(f"The coverage could not be noted either: {sentence(second)}")
 
 

@@ -24,8 +24,7 @@ from pipelines import discovery
 from pipelines.jobs import JOBS, hours_job, publish_job, reference_job, snapshots_job
 from pipelines.process import processes
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.enterprise.errors import EnterpriseError
-from resources.warehouse import WarehouseError
+from resources.errors import MirrorError
 
 _JOB_NAMES = frozenset(job.name for job in JOBS)
 _SNAPSHOT_LAYERS = frozenset({snapshots.ARCHIVE, snapshots.LAKE, snapshots.WAREHOUSE})
@@ -55,7 +54,7 @@ def discover_hours(
     store = warehouse.glance
     try:
         rows = store.coverage(since=now - RETENTION, published=False) if store.build_path.exists() else []
-    except WarehouseError as error:
+    except MirrorError as error:
         return dg.SkipReason(sentence(error))
     missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope)
     partitions = context.repository_def.asset_graph.get(WAREHOUSE).partitions_def if context.repository_def else None
@@ -69,7 +68,7 @@ def discover_hours(
     try:
         with enterprise.client(_ANSWER_SECONDS) as client:
             wanted = discovery.published(wanted, client, now)
-    except EnterpriseError as error:
+    except MirrorError as error:
         return dg.SkipReason(sentence(error))
     if not wanted:
         return dg.SkipReason("The service has not published the newest hours yet; they are looked for again.")
@@ -99,7 +98,7 @@ def discover_snapshots(
     try:
         with enterprise.client(_ANSWER_SECONDS) as client:
             records = snapshot_sets.mirrored(client.snapshots().records, enterprise.scope)
-    except EnterpriseError as error:
+    except MirrorError as error:
         return dg.SkipReason(sentence(error))
     changed = [record for record in records if not snapshot_sets.is_archived(record, lake.layout)]
     if not changed:
@@ -130,7 +129,7 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
     store = warehouse.glance
     try:
         hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
-    except WarehouseError as error:
+    except MirrorError as error:
         return dg.SkipReason(sentence(error))
     if not (hours or snapshots or revision):
         return dg.SkipReason("Every loaded hour and snapshot is in the current articles.")

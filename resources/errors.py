@@ -6,7 +6,7 @@ these, and keeps no list of classes. The message is a sentence for people: what 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class MirrorError(Exception):
@@ -14,11 +14,13 @@ class MirrorError(Exception):
 
     Attributes:
         retryable: The same call can succeed later without anybody changing anything.
-        ends_run: Every other hour, file and dataset of the run would meet it as well: a refused account, a full disk.
+        ends_run: Every other hour and file of the run would meet it as well: a refused account, a full disk.
+        unavailable: What no other run gets either, whatever its dataset, until somebody acts or some time has passed.
     """
 
     retryable: ClassVar[bool] = False
     ends_run: ClassVar[bool] = False
+    unavailable: ClassVar[Literal["service", "warehouse"] | None] = None
 
 
 class DiskFullError(MirrorError):
@@ -35,3 +37,8 @@ def retryable(error: BaseException) -> bool:
 def ends_run(error: BaseException) -> bool:
     """Whether an error would meet all other work of the run as well."""
     return isinstance(error, MirrorError) and error.ends_run
+
+
+def unavailable(error: BaseException) -> Literal["service", "warehouse"] | None:
+    """What other runs need not ask for after this error."""
+    return error.unavailable if isinstance(error, MirrorError) else None

@@ -28,14 +28,7 @@ from pipelines.definitions import build_defs, first_hour
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from pipelines.settings import SettingsError
-from resources.enterprise.errors import (
-    AuthenticationError,
-    EnterpriseError,
-    NewPasswordRequired,
-    NotPublishedYet,
-    TokenSpent,
-    UnreachableError,
-)
+from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.lake import Layout
 from resources.tables import REFERENCE_TABLES
 
@@ -50,9 +43,6 @@ if TYPE_CHECKING:
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
 
-#: Dagster tells of a failure by the name of its class.
-_REFUSALS = frozenset(error.__name__ for error in (AuthenticationError, NewPasswordRequired, TokenSpent))
-
 
 @dataclass
 class RunReport:
@@ -61,13 +51,13 @@ class RunReport:
     Attributes:
         failures: A sentence for each failure, in the order they happened.
         seconds: Fetching and converting by (hour, archive); next to nothing where it was there already.
-        refused: The service refused the account, so that nothing more was asked of it.
-        unreachable: A host could not be reached, likewise.
+        unavailable: `service` or `warehouse`: what no job could use after a failure, so that none was run that needs it.
+        unreachable: The service is what was not available, and may be so later: a host could not be reached.
     """
 
     failures: list[str] = field(default_factory=list)
     seconds: dict[tuple[datetime, str], float] = field(default_factory=dict)
-    refused: bool = False
+    unavailable: set[str] = field(default_factory=set)
     unreachable: bool = False
 
 
@@ -214,14 +204,14 @@ def run(
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
     report = RunReport()
     with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+        # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
         if due:
             _execute(defs, "reference", instance, report, mark)
         instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
-        # a password that was refused once is not tried again: that locks accounts
         for identifier in snapshots:
-            if not (report.refused or report.unreachable):
+            if not report.unavailable:
                 _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
-        if hours and not (report.refused or report.unreachable):
+        if hours and not report.unavailable:
             _execute(defs, "hours", instance, report, mark | _range(hours))
         _execute(defs, "publish", instance, report, mark | WHEN_DUE)
     return report
@@ -284,6 +274,8 @@ def _execute(
     partition_key: str | None = None,
 ) -> None:
     """Run one job here, or of its assets those selected, and add to the report what took how long and what failed."""
+    if "warehouse" in report.unavailable:
+        return
     result = defs.resolve_job_def(job).execute_in_process(
         instance=instance,
         tags=tags,
@@ -303,9 +295,10 @@ def _execute(
         if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
             # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
             raise KeyboardInterrupt
-        kind = data.error and getattr(data.error.cause, "cls_name", None)
-        report.refused |= kind in _REFUSALS
-        report.unreachable |= kind == UnreachableError.__name__
+        said = data.user_failure_data.metadata if data.user_failure_data is not None else {}
+        if (missing := said.get("unavailable")) is not None:
+            report.unavailable.add(str(missing.value))
+            report.unreachable |= missing.value == "service" and bool(said["retryable"].value)
         if data.user_failure_data is not None and data.user_failure_data.description:
             sentences.append(data.user_failure_data.description)
         elif data.error is not None:

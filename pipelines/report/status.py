@@ -17,11 +17,11 @@ from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
 from pipelines.terminal import counted, text, tokens_text
 from resources.engine.progress import amount
-from resources.enterprise.errors import EnterpriseError
+from resources.errors import MirrorError
 from resources.lake import Archive, Layout, find_conversion
-from resources.lake.origin import OriginError, origin_of
+from resources.lake.origin import origin_of
 from resources.tables import HourState
-from resources.warehouse import NotPublishedError, QueryError, Warehouse
+from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pipelines.settings import Settings
@@ -76,7 +76,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         _tell_published(report, warehouse, settings)
         _tell_drift(report, warehouse, settings)
         _tell_coverage(report, warehouse, settings, hours, now or datetime.now(UTC))
-    except (NotPublishedError, QueryError) as error:
+    except MirrorError as error:
         report.troubles.append(str(error))
     return report
 
@@ -95,7 +95,7 @@ def _tell_tokens(report: Status, settings: Settings) -> None:
     try:
         with build_enterprise(settings).client() as client:
             report.facts.append(("tokens", tokens_text(client.token_status())))
-    except (OriginError, EnterpriseError) as error:
+    except MirrorError as error:
         report.troubles.append(str(error))
 
 

@@ -39,6 +39,7 @@ class AuthenticationError(EnterpriseError):
     """The service refused the account: wrong password, refused token, or no account where one is needed."""
 
     ends_run = True
+    unavailable = "service"
 
 
 class NewPasswordRequired(AuthenticationError):
@@ -91,6 +92,7 @@ class UnreachableError(ServiceUnavailable):
     """No connection to a host, or none that it could prove (TLS), after all attempts: whatever else is asked of it now would fail as slowly."""
 
     ends_run = True
+    unavailable = "service"
 
 
 class ClockError(EnterpriseError):

@@ -14,6 +14,7 @@ class WarehouseBusyError(WarehouseError):
 
     retryable = True
     ends_run = True
+    unavailable = "warehouse"
 
 
 class WarehouseFullError(WarehouseError, DiskFullError):
@@ -24,6 +25,7 @@ class WarehouseVersionError(WarehouseError):
     """The build file was made for other tables than the ones declared now."""
 
     ends_run = True
+    unavailable = "warehouse"
 
 
 class LakeFileError(WarehouseError):

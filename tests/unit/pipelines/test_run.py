@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from contextlib import ExitStack
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pipelines.operations import run as runs
 from pipelines.settings import Settings
-from resources.adapters import EnterpriseResource
+from resources.adapters import EnterpriseResource, WarehouseResource
 from resources.enterprise import EnterpriseClient, Service
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
@@ -141,10 +144,47 @@ def test_a_password_that_was_refused_is_not_tried_again_and_what_is_there_is_pub
     bench.serve("enwiki", 1)
     bench.fake.password = "another"
     report = runs.run(settings, [HOUR], refresh_reference=True, **bench.resources())
-    assert report.refused
+    assert report.unavailable == {"service"}
+    assert not report.unreachable
     assert len(report.failures) == 1
     assert len(bench.fake.api.seen("/v1/login")) == 1
     assert bench.warehouse.published_path.exists()
+
+
+def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_number_of_hours(
+    bench, settings, caplog
+):
+    hours = [HOUR, HOUR + ONE]
+    bench.serve("enwiki", 1)
+    bench.serve_next(2)
+
+    class Impatient(WarehouseResource):
+        @property
+        def warehouse(self) -> Warehouse:
+            return Warehouse(bench.data, lock_timeout=0.1, clock=bench.clock)
+
+    resources = bench.resources() | {"warehouse": Impatient(data=str(bench.data))}
+    lock = bench.data / "state" / "warehouse.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with caplog.at_level(logging.INFO, "resources.warehouse"), held(lock):
+        report = runs.run(settings, hours, refresh_reference=False, **resources)
+    assert sum("waiting up to" in record.message for record in caplog.records) == 1
+    assert report.unavailable == {"warehouse"}
+    assert not report.unreachable
+    [told] = report.failures
+    assert told.startswith("2 of 2 hours failed.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process has used")
+    assert runs.run(settings, hours, refresh_reference=False, **resources).failures == []
+
+
+@contextmanager
+def held(lock):
+    """A lock file in the hands of another process while the block runs."""
+    program = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", program, str(lock)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        yield
+        other.communicate(timeout=60)
 
 
 def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings):

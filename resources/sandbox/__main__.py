@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,12 @@ from resources.sandbox.server import Sandbox, running
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from typing import TextIO
 
     from resources.sandbox.options import Options
 
 _POLL_SECONDS = 0.2
+_PROGRESS_SECONDS = 10
 
 _WELCOME = """\
 The sandbox answers at {url} (signed downloads at {object_url}). Its data is synthetic.
@@ -54,8 +57,6 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
         state: Default of `--state`; None: it must be given.
     """
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
-    if options.prepare and sys.stderr.isatty():
-        sys.stderr.write("Preparing the newest hour and the snapshots; this takes some seconds once a day.\n")
     try:
         with (
             _caught_signals() as signals,
@@ -65,6 +66,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
                 object_port=options.object_port,
                 prepare=options.prepare,
                 interrupted=lambda: bool(signals),
+                progress=_Progress(sys.stderr),
             ) as sandbox,
         ):
             told = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
@@ -80,6 +82,28 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+class _Progress:
+    """Prints how much is prepared: one line that grows on a terminal, elsewhere a line every ten seconds."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._printed_at = time.monotonic()
+
+    def __call__(self, ready: int, of: int) -> None:
+        now = time.monotonic()
+        terminal = self._stream.isatty()
+        if ready < of and now - self._printed_at < (_POLL_SECONDS if terminal else _PROGRESS_SECONDS):
+            return
+        if terminal:
+            hint = " (--prepare 1 starts sooner)" if ready < of else ""
+            self._stream.write(f"\r\033[KPrepared {ready} of {of} archives{hint}")
+            self._stream.write("\n" if ready == of else "")
+        elif ready < of:
+            self._stream.write(f"Prepared {ready} of {of} archives; --prepare 1 starts sooner.\n")
+        self._printed_at = now
+        self._stream.flush()
 
 
 def _sentence(error: OSError) -> str:

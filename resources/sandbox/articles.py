@@ -13,16 +13,17 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.bodies import Setting
 from resources.sandbox.chance import Chance, mix, salt
 from resources.sandbox.pages import Title
+from resources.sandbox.wire import decode, encode, fragment
 
 if TYPE_CHECKING:
-    from resources.sandbox.bodies import Library
+    from orjson import Fragment
+
+    from resources.sandbox.bodies import Library, Text
     from resources.sandbox.corpus import Corpus
     from resources.sandbox.language import Lexicon
     from resources.sandbox.pages import Event, State
@@ -34,6 +35,7 @@ _LICENSE = {
     "identifier": "CC-BY-SA-4.0",
     "url": "https://creativecommons.org/licenses/by-sa/4.0/",
 }
+_LICENSES = fragment([_LICENSE])
 _ENTITY = "https://www.wikidata.org/entity/"
 _ASPECTS = ("S", "T", "O", "C", "C.P31", "C.P279", "C.P625", "D.en", "L.en")
 _TAGS = (
@@ -55,6 +57,8 @@ _COMMENTS = (
     "{1}",
 )
 _EDITORS = 6_000
+#: Pages of which the parts that all revisions share are kept in memory, some kilobytes of each.
+_PAGES_IN_MEMORY = 8_192
 _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
@@ -70,13 +74,18 @@ def instant(microseconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
 
 
-def encode(record: dict[str, Any]) -> bytes:
-    """The record as one line, without the line end."""
-    line = orjson.dumps(record)
-    line = line.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    if b"\xe2\x80\xa8" in line or b"\xe2\x80\xa9" in line:
-        line = line.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-    return line
+class _Around(NamedTuple):
+    """What a page has beside its text, the same for all its revisions.
+
+    Attributes:
+        fields: By key, encoded.
+        redirects: Those that no move left.
+        categories: Full titles.
+    """
+
+    fields: dict[str, Fragment]
+    redirects: list[dict[str, str]]
+    categories: tuple[str, ...]
 
 
 class Writer:
@@ -89,19 +98,22 @@ class Writer:
         self._words = lexicon.title_words
         self._texts = texts
         self._salt = salt("records", seed, project.identifier)
+        self._in_language = fragment({"identifier": project.language})
+        self._is_part_of = fragment({"identifier": project.identifier, "url": project.url})
         self._host = project.url.removeprefix("https://")
         self._editor_base = lru_cache(maxsize=None)(self._editor_of)
         self._subject = lru_cache(maxsize=None)(self._subject_of)
+        self._around = lru_cache(maxsize=_PAGES_IN_MEMORY)(self._around_of)
 
     # --- records -------------------------------------------------------------------------------------------------
 
     def record(self, event: Event) -> dict[str, Any]:
         """The record that the event's message holds."""
-        return self._article(event) if event.type == "update" else self._slim(event)
+        return decode(self.line(event))
 
     def line(self, event: Event) -> bytes:
         """The record as a line of an archive, without the line end."""
-        return encode(self.record(event))
+        return encode(self._article(event) if event.type == "update" else self._slim(event))
 
     def name(self, title: Title) -> str:
         """A title with the local prefix of its namespace."""
@@ -111,9 +123,9 @@ class Writer:
     def _article(self, event: Event) -> dict[str, Any]:
         state = event.state
         revision, parent = state.revision, state.revision.parent
-        home = Chance("page", self._salt, state.identifier)
-        around = self._around(state, home)
-        setting = self._setting(state, around)
+        around = self._around(state.identifier, state.created, state.title.namespace == 0)
+        fields = around.fields
+        setting = self._setting(state, around.categories)
         text = self._texts.text(setting)
         record: dict[str, Any] = {"name": setting.title, "identifier": state.identifier}
         if text.abstract:
@@ -122,39 +134,40 @@ class Writer:
         record["date_modified"] = day(revision.moment)
         if parent is not None:
             record["date_previously_modified"] = day(parent.moment)
-        if "protection" in around:
-            record["protection"] = around["protection"]
-        record["version"] = self._version(event, text.wikitext, text.needs_citation)
+        if "protection" in fields:
+            record["protection"] = fields["protection"]
+        record["version"] = self._version(event, text)
         if parent is not None:
             record["previous_version"] = {
                 "identifier": parent.identifier,
                 "number_of_characters": self._texts.characters(setting._replace(revision=parent.identifier)),
             }
         record["url"] = self._address(setting.title)
-        if "watchers_count" in around:
-            record["watchers_count"] = around["watchers_count"]
+        if "watchers_count" in fields:
+            record["watchers_count"] = fields["watchers_count"]
         record["namespace"] = {"identifier": state.title.namespace}
-        record["in_language"] = {"identifier": self._project.language}
+        record["in_language"] = self._in_language
         for key in ("main_entity", "additional_entities", "categories", "templates"):
-            if key in around:
-                record[key] = around[key]
-        redirects = [*around.get("redirects", ()), *(self._link(self.name(title)) for title in state.redirects)]
+            if key in fields:
+                record[key] = fields[key]
+        redirects = [*around.redirects, *(self._link(self.name(title)) for title in state.redirects)]
         if redirects:
             record["redirects"] = redirects
-        record["is_part_of"] = {"identifier": self._project.identifier, "url": self._project.url}
+        record["is_part_of"] = self._is_part_of
         record["article_body"] = {"html": text.html, "wikitext": text.wikitext}
-        record["license"] = [_LICENSE]
+        record["license"] = _LICENSES
         record["event"] = self._event(event)
-        if "image" in around:
-            record["image"] = around["image"]
+        if "image" in fields:
+            record["image"] = fields["image"]
         return record
 
     def _slim(self, event: Event) -> dict[str, Any]:
         """What is told of a deleted page, of the old title of a move, and of a change of visibility."""
         state = event.state
         revision, parent = state.revision, state.revision.parent
-        setting = self._setting(state, self._around(state, Chance("page", self._salt, state.identifier)))
-        size = len(self._texts.text(setting).wikitext.encode())
+        around = self._around(state.identifier, state.created, state.title.namespace == 0)
+        setting = self._setting(state, around.categories)
+        size = self._texts.text(setting).size
         record: dict[str, Any] = {
             "name": self.name(event.title).replace(" ", "_"),
             "identifier": state.identifier,
@@ -170,8 +183,8 @@ class Writer:
             record["previous_version"] = {"identifier": parent.identifier}
         record["url"] = self._address(setting.title)
         record["namespace"] = {"identifier": event.title.namespace}
-        record["in_language"] = {"identifier": self._project.language}
-        record["is_part_of"] = {"identifier": self._project.identifier, "url": self._project.url}
+        record["in_language"] = self._in_language
+        record["is_part_of"] = self._is_part_of
         if event.type == "visibility-change":
             hidden = mix(event.ordinal) % 3
             record["visibility"] = {"text": hidden != 0, "editor": hidden != 1, "comment": hidden != 2}
@@ -180,7 +193,7 @@ class Writer:
 
     # --- parts of records ----------------------------------------------------------------------------------------
 
-    def _setting(self, state: State, around: dict[str, Any]) -> Setting:
+    def _setting(self, state: State, categories: tuple[str, ...]) -> Setting:
         revision = state.revision
         return Setting(
             page=state.identifier,
@@ -194,20 +207,22 @@ class Writer:
             revision=revision.identifier,
             previous=0 if revision.parent is None else revision.parent.identifier,
             modified=day(revision.moment)[:-1] + ".000Z",
-            categories=[category["name"] for category in around.get("categories", ())],
+            categories=categories,
         )
 
-    def _around(self, state: State, draw: Chance) -> dict[str, Any]:
-        """What a page has beside its text. It belongs to the page and is the same for all its revisions."""
-        around = self._invented(state, draw)
-        lent = self._texts.lent(self._setting(state, {}))
-        # of a page that borrows, nothing of it own is told but its redirects
-        return {"redirects": around.get("redirects", ()), **lent} if lent else around
+    def _around_of(self, page: int, created: int, article: bool) -> _Around:
+        invented = self._invented(page, created, article=article)
+        redirects = invented.pop("redirects", [])
+        # of a page that borrows, nothing of its own is used but its redirects
+        fields = self._texts.lent(self._project.language, self._host, page) or invented
+        categories = tuple(category["name"] for category in fields.get("categories", ()))
+        return _Around({key: fragment(value) for key, value in fields.items()}, redirects, categories)
 
-    def _invented(self, state: State, draw: Chance) -> dict[str, Any]:
+    def _invented(self, page: int, created: int, *, article: bool) -> dict[str, Any]:
+        draw = Chance("page", self._salt, page)
         around: dict[str, Any] = {}
         if draw.one_in(20):
-            expiry = "infinity" if draw.below(3) else day(state.created + 40 * 365 * 86_400 * _SECOND)
+            expiry = "infinity" if draw.below(3) else day(created + 40 * 365 * 86_400 * _SECOND)
             around["protection"] = [{"type": "edit", "level": "autoconfirmed", "expiry": expiry}]
             if draw.one_in(2):
                 around["protection"].append({"type": "move", "level": "sysop", "expiry": "infinity"})
@@ -224,11 +239,10 @@ class Writer:
             around[key] = [self._subject(namespace, number) for number in numbers]
         if draw.one_in(4):
             around["redirects"] = [
-                self._link(f"{self._phrase(draw.below(1500))} {state.identifier}{'abc'[n]}")
-                for n in range(1 + draw.below(3))
+                self._link(f"{self._phrase(draw.below(1500))} {page}{'abc'[n]}") for n in range(1 + draw.below(3))
             ]
-        if state.title.namespace == 0 and draw.below(5) < 3:
-            name = f"{self._phrase(draw.below(1500))}_{state.identifier}.jpg".replace(" ", "_")
+        if article and draw.below(5) < 3:
+            name = f"{self._phrase(draw.below(1500))}_{page}.jpg".replace(" ", "_")
             around["image"] = {
                 "content_url": f"https://upload.wikimedia.org/wikipedia/commons/{draw.below(16):x}/{draw.below(256):02x}/{name}",
                 "width": 200 + draw.below(4000),
@@ -255,7 +269,7 @@ class Writer:
         form = _COMMENTS[draw.below(len(_COMMENTS))]
         return form.format(self._phrase(draw.below(1500)), self._words[draw.below(1500)])
 
-    def _version(self, event: Event, wikitext: str, needs_citation: int) -> dict[str, Any]:
+    def _version(self, event: Event, text: Text) -> dict[str, Any]:
         revision = event.state.revision
         draw = Chance("revision", self._salt, revision.identifier)
         version: dict[str, Any] = {"identifier": revision.identifier, "comment": self._comment(draw)}
@@ -266,13 +280,13 @@ class Writer:
         if event.state.title.namespace == 0 and revision.parent is not None and self._project.code == "wiki":
             version["scores"] = _scores(draw)
         version["editor"] = self._editor(revision.identifier, revision.moment)
-        version["number_of_characters"] = len(wikitext)
-        version["size"] = {"value": len(wikitext.encode()), "unit_text": "B"}
+        version["number_of_characters"] = text.characters
+        version["size"] = {"value": text.size, "unit_text": "B"}
         if draw.one_in(300):
             version["is_breaking_news"] = True
         if draw.one_in(500):
             version["noindex"] = True
-        tags = {"citation_needed_count": needs_citation} if needs_citation else {}
+        tags = {"citation_needed_count": text.needs_citation} if text.needs_citation else {}
         if draw.one_in(12):
             tags["pov_count"] = 1 + draw.below(2)
         if draw.one_in(20):

@@ -17,9 +17,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.chance import Chance, mix
+from resources.sandbox.wire import inside, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from orjson import Fragment
 
     from resources.sandbox.language import Lexicon
 
@@ -32,38 +33,48 @@ _SIGMA = 0.75
 _SHORTER = {6: 0.25, 10: 0.5, 14: 0.15}
 #: From this size on a page has an infobox.
 _BOXED_BYTES = 4_000
+#: Pages of which the parts that all revisions share are kept in memory, some kilobytes of each.
+_PAGES_IN_MEMORY = 8_192
 
 
 class Block(NamedTuple):
-    """A piece of a page in both markups.
+    """A piece of a page in both markups, each as it is inside a JSON string.
 
     Attributes:
         html: Parsoid HTML.
         wikitext: Wikitext.
         characters: Length of the wikitext.
+        size: Bytes of the wikitext in UTF-8, unescaped.
+        total: Bytes of both markups in UTF-8, unescaped.
         needs_citation: How many sentences are marked as lacking a citation.
+        plain: The same as plain text, where that is needed.
     """
 
-    html: str
-    wikitext: str
+    html: bytes
+    wikitext: bytes
     characters: int
+    size: int
+    total: int
     needs_citation: int = 0
-
-
-class Lead(NamedTuple):
-    """The opening of a page: markup after the bold title, and the same as plain text."""
-
-    html: str
-    wikitext: str
-    characters: int
-    plain: str
+    plain: str = ""
 
 
 class Text(NamedTuple):
-    """The text of a revision."""
+    """The text of a revision.
 
-    html: str
-    wikitext: str
+    Attributes:
+        html: Parsoid HTML, encoded.
+        wikitext: Wikitext, encoded.
+        characters: Length of the wikitext.
+        size: Bytes of the wikitext in UTF-8.
+        abstract: The beginning as plain text; empty outside namespace 0.
+        needs_citation: How many sentences are marked as lacking a citation.
+    """
+
+    html: Fragment
+    wikitext: Fragment
+    characters: int
+    size: int
     abstract: str
     needs_citation: int
 
@@ -97,7 +108,7 @@ class Setting(NamedTuple):
     revision: int
     previous: int
     modified: str
-    categories: Sequence[str]
+    categories: tuple[str, ...]
 
 
 _HEAD = (
@@ -116,6 +127,8 @@ _HEAD = (
     'data-mw-parsoid-version="0.20.0.0-alpha23" data-mw-html-version="2.8.0">'
     '<section data-mw-section-id="0" id="mwAQ">'
 )
+#: What no title has.
+_GAP = "\0"
 _TAIL = "</section></body></html>"
 _ARCHIVED = "https://archive.example.org/web/"
 
@@ -131,80 +144,79 @@ class Library:
         self._leads = [self._lead() for _ in range(_LEADS)]
         self._boxes = [self._infobox(number) for number in range(_INFOBOXES)]
         self._blocks = [self._block(number) for number in range(_BLOCKS)]
-        self._block_bytes = sum(_bytes(block) for block in self._blocks) / _BLOCKS
-        self._box_bytes = sum(_bytes(block) for block in self._boxes) / _INFOBOXES
-        self._frame_bytes = (
-            len(_HEAD)
-            + sum(len(lead.html.encode()) + len(lead.wikitext.encode()) for lead in self._leads) / _LEADS
-            + 700
-        )
+        self._block_bytes = sum(block.total for block in self._blocks) / _BLOCKS
+        self._box_bytes = sum(block.total for block in self._boxes) / _INFOBOXES
+        self._frame_bytes = len(_HEAD) + sum(lead.total for lead in self._leads) / _LEADS + 700
         #: A record is asked for the text of one revision and the length of the one before: of the same page.
         self._shape = lru_cache(maxsize=64)(self._shape_of)
+        self._head = lru_cache(maxsize=_PAGES_IN_MEMORY)(_head)
+        self._footer = lru_cache(maxsize=_PAGES_IN_MEMORY)(_footer)
         # twice over, so that a run may go past the end
-        self._run = self._blocks + self._blocks
-        self._characters = [0, *accumulate(block.characters for block in self._run)]
+        run = self._blocks + self._blocks
+        self._html = [block.html for block in run]
+        self._wikitext = [block.wikitext for block in run]
+        self._characters = [0, *accumulate(block.characters for block in run)]
+        self._sizes = [0, *accumulate(block.size for block in run)]
+        self._citations = [0, *accumulate(block.needs_citation for block in run)]
 
     # --- a revision ----------------------------------------------------------------------------------------------
 
     def characters(self, setting: Setting) -> int:
         """Length of the wikitext of a revision, in characters, without making it."""
         plan = _Plan(self, setting)
-        start, count = plan.start, plan.count
-        length = self._characters[start + count] - self._characters[start]
+        length = self._characters[plan.end] - self._characters[plan.start]
         length += self._blocks[plan.replacement].characters - self._blocks[plan.replaced].characters
         length += self._leads[plan.lead].characters + len(setting.home) + 6
         if plan.box is not None:
             length += self._boxes[plan.box].characters
-        return length + len(_reference(setting)) + len(_footer(setting))
+        return length + len(_reference(setting)) + self._footer(setting.categories).characters
 
     def text(self, setting: Setting) -> Text:
         """The text of a revision, whole."""
         plan = _Plan(self, setting)
-        lead = self._leads[plan.lead]
-        blocks = self._run[plan.start : plan.start + plan.count]
-        blocks[plan.at] = self._blocks[plan.replacement]
-        box = [] if plan.box is None else [self._boxes[plan.box]]
+        lead, footer = self._leads[plan.lead], self._footer(setting.categories)
+        head, replaces, changed, rest = self._head(
+            setting.host, setting.page, setting.namespace, setting.title, setting.language, setting.direction
+        )
+        old, new = self._blocks[plan.replaced], self._blocks[plan.replacement]
+        box = _NO_BLOCK if plan.box is None else self._boxes[plan.box]
+        title = f"'''{setting.home}'''"
         reference = _reference(setting)
-        wikitext = "".join(
-            [
-                *(block.wikitext for block in box),
-                f"'''{setting.home}'''",
-                lead.wikitext,
-                reference,
-                *(block.wikitext for block in blocks),
-                _footer(setting),
-            ]
+        wikitext = self._wikitext[plan.start : plan.end]
+        wikitext[plan.at] = new.wikitext
+        document = self._html[plan.start : plan.end]
+        document[plan.at] = new.html
+        opening = f'<p id="mwAg"><b id="mwAw">{html.escape(setting.home, quote=False)}</b>'
+        characters = self._characters[plan.end] - self._characters[plan.start] + new.characters - old.characters
+        size = self._sizes[plan.end] - self._sizes[plan.start] + new.size - old.size
+        own = title + reference
+        citations = self._citations[plan.end] - self._citations[plan.start]
+        return Text(
+            html=joined(
+                [
+                    head,
+                    b"%d" % setting.revision,
+                    replaces,
+                    b"%d" % setting.previous,
+                    changed,
+                    setting.modified.encode(),
+                    rest,
+                    box.html,
+                    inside(opening),
+                    lead.html,
+                    inside(_reference_html(setting) + "</p>"),
+                    *document,
+                    footer.html,
+                ]
+            ),
+            wikitext=joined(
+                [box.wikitext, inside(title), lead.wikitext, inside(reference), *wikitext, footer.wikitext]
+            ),
+            characters=characters + box.characters + lead.characters + len(own) + footer.characters,
+            size=size + box.size + lead.size + len(own.encode()) + footer.size,
+            abstract=f"{setting.home}{lead.plain}" if setting.namespace == 0 else "",
+            needs_citation=citations + new.needs_citation - old.needs_citation,
         )
-        head = _HEAD.format(
-            host=setting.host,
-            revision=setting.revision,
-            page=setting.page,
-            namespace=setting.namespace,
-            previous=setting.previous,
-            modified=setting.modified,
-            address=html.escape(setting.title.replace(" ", "_")),
-            title=html.escape(setting.title, quote=False),
-            language=setting.language,
-            direction=setting.direction,
-        )
-        document = "".join(
-            [
-                head,
-                *(block.html for block in box),
-                f'<p id="mwAg"><b id="mwAw">{html.escape(setting.home, quote=False)}</b>',
-                lead.html,
-                _reference_html(setting),
-                "</p>",
-                *(block.html for block in blocks),
-                *(
-                    f'\n<link rel="mw:PageProp/Category" href="./{html.escape(name.replace(" ", "_"))}" id="mwC{n}"/>'
-                    for n, name in enumerate(setting.categories)
-                ),
-                _TAIL,
-            ]
-        )
-        abstract = f"{setting.home}{lead.plain}" if setting.namespace == 0 else ""
-        return Text(document, wikitext, abstract, sum(block.needs_citation for block in blocks))
 
     def _size(self, chance: Chance, namespace: int) -> float:
         """Bytes of HTML and wikitext together that a page shall have, log-normally distributed."""
@@ -213,7 +225,7 @@ class Library:
         mean = self._body_bytes * _SHORTER.get(namespace, 1.0)
         return mean * math.exp(_SIGMA * normal - _SIGMA**2 / 2)
 
-    def lent(self, _: Setting) -> dict[str, Any]:
+    def lent(self, _language: str, _host: str, _page: int) -> dict[str, Any]:
         """What a page borrows from a real record: nothing, all its text is made up."""
         return {}
 
@@ -260,13 +272,13 @@ class Library:
             wikitext += f"''{words[0]} & {words[1]}'' "
         return document, wikitext, 0
 
-    def _lead(self) -> Lead:
+    def _lead(self) -> Block:
         draw = self._lexicon
         opening = draw.space.join(draw.some(8 + draw.below(10)))
         rest = " ".join(self._plain(8, 20) for _ in range(draw.below(3)))
         plain = f"{draw.space or ' '}{opening}. {rest}".rstrip()
         markup = plain + "\n"
-        return Lead(html.escape(plain, quote=False), markup, len(markup), plain)
+        return _made(html.escape(plain, quote=False), markup)._replace(plain=plain)
 
     def _block(self, number: int) -> Block:
         draw = self._lexicon
@@ -351,22 +363,23 @@ class Library:
 class _Plan:
     """Which blocks the text of a revision is made of."""
 
-    __slots__ = ("at", "box", "count", "lead", "replaced", "replacement", "start")
+    __slots__ = ("at", "box", "end", "lead", "replaced", "replacement", "start")
 
     def __init__(self, library: Library, setting: Setting) -> None:
-        self.lead, self.start, self.count, self.box = library.shape(setting)
+        self.lead, self.start, count, self.box = library.shape(setting)
+        self.end = self.start + count
         lot = mix(setting.revision * 7 + setting.page)
-        self.at = lot % self.count
+        self.at = lot % count
         self.replaced = (self.start + self.at) % _BLOCKS
         self.replacement = (lot >> 20) % _BLOCKS
 
 
-def _bytes(block: Block) -> int:
-    return len(block.html.encode()) + len(block.wikitext.encode())
-
-
 def _made(document: str, wikitext: str, lacking: int = 0) -> Block:
-    return Block(document, wikitext, len(wikitext), lacking)
+    size = len(wikitext.encode())
+    return Block(inside(document), inside(wikitext), len(wikitext), size, size + len(document.encode()), lacking)
+
+
+_NO_BLOCK = Block(b"", b"", 0, 0, 0)
 
 
 def _reference(setting: Setting) -> str:
@@ -380,8 +393,30 @@ def _reference_html(setting: Setting) -> str:
     )
 
 
-def _footer(setting: Setting) -> str:
-    return "\n" + "".join(f"[[{name}]]\n" for name in setting.categories)
+def _head(host: str, page: int, namespace: int, title: str, language: str, direction: str) -> list[bytes]:
+    """The beginning of a document in four parts, between which a revision puts its number, the one before and its date."""
+    head = _HEAD.format(
+        host=host,
+        revision=_GAP,
+        page=page,
+        namespace=namespace,
+        previous=_GAP,
+        modified=_GAP,
+        address=html.escape(title.replace(" ", "_")),
+        title=html.escape(title, quote=False),
+        language=language,
+        direction=direction,
+    )
+    return inside(head).split(inside(_GAP))
+
+
+def _footer(categories: tuple[str, ...]) -> Block:
+    """The end of a page: its categories."""
+    document = "".join(
+        f'\n<link rel="mw:PageProp/Category" href="./{html.escape(name.replace(" ", "_"))}" id="mwC{number}"/>'
+        for number, name in enumerate(categories)
+    )
+    return _made(document + _TAIL, "\n" + "".join(f"[[{name}]]\n" for name in categories))
 
 
 def _first_up(word: str) -> str:

@@ -16,6 +16,7 @@ import orjson
 
 from resources.sandbox.bodies import Text
 from resources.sandbox.chance import salt
+from resources.sandbox.wire import fragment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,28 +58,37 @@ class Corpus:
                 "(.ndjson, .jsonl, .json, each also .gz) of records with `article_body`."
             )
 
-    def lent(self, setting: Setting, /) -> dict[str, Any]:
+    def lent(self, language: str, host: str, page: int, /) -> dict[str, Any]:
         """What a page has beside its text, by the record that it borrows from."""
-        record = self._record(setting)
+        record = self._record(language, host, page)
         return {key: record[key] for key in _BORROWED if record.get(key)}
 
-    def _record(self, setting: Setting) -> dict[str, Any]:
-        choice = self._by_language.get(setting.language, self._records)
-        return choice[salt("corpus", setting.host, setting.page) % len(choice)]
+    def _record(self, language: str, host: str, page: int) -> dict[str, Any]:
+        choice = self._by_language.get(language, self._records)
+        return choice[salt("corpus", host, page) % len(choice)]
 
     def characters(self, setting: Setting) -> int:
         """Length of the wikitext of a revision, in characters."""
-        return len(self._record(setting)["article_body"].get("wikitext", "")) + len(_mark(setting))
+        return len(
+            self._record(setting.language, setting.host, setting.page)["article_body"].get("wikitext", "")
+        ) + len(_mark(setting))
 
     def text(self, setting: Setting) -> Text:
         """The text of a revision."""
-        record = self._record(setting)
+        record = self._record(setting.language, setting.host, setting.page)
         document: str = record["article_body"]["html"]
         cut = document.rfind("</body>")
         cut = len(document) if cut < 0 else cut
         wikitext = record["article_body"].get("wikitext", "") + _mark(setting)
         abstract = record.get("abstract", "") if setting.namespace == 0 else ""
-        return Text(document[:cut] + _mark(setting) + document[cut:], wikitext, abstract, 0)
+        return Text(
+            html=fragment(document[:cut] + _mark(setting) + document[cut:]),
+            wikitext=fragment(wikitext),
+            characters=len(wikitext),
+            size=len(wikitext.encode()),
+            abstract=abstract,
+            needs_citation=0,
+        )
 
 
 def _mark(setting: Setting) -> str:

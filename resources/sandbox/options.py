@@ -169,8 +169,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         type=_whole(0, _KEPT_HOURS),
         default=_KEPT_HOURS,
         metavar="HOURS",
-        help="make the archives of so many hours, and of the snapshots, before somebody lists them; 0: then only "
-        "(default: %(default)s)",
+        help="hours to prepare before the sandbox is ready, beside the snapshots, so that every listing is quick; "
+        "0 makes each archive when it is first listed (default: %(default)s)",
     )
 
     world = parser.add_argument_group("the world")

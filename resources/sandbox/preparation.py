@@ -1,12 +1,9 @@
-"""Archives made before somebody lists them, in processes of their own: a listing tells their sizes and MD5s.
+"""Archives made before somebody lists them, in processes of their own: a listing reports their sizes and MD5s.
 
-Belongs here: which archives are made when, and the processes that make them. Does not belong here: making them
-(`archives`, `depot`) and which of them are served (`shelf`, `exports`).
-
-The world is known in advance, so the hour that comes next is made before it is published. First come the newest hour
-and the snapshots that stand, before the sandbox says that it is there; then, one at a time and with the lowest
-priority, what comes next, the copies of free accounts, and the hours before, back to the number asked for. What is
-there stays from start to start. What somebody asks for meanwhile is made at once, by all processes together.
+Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
+and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
+exports are made before they are published, one at a time and with the lowest priority; the world is known in advance.
+What is there stays from start to start. What somebody asks for meanwhile is made at once, by all processes together.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -43,8 +39,6 @@ _AHEAD = timedelta(minutes=20)
 _POLL_SECONDS = 0.2
 #: How often is looked when there was nothing to make.
 _PATIENCE_SECONDS = 1.0
-#: A large world is served before it is prepared: somebody may want something else of it.
-_FIRST_SECONDS = 180.0
 _NICE, _NICEST = 5, 19
 #: Processes that work for somebody who waits.
 _MOST_WORKERS = 4
@@ -100,14 +94,16 @@ class Preparation:
         self._asked = ThreadPoolExecutor(count, "asked", self._new_worker, (_NICE,))
         self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
 
-    def begin(self, interrupted: Callable[[], bool]) -> None:
-        """Make what is listed first, then go on beside whatever happens.
+    def begin(self, interrupted: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
+        """Make everything that can be listed, then go on in the background.
 
-        Returns when the first is there, after three minutes, or when it is `interrupted`.
+        Args:
+            interrupted: Asked again and again; True ends the wait.
+            progress: Is told how many of how many archives (an hour of a project, a snapshot) are ready. It is not
+                called when all of them were there.
         """
         _remove_left_over(self._settings.state)
-        deadline = time.monotonic() + _FIRST_SECONDS
-        self._make(self._first(), lambda: interrupted() or time.monotonic() > deadline)
+        self._make(self._listed(), lambda: interrupted() or not self._has_space(), progress)
         self._thread.start()
 
     def make_hour(self, hour: datetime) -> None:
@@ -130,23 +126,26 @@ class Preparation:
 
     # --- what is made when -------------------------------------------------------------------------------------------
 
-    def _first(self) -> list[Task]:
-        return [*self._hour(newest_hour(self._world, self._clock.now())), *self._standing(free=False)]
+    def _listed(self) -> Iterator[Task]:
+        """What can be listed now."""
+        newest = newest_hour(self._world, self._clock.now())
+        yield from self._hour(newest)
+        for free in (False, True):
+            yield from self._standing(free=free)
+        for back in range(1, self._hours):
+            yield from self._hour(newest - back * _HOUR)
 
     def _later(self) -> Iterator[Task]:
-        """What is made ahead, the most urgent first."""
+        """What is made in the background: what comes next, and what can be listed since the clock was moved."""
         now = self._clock.now()
         newest = newest_hour(self._world, now)
-        yield from self._first()
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
             yield from self._hour(newest + _HOUR)
         for identifier in self._exports.identifiers():
             turn = self._exports.upcoming(identifier)
             if turn.ended - _AHEAD <= now:
                 yield Task(identifier, turn.started, turn.serial)
-        yield from self._standing(free=True)
-        for back in range(1, self._hours):
-            yield from self._hour(newest - back * _HOUR)
+        yield from self._listed()
 
     def _hour(self, hour: datetime) -> list[Task]:
         return [Task(project, hour) for project in self._settings.projects]
@@ -159,19 +158,36 @@ class Preparation:
 
     # --- the processes -----------------------------------------------------------------------------------------------
 
-    def _make(self, tasks: Iterable[Task], interrupted: Callable[[], bool]) -> None:
+    def _make(
+        self,
+        tasks: Iterable[Task],
+        interrupted: Callable[[], bool],
+        progress: Callable[[int, int], None] = lambda _ready, _of: None,
+    ) -> None:
         """Make what is not there yet; returns when that is done, could not be done, or is not wanted any more."""
-        futures = [self._submit(task, self._asked) for task in tasks if not task.is_made(self._world)]
-        for future in futures:
-            while not _is_done(future, _POLL_SECONDS) and not interrupted():
-                pass
+        # a snapshot of the first of a month is the same for all accounts
+        missing = [task for task in dict.fromkeys(tasks) if not task.is_made(self._world)]
+        futures = [self._submit(task, self._asked) for task in missing]
+        for ready, future in enumerate(futures):
+            progress(ready, len(futures))
+            while not _is_done(future, _POLL_SECONDS):
+                if interrupted():
+                    # nobody waits for the rest: what is asked for meanwhile comes first
+                    for waiting in futures:
+                        waiting.cancel()
+                    return
+        if futures:
+            progress(len(futures), len(futures))
+
+    def _has_space(self) -> bool:
+        return shutil.disk_usage(self._settings.state).free >= _FREE_BYTES
 
     def _go_ahead(self) -> None:
         failed: set[Task] = set()
         patience = _POLL_SECONDS
         while not self._ending.wait(patience):
             task = next((t for t in self._later() if t not in failed and not t.is_made(self._world)), None)
-            if task is None or shutil.disk_usage(self._settings.state).free < _FREE_BYTES:
+            if task is None or not self._has_space():
                 patience = _PATIENCE_SECONDS
                 continue
             patience = _POLL_SECONDS

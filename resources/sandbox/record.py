@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _ANSWER_SECONDS = 5
-#: A sandbox that is ending lets go of its folder within this time, and one that prepares what it lists then answers.
+#: A sandbox that is ending lets go of its folder within this time.
 _PATIENCE_SECONDS = 45
 _POLL_SECONDS = 0.02
 

@@ -14,6 +14,7 @@ and never repeat. A place is wide enough for all operations of its act: nothing 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ HOUR = 3_600_000_000
 _SECOND = 1_000_000
 #: Most operations an act may have: each gets a quarter of the act's place.
 _OPERATIONS = 4
+#: Revisions of a page that a record tells of: the newest, and the one before it.
+_TOLD_OF = 2
 _FIRST_REVISION = 100_000_000
 _FIRST_NEW_PAGE = 20_000_000
 _FIRST_PAGE = 5_000
@@ -209,22 +212,25 @@ class Timetable:
         table = Family(self.project, cast.namespace, self._served, scripts.VARIANTS, self._at_first(cast, family))
         events: list[Event] = []
         cycle = (end // HOUR - slot) // script.period
-        for past in (cycle - 2, cycle - 1, cycle):
-            start = past * script.period + slot
-            due = [
-                (*self._begins(cast, start + act.hour, index, within), act.operations)
-                for index, act in enumerate(script.acts)
-                if (start + act.hour) * HOUR < end
-            ]
-            due.sort()
-            for begin, ordinal, operations in due:
-                for index, operation in enumerate(operations):
-                    moment = self._moment(begin, ordinal, index, fresh=operation.fresh)
-                    if moment.at >= end:
-                        return table, events
-                    told = table.apply(operation, moment)
-                    if since is not None and moment.at >= since:
-                        events += told
+        due = [
+            (*self._begins(cast, hour, index, within), act.operations)
+            for past in (cycle - 2, cycle - 1, cycle)
+            for index, act in enumerate(script.acts)
+            if (hour := past * script.period + slot + act.hour) * HOUR < end
+        ]
+        due.sort()
+        if script.only_edits:
+            # no earlier revision is told of but the one before the last
+            untold = bisect_left(due, (end if since is None else since,))
+            del due[: max(0, untold - _TOLD_OF)]
+        for begin, ordinal, operations in due:
+            for index, operation in enumerate(operations):
+                moment = self._moment(begin, ordinal, index, fresh=operation.fresh)
+                if moment.at >= end:
+                    return table, events
+                told = table.apply(operation, moment)
+                if since is not None and moment.at >= since:
+                    events += told
         return table, events
 
     def _at_first(self, cast: Cast, family: int) -> dict[int, Page]:

@@ -49,6 +49,11 @@ class Script:
     acts: tuple[Act, ...]
 
     @cached_property
+    def only_edits(self) -> bool:
+        """Whether nothing ever happens but that the one page is edited."""
+        return self.pages == 1 and all(o.verb is Verb.EDIT for act in self.acts for o in act.operations)
+
+    @cached_property
     def namespaces(self) -> frozenset[int]:
         """The namespaces other than its own that its pages visit."""
         return frozenset(o.namespace for act in self.acts for o in act.operations if o.namespace is not None)

@@ -153,12 +153,14 @@ def running(
     world: World | None = None,
     prepare: int = 0,
     interrupted: Callable[[], bool] = bool,
+    progress: Callable[[int, int], None] = lambda _ready, _of: None,
 ) -> Iterator[Sandbox]:
     """A sandbox in this process, until the block ends. Ports left at 0 are chosen free.
 
     Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
-    With `prepare`, the archives of so many hours and of the snapshots are made in processes of their own before they
-    are listed: the newest before this returns, unless it is `interrupted`. Without, each is made when it is first listed.
+    With `prepare`, the archives of so many hours and of the snapshots are made in processes of their own before this
+    returns, unless it is `interrupted`; `progress` is told how many of how many are ready. Without, each is made when
+    it is first listed.
 
     Raises:
         SandboxConflictError: The state folder is in use by another sandbox.
@@ -179,7 +181,7 @@ def running(
         try:
             if prepare:
                 sandbox.shelf.maker, sandbox.exports.maker = preparation.make_hour, preparation.make_snapshots
-                preparation.begin(interrupted)
+                preparation.begin(interrupted, progress)
             sandbox.start()
             publish(settings, sandbox.url, sandbox.object_url)
             yield sandbox

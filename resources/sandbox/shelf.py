@@ -54,11 +54,17 @@ class StoredFile:
     record: dict[str, Any]
     path: Path
     size: int
-    etag: str
     modified_at: datetime
     api_path: str
     #: The snapshot that it belongs to, as a whole or as a chunk; None for an hourly file.
     snapshot: str | None = None
+    #: None: not known without reading the file.
+    md5: str | None = None
+
+    @property
+    def etag(self) -> str:
+        """The store's ETag. A large file has to be read for it, so no list does."""
+        return self.md5 if self.md5 is not None and self.size <= _PART_BYTES else _etag(self.path)
 
     def headers(self, zone: str) -> dict[str, str]:
         """The headers that describe it. The store writes `GMT` into its dates, the API `UTC`."""
@@ -155,7 +161,7 @@ class Shelf:
     def damaged(self, file: StoredFile, fault: Fault) -> StoredFile:
         """The same file with the fault's damage in it, under the record that promises it whole."""
         path = damaged_archive(file.path, fault, self._folder)
-        return replace(file, path=path, size=path.stat().st_size, etag=_etag(path))
+        return replace(file, path=path, size=path.stat().st_size, md5=None)
 
     def _files(self, start: datetime) -> Sequence[File]:
         with self._lock:
@@ -190,8 +196,7 @@ class Shelf:
             megabytes = exact if _CHUNK_IDENTIFIER.search(record["identifier"]) else round(exact, 3)
             record = {**record, "version": digest, "size": {**record["size"], "value": megabytes}}
         size = path.stat().st_size
-        etag = record["version"] if size <= _PART_BYTES else _etag(path)
-        return StoredFile(record, path, size, etag, modified_at, api_path, snapshot)
+        return StoredFile(record, path, size, modified_at, api_path, snapshot, record["version"])
 
 
 def oldest_hour(now: datetime) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,10 +99,36 @@ def test_what_is_listed_first_was_made_before_the_sandbox_answers(tmp_path, sign
     assert [piece.record for piece in alone.batches(NEWEST)] == hour
 
 
+def test_once_it_is_ready_no_listing_makes_an_archive(tmp_path, signing_key):
+    told = []
+    settings = small(tmp_path, signing_key)
+    with (
+        running(settings, prepare=3, progress=lambda *many: told.append(many)) as sandbox,
+        requests.Session() as session,
+    ):
+        before = archives(Client(sandbox, session))
+        for group in ("group_3", "group_1"):
+            sandbox.accounts.set_groups(sandbox.username, [group])
+            client = Client(sandbox, session)
+            client.login()
+            paths = ["/v2/snapshots", "/v2/snapshots/frwiki_namespace_0/chunks"]
+            if group != "group_1":
+                paths += [f"/v2/batches/2025-03-09/0{hour}" for hour in (6, 5, 4)]
+            found = listed(client, *paths)
+            assert all(len(records) == 2 for records in found if "_chunk_" not in records[0]["identifier"])
+        assert archives(client) == before
+        assert sandbox.world._wikis == {}
+    # three hours of two projects, and two snapshots for either kind of account
+    assert told == [(ready, 10) for ready in range(11)]
+
+
 def test_what_was_made_stays_for_the_next_start(tmp_path, signing_key):
     settings = small(tmp_path, signing_key)
     with prepared(settings, 1) as client:
         before = archives(client)
+    told = []
+    with running(settings, prepare=1, progress=lambda *many: told.append(many)):
+        assert not told
     with prepared(settings, 1) as client:
         listed(client, *LISTS)
         after = archives(client)
@@ -181,7 +208,8 @@ def test_ending_in_the_middle_of_it_leaves_no_process(tmp_path, signing_key, num
         assert started
         process.send_signal(number)
         out, err = process.communicate(timeout=BOUND_SECONDS)
-    assert (process.returncode, out, err) == (code, "", "")
+    assert (process.returncode, out) == (code, "")
+    assert all(re.fullmatch(r"Prepared \d+ of \d+ archives; .*", line) for line in err.splitlines())
     wait_until(lambda: not any(map(is_alive, started)))
     assert not list(settings.state.rglob("whole.*.tar.gz"))
     # what was begun is taken away by the next start

@@ -13,7 +13,6 @@ Source: the service's realtime batch endpoints, /v2/batches/{date}/{hour} and be
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from assets.converting import NotArchivedError, convert_archives, files_of
 from assets.partitions import hour_text
 from resources.engine.progress import amount
-from resources.enterprise import errors
+from resources.enterprise import errors, read_listing
 from resources.errors import ends_run
 from resources.lake import Archive
 from resources.tables import HourState
@@ -206,28 +205,18 @@ def archived_hour(hour: datetime, layout: Layout, scope: Scope) -> ArchivedHour:
             f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. "
             "Materialize archive/batches of this hour first; the service keeps an hour for two days."
         )
-    archives, named = [], set()
-    for record in json.loads(listing.read_bytes()):
-        place = (record["is_part_of"]["identifier"], record["namespace"]["identifier"])
-        if place not in set(scope):
+    archives = []
+    for record in read_listing(listing):
+        if _place(record) not in set(scope):
             continue
-        named.add(place)
-        path = layout.batch_archive(hour, record["identifier"], record["version"])
+        path = layout.batch_archive(hour, record.identifier, record.version)
         if not path.exists():
             raise NotArchivedError(
-                f"The archive of {record['identifier']} for {hour_text(hour)} UTC is not in the archive (the project was "
+                f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was "
                 "not mirrored then, or the file was removed). Materialize archive/batches of this hour to fetch it."
             )
-        archives.append(
-            Archive(
-                path=path,
-                identifier=record["identifier"],
-                version=record["version"],
-                batch_hour=hour,
-                project_id=place[0],
-                namespace_id=place[1],
-            )
-        )
+        archives.append(_archive(hour, record, path, record.version))
+    named = {(archive.project_id, archive.namespace_id) for archive in archives}
     return ArchivedHour(hour, tuple(archives), tuple(place for place in scope if place not in named))
 
 

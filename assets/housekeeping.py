@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from assets.snapshot_sets import archived_sets
+from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
 from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
 
@@ -209,7 +210,7 @@ def _archives_of_hours(layout: Layout, day: date, named: Named) -> Iterator[tupl
                 archives.setdefault(match["identifier"], []).append(path)
         if all(len(paths) == 1 for paths in archives.values()):
             continue
-        listed = {(record["identifier"], record["version"][:_DIGITS]) for record in json.loads(listing.read_bytes())}
+        listed = {(record.identifier, record.version[:_DIGITS]) for record in read_listing(listing)}
         listed_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
         folder = listing.parent.relative_to(root).as_posix()
         for identifier, paths in archives.items():

@@ -9,19 +9,18 @@ Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import dagster as dg
 
 from assets.describe import OWNERS, lake_metadata, preview, table_metadata
 from assets.failures import failure, told
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.enterprise.http.endpoints import ReferenceKind
+from resources.datasets import Family, datasets
 from resources.lake import convert_reference
 from resources.tables import REFERENCE_TABLES
 
 ARCHIVE = dg.AssetKey(["archive", "reference"])
-REFERENCE_KINDS: tuple[ReferenceKind, ...] = get_args(ReferenceKind)
 
 
 @dg.asset(
@@ -39,10 +38,10 @@ def archive_reference(
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with enterprise.client() as client:
-            for kind in REFERENCE_KINDS:
-                listing = client.reference(kind)
-                client.land(listing, lake.layout.reference_archive(kind))
-                metadata[f"{kind}_count"] = len(listing.records)
+            for dataset in datasets(Family.LIST):
+                listing = client.list_records(dataset)
+                client.land(listing, lake.layout.reference_archive(dataset.name))
+                metadata[f"{dataset.name}_count"] = len(listing.records)
                 digest.update(listing.raw)
     except Exception as error:
         raise failure(error) from error

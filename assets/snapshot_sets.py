@@ -13,23 +13,22 @@ Source: the service's snapshot endpoints, /v2/snapshots and below.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
-from resources.enterprise import Wishes
+from resources.enterprise import Wishes, read_sets
 from resources.errors import ends_run, retryable
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from resources.engine import Engine
-    from resources.enterprise import EnterpriseClient, SnapshotPlan
+    from resources.enterprise import EnterpriseClient, SnapshotPlan, SnapshotSet
     from resources.enterprise.models import Snapshot as SnapshotRecord
     from resources.enterprise.snapshot.plan import Form, Piece
     from resources.lake import Conversion, Converter, Layout
@@ -151,30 +150,25 @@ def archived_snapshot(identifier: str, layout: Layout, version: str | None = Non
 
 def archived_sets(folder: Path) -> dict[Path, ArchivedSnapshot]:
     """The complete sets of a snapshot's folder in the archive, by their manifests; files of old ones may be gone."""
-    return {path: _read_set(path) for path in sorted(folder.glob("*.set.json"))}
+    return {one.path: _archived(one) for one in read_sets(folder)}
 
 
-def _read_set(manifest: Path) -> ArchivedSnapshot:
-    content: dict[str, Any] = json.loads(manifest.read_bytes())
-    record = content["snapshot"]
-    modified = record.get("date_modified")
-    exported_at = (
-        datetime.fromisoformat(modified) if modified else datetime.fromtimestamp(manifest.stat().st_mtime, UTC)
-    )
+def _archived(found: SnapshotSet) -> ArchivedSnapshot:
+    record = found.snapshot
     archives = tuple(
         SnapshotArchive(
-            path=manifest.with_name(file["name"]),
-            identifier=file["identifier"],
-            version=file["version"],
-            batch_hour=exported_at,
-            project_id=record["is_part_of"]["identifier"],
-            namespace_id=record["namespace"]["identifier"],
-            snapshot_id=record["identifier"],
-            snapshot_version=record["version"],
+            path=found.path.with_name(file.name),
+            identifier=file.identifier,
+            version=file.version,
+            batch_hour=found.exported_at,
+            project_id=record.project_id,
+            namespace_id=record.namespace_id,
+            snapshot_id=record.identifier,
+            snapshot_version=record.version,
         )
-        for file in content["files"]
+        for file in found.files
     )
-    return ArchivedSnapshot(record["identifier"], record["version"], exported_at, archives)
+    return ArchivedSnapshot(record.identifier, record.version, found.exported_at, archives)
 
 
 def convert_snapshot(

@@ -9,7 +9,6 @@ Belongs here: choosing hours, grouping them. Does not belong here: asking Dagste
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from dagster._core.storage.tags import (
 )
 
 from assets.partitions import HOUR, RETENTION, hour_of, recent_hours
+from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.tables import HourState
 
@@ -85,10 +85,7 @@ def missing_hours(
 
 def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
     try:
-        named = {
-            (record["is_part_of"]["identifier"], record["namespace"]["identifier"])
-            for record in json.loads(listing.read_bytes())
-        }
+        named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
     except FileNotFoundError:
         return False
     if named.issuperset(scope):

@@ -9,7 +9,7 @@ This package is a leaf: it imports the tables alone.
 
 from __future__ import annotations
 
-from resources.datasets.declaration import Dataset, Family
+from resources.datasets.declaration import RETENTION, Dataset, Family
 from resources.datasets.registry import (
     ARTICLE_CHANGES,
     LISTS,
@@ -22,6 +22,7 @@ from resources.datasets.registry import (
 __all__ = [
     "ARTICLE_CHANGES",
     "LISTS",
+    "RETENTION",
     "SNAPSHOT_ARTICLES",
     "Dataset",
     "Family",

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from resources.tables import Table
+
+
+#: How long the service keeps the files of an hour.
+RETENTION: Final = timedelta(hours=48)
 
 
 class Family(enum.StrEnum):

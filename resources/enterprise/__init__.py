@@ -8,15 +8,15 @@ from resources.enterprise import errors, models
 from resources.enterprise.account.authenticator import TokenStatus
 from resources.enterprise.client import EnterpriseClient
 from resources.enterprise.download.downloader import Download
-from resources.enterprise.download.landing import Sidecar, is_intact, is_landed
+from resources.enterprise.download.landing import Sidecar, is_intact, is_landed, read_listing
 from resources.enterprise.download.transfer import Ranges
 from resources.enterprise.http.transport import Patience
 from resources.enterprise.http.wire import Limits
 from resources.enterprise.models import Listing
 from resources.enterprise.service import Service
 from resources.enterprise.snapshot.choice import plan_snapshot
+from resources.enterprise.snapshot.manifest import SnapshotSet, read_set, read_sets, superseded
 from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, check_together
-from resources.enterprise.snapshot.planner import superseded
 
 __all__ = [
     "Disk",
@@ -30,6 +30,7 @@ __all__ = [
     "Service",
     "Sidecar",
     "SnapshotPlan",
+    "SnapshotSet",
     "TokenStatus",
     "Wishes",
     "check_together",
@@ -38,5 +39,8 @@ __all__ = [
     "is_landed",
     "models",
     "plan_snapshot",
+    "read_listing",
+    "read_set",
+    "read_sets",
     "superseded",
 ]

@@ -12,16 +12,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
-from pydantic import TypeAdapter
-
-from resources.enterprise import errors, models
+from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
+from resources.enterprise import models
 from resources.enterprise.account.authenticator import Authenticator, TokenStatus
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.download.downloader import Download, Downloader
-from resources.enterprise.download.landing import Sidecar, md5_of_bytes, write_atomically
-from resources.enterprise.download.source import Source
+from resources.enterprise.download.landing import Sidecar, land_listing
 from resources.enterprise.download.transfer import Ranges
-from resources.enterprise.hours import absent, passed, spoken
+from resources.enterprise.hours import Hours
 from resources.enterprise.http import endpoints
 from resources.enterprise.http.foreign import guarded
 from resources.enterprise.http.skew import ServiceClock
@@ -37,18 +35,19 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from resources.enterprise.http.endpoints import ReferenceKind
+    from pydantic import TypeAdapter
+
+    from resources.datasets import Dataset
     from resources.enterprise.service import Service
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
 
-_LISTS: Final[dict[str, TypeAdapter[Any]]] = {
+_TYPED: Final[dict[str, TypeAdapter[Any]]] = {
     "codes": models.list_of(models.Code),
     "languages": models.list_of(models.Language),
     "projects": models.list_of(models.Project),
     "namespaces": models.list_of(models.Namespace),
 }
-_BATCHES: Final = models.list_of(models.Batch)
-_BATCH: Final = TypeAdapter(models.Batch)
+_RECORDS: Final = models.list_of(models.Record)
 
 
 def utc_now() -> datetime:
@@ -90,6 +89,7 @@ class EnterpriseClient:
         self._auth = Authenticator(service, self._transport, store, clock)
         self._questions = Questions(service, self._transport, self._auth, clock)
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
+        self._hours = Hours(self._questions, self._downloader, self._clock)
         self._snapshots = Snapshots(self._questions, self._downloader, self._remaining)
 
     def __enter__(self) -> Self:
@@ -114,33 +114,38 @@ class EnterpriseClient:
     def reference(self, kind: Literal["projects"]) -> models.Listing[models.Project]: ...
     @overload
     def reference(self, kind: Literal["namespaces"]) -> models.Listing[models.Namespace]: ...
-    def reference(self, kind: ReferenceKind) -> models.Listing[Any]:
-        """One of the four reference lists, whole (`GET /v2/codes`, `languages`, `projects`, `namespaces`).
+    def reference(self, kind: str) -> models.Listing[Any]:
+        """One of the four reference lists as typed records (`GET /v2/codes`, `languages`, `projects`, `namespaces`).
 
         Raises:
             EnterpriseError: As everywhere; nothing special here.
         """
-        return self._questions.listing(endpoints.reference(kind), _LISTS[kind], f"list the {kind}")
+        return self._listing(next(one for one in LISTS if one.name == kind), _TYPED[kind])
+
+    def list_records(self, dataset: Dataset) -> models.Listing[models.Record]:
+        """All records of a reference list, with fields by name: `record["identifier"]`.
+
+        Raises:
+            EnterpriseError: As everywhere; nothing special here.
+        """
+        return self._listing(dataset, _RECORDS)
 
     # --- hourly batches ----------------------------------------------------------------------------------------------
 
-    def batches(self, hour: datetime) -> models.Listing[models.Batch]:
+    def batches(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> models.Listing[models.Batch]:
         """The files of an hour (`GET /v2/batches/{date}/{hour}`): one per project and namespace that had changes.
 
         Args:
             hour: Start of the hour, aware.
+            dataset: Whose files.
 
         Raises:
             NotPublishedYet: The exports of the hour have not all ended.
             RetentionPassed: The hour is more than two days old.
         """
-        try:
-            return self._questions.listing(endpoints.batches(hour), _BATCHES, f"list the batches of {spoken(hour)}")
-        except errors.NotFound:
-            missing = absent(hour, self._clock)
-        raise missing
+        return self._hours.listing(dataset, hour)
 
-    def batch(self, hour: datetime, identifier: str) -> models.Batch:
+    def batch(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
         """The record of one file of an hour (`GET /v2/batches/{date}/{hour}/{identifier}`).
 
         Raises:
@@ -148,7 +153,7 @@ class EnterpriseClient:
             NotPublishedYet: The exports of the hour have not all ended.
             RetentionPassed: The hour is more than two days old.
         """
-        return self._batch(hour, identifier)[0]
+        return self._hours.record(dataset, hour, identifier)[0]
 
     def download_batch(
         self,
@@ -156,6 +161,7 @@ class EnterpriseClient:
         record: models.Batch,
         target: Path,
         progress: Callable[[int, int | None], None] | None = None,
+        dataset: Dataset = ARTICLE_CHANGES,
     ) -> Download:
         """Have a batch's archive at `target`, verified, with its sidecar `target`.json.
 
@@ -169,76 +175,65 @@ class EnterpriseClient:
             record: The batch's record, from `batches` or `batch`.
             target: The file; its folder is made when needed.
             progress: Called with (bytes there, bytes in all or None where unknown), from one thread at a time.
+            dataset: What the file belongs to.
 
         Raises:
             IntegrityError: Wrong bytes twice; nothing was landed.
             DiskFull: No room; what was fetched is kept.
             RetentionPassed: The hour is more than two days old.
         """
-        try:
-            return self._downloader.fetch(self._source(hour, record), target, progress)
-        except (errors.NotPublishedYet, errors.RetentionPassed):
-            raise
-        except errors.NotFound as error:
-            failure: errors.EnterpriseError = passed(hour, self._clock) or error
-        raise failure
+        return self._hours.download(dataset, hour, record, target, progress)
 
     def land(self, listing: models.Listing[Any], target: Path) -> Sidecar:
         """Write a list as the service sent it, with a sidecar; whole or not at all, replacing what was there."""
-        sidecar = Sidecar(
-            identifier=listing.url_path.removeprefix("/v2/"),
-            version=md5_of_bytes(listing.raw),
-            size_bytes=len(listing.raw),
-            url_path=listing.url_path,
-            fetched_at=listing.fetched_at,
-        )
-        sidecar.write(target)
-        write_atomically(target, listing.raw)
-        return sidecar
+        return land_listing(listing, target)
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
-    def snapshots(self) -> models.Listing[models.Snapshot]:
+    def snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Listing[models.Snapshot]:
         """All snapshots the account may have (`GET /v2/snapshots`): one per project and namespace. Costs no quota."""
-        return self._snapshots.listing()
+        return self._snapshots.listing(dataset)
 
-    def snapshot(self, identifier: str) -> models.Snapshot:
+    def snapshot(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Snapshot:
         """The record of one snapshot (`GET /v2/snapshots/{identifier}`). Costs no quota.
 
         Raises:
             NotFound: There is none of that name, for example because the namespace has no pages.
         """
-        return self._snapshots.snapshot(identifier)
+        return self._snapshots.snapshot(dataset, identifier)
 
-    def chunks(self, identifier: str) -> models.Listing[models.Chunk]:
+    def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Listing[models.Chunk]:
         """The chunks of a snapshot (`GET /v2/snapshots/{identifier}/chunks`), in no order. Costs no quota.
 
         Raises:
             NotFound: There is no such snapshot, or it has no chunks.
         """
-        return self._snapshots.chunks(identifier)
+        return self._snapshots.chunks(dataset, identifier)
 
-    def chunk(self, identifier: str, chunk: str | int) -> models.Chunk:
+    def chunk(self, identifier: str, chunk: str | int, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Chunk:
         """The record of one chunk (`GET /v2/snapshots/{identifier}/chunks/{chunk}`). Costs no quota.
 
         Args:
             identifier: The snapshot.
             chunk: Its whole identifier, or its number.
+            dataset: What the snapshot belongs to.
 
         Raises:
             NotFound: There is none.
         """
-        return self._snapshots.chunk(identifier, chunk)
+        return self._snapshots.chunk(dataset, identifier, chunk)
 
-    def snapshot_head(self, identifier: str) -> models.ArchiveHead:
+    def snapshot_head(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.ArchiveHead:
         """Exact size, ETag and date of a snapshot's archive (`HEAD .../download`). Costs no quota."""
-        return self._snapshots.head(identifier)
+        return self._snapshots.head(dataset, identifier)
 
-    def chunk_head(self, identifier: str, chunk: str | int) -> models.ArchiveHead:
+    def chunk_head(self, identifier: str, chunk: str | int, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.ArchiveHead:
         """Exact size, ETag and date of a chunk's archive (`HEAD .../download`). Costs no quota."""
-        return self._snapshots.head(identifier, chunk)
+        return self._snapshots.head(dataset, identifier, chunk)
 
-    def plan_snapshot(self, identifier: str, folder: Path, wishes: Wishes | None = None) -> SnapshotPlan:
+    def plan_snapshot(
+        self, identifier: str, folder: Path, wishes: Wishes | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
+    ) -> SnapshotPlan:
         """What it takes to have a snapshot in a folder: as one file or in chunks, in units of quota and bytes.
 
         Reads the records of the snapshot and of its chunks, whose versions are pinned by it, the account's counters,
@@ -248,11 +243,12 @@ class EnterpriseClient:
             identifier: The snapshot.
             folder: Where its files lie or shall lie; it may not exist yet.
             wishes: What may be spent, which form, how much disk to leave free.
+            dataset: What the snapshot belongs to.
 
         Raises:
             NotFound: There is no such snapshot.
         """
-        return self._snapshots.plan(identifier, folder, wishes or Wishes())
+        return self._snapshots.plan(dataset, identifier, folder, wishes or Wishes())
 
     def fetch_piece(
         self, plan: SnapshotPlan, piece: Piece, progress: Callable[[int, int | None], None] | None = None
@@ -373,28 +369,5 @@ class EnterpriseClient:
         """The account's counters; none for a client without an account, of which the service says nothing."""
         return {} if self.service.anonymous else self.user().quotas
 
-    def _batch(self, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
-        doing = f"read the record of {identifier} of {spoken(hour)}"
-        try:
-            return self._questions.record(endpoints.batch(hour, identifier), _BATCH, doing)
-        except errors.NotFound as error:
-            missing = error
-        self.batches(hour)  # raises where the whole hour is missing, which is another thing
-        raise missing
-
-    def _source(self, hour: datetime, record: models.Batch) -> Source:
-        path = endpoints.download(endpoints.batch(hour, record.identifier))
-        doing = f"get the address of {record.identifier} of {spoken(hour)}"
-
-        def read_again() -> tuple[Source, int]:
-            fresh, count = self._batch(hour, record.identifier)
-            return self._source(hour, fresh), count
-
-        return Source(
-            identifier=record.identifier,
-            version=record.version,
-            size_hint=record.stated_bytes,
-            url_path=path,
-            resolve=lambda: self._questions.address(path, doing),
-            read_again=read_again,
-        )
+    def _listing(self, dataset: Dataset, form: TypeAdapter[Any]) -> models.Listing[Any]:
+        return self._questions.listing(endpoints.records(dataset), form, f"list the {dataset.endpoint}")

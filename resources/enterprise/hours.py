@@ -1,7 +1,6 @@
-"""An hour whose list or file is not there: not yet, no more, or never asked for by a clock that is right.
+"""Hourly files: the list of an hour, its records and their downloads, and what it means when one of them is missing.
 
-Belongs here: telling the three apart, by the service's clock, and saying so.
-Does not belong here: requests.
+A missing hour is one of three: not published yet, past the service's retention, or never asked for by a clock that is right.
 
 Source: the service's reference for realtime batches (the list of an hour appears when its exports have ended; 48 hours).
 """
@@ -9,15 +8,89 @@ Source: the service's reference for realtime batches (the list of an hour appear
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from resources.enterprise import errors
+from pydantic import TypeAdapter
+
+from resources.datasets import RETENTION
+from resources.enterprise import errors, models
+from resources.enterprise.download.source import Source
 from resources.enterprise.http import endpoints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
+    from pathlib import Path
 
+    from resources.datasets import Dataset
+    from resources.enterprise.download.downloader import Download, Downloader
     from resources.enterprise.http.skew import ServiceClock
+    from resources.enterprise.questions import Questions
+
+_BATCHES: Final = models.list_of(models.Batch)
+_BATCH: Final = TypeAdapter(models.Batch)
+
+
+class Hours:
+    """The hourly files of the service's datasets, for one account. Safe for several threads."""
+
+    def __init__(self, questions: Questions, downloader: Downloader, clock: ServiceClock) -> None:
+        self._questions = questions
+        self._downloader = downloader
+        self._clock = clock
+
+    def listing(self, dataset: Dataset, hour: datetime) -> models.Listing[models.Batch]:
+        """`GET /v2/batches/{date}/{hour}`. See `EnterpriseClient.batches`."""
+        path = endpoints.hourly(dataset, hour)
+        try:
+            return self._questions.listing(path, _BATCHES, f"list the {dataset.endpoint} of {spoken(hour)}")
+        except errors.NotFound:
+            missing = absent(hour, self._clock)
+        raise missing
+
+    def record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
+        """`GET /v2/batches/{date}/{hour}/{identifier}`, and the requests it took. See `EnterpriseClient.batch`."""
+        path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
+        try:
+            return self._questions.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
+        except errors.NotFound as error:
+            missing = error
+        self.listing(dataset, hour)  # raises where the whole hour is missing, which is another thing
+        raise missing
+
+    def download(
+        self,
+        dataset: Dataset,
+        hour: datetime,
+        record: models.Batch,
+        target: Path,
+        progress: Callable[[int, int | None], None] | None,
+    ) -> Download:
+        """Fetch a file. See `EnterpriseClient.download_batch`."""
+        try:
+            return self._downloader.fetch(self._source(dataset, hour, record), target, progress)
+        except (errors.NotPublishedYet, errors.RetentionPassed):
+            raise
+        except errors.NotFound as error:
+            failure: errors.EnterpriseError = passed(hour, self._clock) or error
+        raise failure
+
+    def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
+        path = endpoints.download(endpoints.record(endpoints.hourly(dataset, hour), record.identifier))
+        doing = f"get the address of {record.identifier} of {spoken(hour)}"
+
+        def read_again() -> tuple[Source, int]:
+            fresh, count = self.record(dataset, hour, record.identifier)
+            return self._source(dataset, hour, fresh), count
+
+        return Source(
+            identifier=record.identifier,
+            version=record.version,
+            size_hint=record.stated_bytes,
+            url_path=path,
+            resolve=lambda: self._questions.address(path, doing, dataset.quota),
+            read_again=read_again,
+        )
 
 
 def spoken(hour: datetime) -> str:
@@ -27,7 +100,7 @@ def spoken(hour: datetime) -> str:
 
 def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None:
     """The error that the service no longer keeps an hour, None where it does."""
-    if clock.now() - hour < endpoints.BATCH_RETENTION:
+    if clock.now() - hour < RETENTION:
         return None
     return errors.RetentionPassed(
         f"{clock.remark}The service no longer has {spoken(hour)}: it keeps an hour for two days. What was fetched before is "

@@ -55,6 +55,10 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
+    def __getitem__(self, name: str) -> Any:
+        """A field as the service sent it, for records that have no model of their own."""
+        return (self.model_extra or {})[name] if name not in type(self).model_fields else getattr(self, name)
+
 
 RecordT = TypeVar("RecordT", bound=Record)
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 import logging
 import time
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from resources.enterprise import errors, models
-from resources.enterprise.http import endpoints
 from resources.enterprise.http.answers import Answer, BrokenAnswer, etag_in, moment_in, number_in
 from resources.enterprise.service import is_web_address
 
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+#: What stands for everything that the service does not count today.
+_UNCOUNTED: Final = "batch"
 
 
 class Questions:
@@ -61,9 +63,9 @@ class Questions:
         """One record, and the number of requests it took."""
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing))
 
-    def address(self, path: str, doing: str) -> tuple[str, int]:
-        """The signed address of a download, and the number of requests it took, each of which may cost a unit."""
-        return self.ask(path, doing, lambda answer: self._location(answer, path, doing))
+    def address(self, path: str, doing: str, quota: str | None) -> tuple[str, int]:
+        """The signed address of a download, and the number of requests it took, each of which may cost a unit of `quota`."""
+        return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
 
     def head(self, path: str, doing: str) -> models.ArchiveHead:
         """What the service says of an archive without sending it. Costs no quota."""
@@ -77,6 +79,7 @@ class Questions:
         *,
         method: Literal["GET", "HEAD"] = "GET",
         longest: int | None = None,
+        quota: str | None = None,
     ) -> tuple[_T, int]:
         """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
 
@@ -97,7 +100,7 @@ class Questions:
                 count += answer.request_count
                 asked = answer.retry_after
                 if answer.status >= 400:
-                    self._refuse(answer, path, doing, first=attempt == 0)
+                    self._refuse(answer, doing, quota or _UNCOUNTED, first=attempt == 0)
                 return understand(answer), count
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
@@ -132,9 +135,8 @@ class Questions:
             "its interface has changed."
         )
 
-    def _refuse(self, answer: Answer, path: str, doing: str, *, first: bool) -> None:
+    def _refuse(self, answer: Answer, doing: str, product: str, *, first: bool) -> None:
         """Raise what a refusal means. A 429 alone does not tell a rate limit from a spent quota: the account does."""
-        product = endpoints.product(path)
         if answer.status == 429 and first and not self._service.anonymous:
             try:
                 quota = self._auth.user().quotas.get(product)

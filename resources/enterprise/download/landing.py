@@ -12,15 +12,20 @@ import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
+from resources.enterprise import errors
 from resources.enterprise.locks import held
+from resources.enterprise.models import Batch, Listing, list_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _WAIT_SECONDS = 60.0
+_BATCHES: Final = list_of(Batch)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,44 @@ class Sidecar:
         """Write the sidecar of a file."""
         text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
         write_atomically(self.path(target), text.encode() + b"\n")
+
+
+def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
+    """Write a list as the service sent it, with a sidecar; whole or not at all, replacing what was there."""
+    sidecar = Sidecar(
+        identifier=listing.url_path.removeprefix("/v2/"),
+        version=md5_of_bytes(listing.raw),
+        size_bytes=len(listing.raw),
+        url_path=listing.url_path,
+        fetched_at=listing.fetched_at,
+    )
+    sidecar.write(target)
+    write_atomically(target, listing.raw)
+    return sidecar
+
+
+def read_listing(path: Path) -> Listing[Batch]:
+    """The list of an hour's files as it was landed.
+
+    `fetched_at` is the time of the last change of the file where its sidecar is missing or of another version.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        IntegrityError: It is no list of files.
+    """
+    raw = path.read_bytes()
+    try:
+        records = _BATCHES.validate_json(raw)
+    except ValidationError as error:
+        wrong = errors.IntegrityError(
+            f"{path} is not a list of an hour's files ({error.errors()[0]['msg']}). Nothing was changed. Remove it and fetch "
+            "the hour again while the service keeps it; archives that are complete are not fetched twice."
+        )
+        raise wrong from None
+    sidecar = Sidecar.read(path)
+    if sidecar is None or sidecar.version != md5_of_bytes(raw):
+        return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), request_count=0)
+    return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, request_count=0)
 
 
 def is_landed(target: Path, version: str) -> bool:

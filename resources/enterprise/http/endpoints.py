@@ -1,7 +1,4 @@
-"""Paths of the service, and what of an hour or an identifier may stand in one.
-
-Belongs here: pure arithmetic from an hour, a kind or an identifier to a path.
-Does not belong here: requests.
+"""Paths of the service: arithmetic from a dataset, an hour or an identifier to a path.
 
 Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`) and
 snapshots (`/v2/snapshots`).
@@ -9,13 +6,16 @@ snapshots (`/v2/snapshots`).
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Literal
+from datetime import UTC
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from resources.enterprise.errors import InvalidRequest
 
-ReferenceKind = Literal["codes", "languages", "projects", "namespaces"]
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from resources.datasets import Dataset
 
 LOGIN = "/v1/login"
 TOKEN_REFRESH = "/v1/token-refresh"  # noqa: S105  a path
@@ -26,17 +26,14 @@ CHANGE_PASSWORD = "/v1/change-password"  # noqa: S105  a path
 NEW_PASSWORD_REQUIRED = "/v1/new-password-required"  # noqa: S105  a path
 GET_USER = "/v1/get-user"
 
-#: How long the service keeps the files of an hour.
-BATCH_RETENTION = timedelta(hours=48)
+
+def records(dataset: Dataset) -> str:
+    """Path of the list of all records of a reference list, or of all snapshots."""
+    return f"/v2/{dataset.endpoint}"
 
 
-def reference(kind: ReferenceKind) -> str:
-    """Path of one of the four reference lists."""
-    return f"/v2/{kind}"
-
-
-def batches(hour: datetime) -> str:
-    """Path of the list of an hour's batches; the service writes dates and hours in UTC, two digits each.
+def hourly(dataset: Dataset, hour: datetime) -> str:
+    """Path of the list of an hour's files; the service writes dates and hours in UTC, two digits each.
 
     Raises:
         InvalidRequest: The hour has no time zone, or is not the start of one.
@@ -51,46 +48,19 @@ def batches(hour: datetime) -> str:
         raise InvalidRequest(
             f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the moment the hour begins."
         )
-    return f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}"
+    return f"{records(dataset)}/{hour:%Y-%m-%d}/{hour:%H}"
 
 
-def batch(hour: datetime, identifier: str) -> str:
-    """Path of one batch of an hour."""
-    return f"{batches(hour)}/{quote(identifier, safe='')}"
+def record(listing: str, identifier: str | int) -> str:
+    """Path of one record, given the path of the list that it is in."""
+    return f"{listing}/{quote(str(identifier), safe='')}"
 
 
-#: Path of the list of all snapshots.
-SNAPSHOTS = "/v2/snapshots"
+def chunks(snapshot: str) -> str:
+    """Path of the list of a snapshot's chunks, given the snapshot's own path."""
+    return f"{snapshot}/chunks"
 
 
-def snapshot(identifier: str) -> str:
-    """Path of one snapshot."""
-    return f"{SNAPSHOTS}/{quote(identifier, safe='')}"
-
-
-def chunks(identifier: str) -> str:
-    """Path of the list of a snapshot's chunks."""
-    return f"{snapshot(identifier)}/chunks"
-
-
-def chunk(identifier: str, chunk: str | int) -> str:
-    """Path of one chunk, by its whole identifier or its number."""
-    return f"{chunks(identifier)}/{quote(str(chunk), safe='')}"
-
-
-def download(path: str) -> str:
-    """Path of the download of a snapshot, chunk or batch, given its own path."""
-    return f"{path}/download"
-
-
-def product(path: str) -> str:
-    """Which of the account's counters a path draws on, in the words of `get-user`.
-
-    Of snapshots and chunks only the downloads are counted, not their records and lists. `batch` stands for everything
-    that the service does not count today.
-    """
-    if path.startswith(("/v2/articles/", "/v2/structured-contents/")):
-        return "ondemand"
-    if path.startswith(f"{SNAPSHOTS}/") and path.endswith("/download"):
-        return "chunk" if "/chunks/" in path else "snapshot"
-    return "batch"
+def download(record: str) -> str:
+    """Path of the download of a file, given the path of its record."""
+    return f"{record}/download"

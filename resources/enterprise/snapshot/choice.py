@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from resources.datasets import Dataset
     from resources.enterprise.models import Chunk, Quota, Snapshot
     from resources.enterprise.snapshot.plan import Disk, Form, Wishes
 
@@ -34,6 +35,7 @@ _CHEAP: Final = 0.01
 
 
 def plan_snapshot(
+    dataset: Dataset,
     snapshot: Snapshot,
     chunks: Sequence[Chunk],
     folder: Path,
@@ -46,6 +48,7 @@ def plan_snapshot(
     """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
 
     Args:
+        dataset: What it belongs to.
         snapshot: The service's record of it.
         chunks: The service's records of its chunks, in any order.
         folder: Where the files shall lie.
@@ -58,34 +61,32 @@ def plan_snapshot(
         InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.
     """
     agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
+    offered = snapshot.chunks if dataset.is_chunked else ()
 
-    def way_of(form: Form, records: Sequence[Snapshot | Chunk], product: str) -> SnapshotPlan:
+    def way_of(form: Form, records: Sequence[Snapshot | Chunk], product: str | None) -> SnapshotPlan:
         return SnapshotPlan(
+            dataset=dataset,
             snapshot=snapshot,
             form=form,
             pieces=tuple(_piece(record, folder, disk) for record in records),
             folder=folder,
             reason="",
-            quota=quotas.get(product),
+            quota=None if product is None else quotas.get(product),
             free_bytes=disk.free_bytes,
             wishes=wishes,
         )
 
-    whole = way_of("whole", (snapshot,), "snapshot")
-    split = way_of("chunks", sorted(chunks, key=_number), "chunk")
+    whole = way_of("whole", (snapshot,), dataset.quota)
+    split = way_of("chunks", sorted(chunks, key=_number), dataset.chunk_quota)
     if wishes.form == "chunks" and (not chunks or not agree):
-        problem = (
-            "its record and the list of its chunks differ, as while it is exported"
-            if snapshot.chunks
-            else "it has none"
-        )
+        problem = "its record and the list of its chunks differ, as while it is exported" if offered else "it has none"
         raise errors.InvalidRequest(
             f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, or "
             "again later."
         )
     if wishes.form is not None:
         way, reason = (whole if wishes.form == "whole" else split), "that is what was asked for"
-    elif not snapshot.chunks:
+    elif not offered:
         way, reason = whole, "the service has no chunks of it"
     elif not agree:
         way, reason = whole, "its record and the list of its chunks differ, as while it is exported"
@@ -96,8 +97,8 @@ def plan_snapshot(
 
 def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
     """The way to take, and why."""
-    if split.unit_count == 0 or whole.unit_count == 0:
-        way = split if split.unit_count == 0 else whole
+    if not split.missing or not whole.missing:
+        way = whole if split.missing else split
         return way, f"all of it is there {_in_form(way)}"
     if whole.fits_quota != split.fits_quota:
         way, other = (whole, split) if whole.fits_quota else (split, whole)
@@ -141,6 +142,8 @@ def _there_bytes(way: SnapshotPlan) -> int:
 
 def _price(way: SnapshotPlan) -> str:
     """Units it takes of those that are left."""
+    if way.product is None:
+        return "no quota"
     if way.units_left is None:
         return count(way.unit_count, f"{way.product} unit")
     if way.fits_quota:

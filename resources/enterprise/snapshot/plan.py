@@ -10,7 +10,7 @@ Source: the service's description of snapshots, chunks and their downloads, and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from resources.enterprise import errors
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from resources.datasets import Dataset
     from resources.enterprise.models import Chunk, Quota, Snapshot
 
 Form = Literal["whole", "chunks"]
-
-_COUNTERS: Final[dict[Form, str]] = {"whole": "snapshot", "chunks": "chunk"}
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,7 @@ class SnapshotPlan:
     """How a snapshot will be fetched, and what that costs.
 
     Attributes:
+        dataset: What the snapshot belongs to.
         snapshot: Its record; its version is pinned.
         form: One file, or chunks.
         pieces: The files, in the order of their numbers, with pinned versions.
@@ -112,6 +112,7 @@ class SnapshotPlan:
         wishes: What was asked for.
     """
 
+    dataset: Dataset = field(compare=False)
     snapshot: Snapshot
     form: Form
     pieces: tuple[Piece, ...]
@@ -127,9 +128,9 @@ class SnapshotPlan:
         return self.snapshot.identifier
 
     @property
-    def product(self) -> str:
-        """The counter it draws on: `snapshot` or `chunk`."""
-        return _COUNTERS[self.form]
+    def product(self) -> str | None:
+        """The account's counter it draws on, for example `snapshot` or `chunk`; None: its files are free."""
+        return self.dataset.quota if self.form == "whole" else self.dataset.chunk_quota
 
     @property
     def missing(self) -> tuple[Piece, ...]:
@@ -139,7 +140,7 @@ class SnapshotPlan:
     @property
     def unit_count(self) -> int:
         """Units of quota it costs."""
-        return sum(piece.unit_count for piece in self.pieces)
+        return 0 if self.product is None else sum(piece.unit_count for piece in self.pieces)
 
     @property
     def units_left(self) -> int | None:
@@ -174,7 +175,7 @@ class SnapshotPlan:
     @property
     def manifest(self) -> Path:
         """The file that names the pieces of the complete set; written by `EnterpriseClient.confirm_snapshot`."""
-        return self.folder / f"{self.identifier}.{self.snapshot.version[:8]}.set.json"
+        return manifest_path(self.folder, self.snapshot)
 
     @property
     def sentence(self) -> str:
@@ -192,6 +193,8 @@ class SnapshotPlan:
             return f"All of it is there ({spoken(self.size_bytes)}): it costs nothing"
         there = len(self.pieces) - len(self.missing)
         known = f" ({count(there, 'file')} of {len(self.pieces)} there already)" if there else ""
+        if self.product is None:
+            return f"It costs no quota and fetches {spoken(self.missing_bytes)}{known}"
         left = "no limit is known" if self.units_left is None else f"{self.units_left:,} left"
         return (
             f"It costs {count(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
@@ -221,6 +224,11 @@ class SnapshotPlan:
             )
 
 
+def manifest_path(folder: Path, snapshot: Snapshot) -> Path:
+    """The file that names the files of a complete snapshot."""
+    return folder / f"{snapshot.identifier}.{snapshot.version[:8]}.set.json"
+
+
 def archive_name(record: Snapshot | Chunk) -> str:
     """Name of the file of a snapshot or chunk; another version has another name."""
     return f"{record.identifier}.{record.version[:8]}.tar.gz"
@@ -233,7 +241,7 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         QuotaExceeded: Together they need more units than are left; a plan that may go beyond the quota does not count.
         DiskFull: The disk does not hold all of them.
     """
-    for product in _COUNTERS.values():
+    for product in dict.fromkeys(plan.product for plan in plans if plan.product is not None):
         bound = [plan for plan in plans if plan.product == product and not plan.wishes.beyond_quota]
         units = sum(plan.unit_count for plan in bound)
         left = min((plan.units_left for plan in bound if plan.units_left is not None), default=units)

@@ -13,32 +13,32 @@ Source: the service's reference for snapshots (`/v2/snapshots`), their chunks an
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
 
 from resources.enterprise import errors, models
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
-from resources.enterprise.download.landing import is_landed, write_atomically
+from resources.enterprise.download.landing import is_landed
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.download.source import Source
 from resources.enterprise.http import endpoints
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
+from resources.enterprise.snapshot.manifest import write_set
 from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, archive_name, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from resources.datasets import Dataset
     from resources.enterprise.questions import Questions
 
     Progress = Callable[[int, int | None], None]
@@ -79,40 +79,42 @@ class Snapshots:
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def listing(self) -> models.Listing[Snapshot]:
+    def listing(self, dataset: Dataset) -> models.Listing[Snapshot]:
         """`GET /v2/snapshots`."""
-        return self._questions.listing(endpoints.SNAPSHOTS, _SNAPSHOTS, "list the snapshots")
+        return self._questions.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
-    def snapshot(self, identifier: str) -> Snapshot:
+    def snapshot(self, dataset: Dataset, identifier: str) -> Snapshot:
         """`GET /v2/snapshots/{identifier}`."""
-        return self._snapshot(identifier)[0]
+        return self._snapshot(dataset, identifier)[0]
 
-    def chunks(self, identifier: str) -> models.Listing[Chunk]:
+    def chunks(self, dataset: Dataset, identifier: str) -> models.Listing[Chunk]:
         """`GET /v2/snapshots/{identifier}/chunks`."""
-        return self._questions.listing(endpoints.chunks(identifier), _CHUNKS, f"list the chunks of {identifier}")
+        path = endpoints.chunks(_path(dataset, identifier))
+        return self._questions.listing(path, _CHUNKS, f"list the chunks of {identifier}")
 
-    def chunk(self, identifier: str, chunk: str | int) -> Chunk:
+    def chunk(self, dataset: Dataset, identifier: str, chunk: str | int) -> Chunk:
         """`GET /v2/snapshots/{identifier}/chunks/{chunk}`."""
-        return self._chunk(identifier, chunk)[0]
+        return self._chunk(dataset, identifier, chunk)[0]
 
-    def head(self, identifier: str, chunk: str | int | None = None) -> models.ArchiveHead:
+    def head(self, dataset: Dataset, identifier: str, chunk: str | int | None = None) -> models.ArchiveHead:
         """`HEAD` of the download of a snapshot or of one of its chunks."""
-        path = endpoints.snapshot(identifier) if chunk is None else endpoints.chunk(identifier, chunk)
+        path = _path(dataset, identifier, chunk)
         what = identifier if chunk is None else f"chunk {chunk} of {identifier}"
         return self._questions.head(endpoints.download(path), f"read the size of {what}")
 
     # --- a set of files ----------------------------------------------------------------------------------------------
 
-    def plan(self, identifier: str, folder: Path, wishes: Wishes) -> SnapshotPlan:
+    def plan(self, dataset: Dataset, identifier: str, folder: Path, wishes: Wishes) -> SnapshotPlan:
         """Read what there is, and decide. See `EnterpriseClient.plan_snapshot`."""
-        snapshot = self.snapshot(identifier)
+        snapshot = self.snapshot(dataset, identifier)
         chunks: tuple[Chunk, ...] = ()
-        if snapshot.chunks and wishes.form != "whole":
+        if dataset.is_chunked and snapshot.chunks and wishes.form != "whole":
             try:
-                chunks = self.chunks(identifier).records
+                chunks = self.chunks(dataset, identifier).records
             except errors.NotFound:  # being exported, or without chunks now: the plan says so
                 _log.info("%s names chunks, and the service has no list of them.", identifier)
         return plan_snapshot(
+            dataset,
             snapshot,
             chunks,
             folder,
@@ -154,12 +156,7 @@ class Snapshots:
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, changes)
-        content = {
-            "snapshot": plan.snapshot.model_dump(mode="json", exclude_none=True),
-            "form": plan.form,
-            "files": [_entry(piece) for piece in plan.pieces],
-        }
-        write_atomically(plan.manifest, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_set(plan)
         return plan.manifest
 
     def fetch_all(self, plan: SnapshotPlan, workers: int, progress: Progress | None) -> tuple[Download, ...]:
@@ -200,11 +197,11 @@ class Snapshots:
         """What differs from the plan, of the snapshot and of one of its files; and the requests it took to see."""
         count = 0
         try:
-            snapshot, count = self._snapshot(plan.identifier)
+            snapshot, count = self._snapshot(plan.dataset, plan.identifier)
             if snapshot.version != plan.snapshot.version:
                 return [_version_of(plan.snapshot, snapshot.version)], count
             if plan.form == "chunks":
-                chunk, more = self._chunk(plan.identifier, piece.identifier)
+                chunk, more = self._chunk(plan.dataset, plan.identifier, piece.identifier)
                 count += more
                 if chunk.version != piece.version:
                     return [_version_of(piece, chunk.version)], count
@@ -215,10 +212,10 @@ class Snapshots:
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
         """What differs from the plan, of the snapshot and of all its chunks."""
         try:
-            snapshot = self.snapshot(plan.identifier)
+            snapshot = self.snapshot(plan.dataset, plan.identifier)
             if snapshot.version != plan.snapshot.version:
                 return [_version_of(plan.snapshot, snapshot.version)]
-            now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.identifier)}
+            now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.dataset, plan.identifier)}
         except errors.NotFound:
             return [f"{plan.identifier} or the list of its chunks is gone"]
         pinned = {piece.identifier: piece.version for piece in plan.pieces}
@@ -242,7 +239,7 @@ class Snapshots:
         more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
         what = f"{plan.identifier} was replaced at the service since it was planned: {', '.join(changes[:3])}{more}."
         try:
-            fresh = self.plan(plan.identifier, plan.folder, plan.wishes)
+            fresh = self.plan(plan.dataset, plan.identifier, plan.folder, plan.wishes)
         except errors.EnterpriseError as error:
             _log.info("Could not find out what %s costs now: %s", plan.identifier, error)
             return errors.StaleSnapshot(
@@ -258,25 +255,23 @@ class Snapshots:
 
     # --- within ------------------------------------------------------------------------------------------------------
 
-    def _snapshot(self, identifier: str) -> tuple[Snapshot, int]:
-        return self._questions.record(endpoints.snapshot(identifier), _SNAPSHOT, f"read the record of {identifier}")
+    def _snapshot(self, dataset: Dataset, identifier: str) -> tuple[Snapshot, int]:
+        return self._questions.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
 
-    def _chunk(self, identifier: str, chunk: str | int) -> tuple[Chunk, int]:
+    def _chunk(self, dataset: Dataset, identifier: str, chunk: str | int) -> tuple[Chunk, int]:
         doing = f"read the record of chunk {chunk} of {identifier}"
-        return self._questions.record(endpoints.chunk(identifier, chunk), _CHUNK, doing)
+        return self._questions.record(_path(dataset, identifier, chunk), _CHUNK, doing)
 
     def _source(self, plan: SnapshotPlan, record: Snapshot | Chunk) -> Source:
-        if plan.form == "whole":
-            path = endpoints.download(endpoints.snapshot(plan.identifier))
-        else:
-            path = endpoints.download(endpoints.chunk(plan.identifier, record.identifier))
+        dataset, is_whole = plan.dataset, plan.form == "whole"
+        path = endpoints.download(_path(dataset, plan.identifier, None if is_whole else record.identifier))
 
         def read_again() -> tuple[Source, int]:
             fresh: Snapshot | Chunk
-            if plan.form == "whole":
-                fresh, count = self._snapshot(plan.identifier)
+            if is_whole:
+                fresh, count = self._snapshot(dataset, plan.identifier)
             else:
-                fresh, count = self._chunk(plan.identifier, record.identifier)
+                fresh, count = self._chunk(dataset, plan.identifier, record.identifier)
             return self._source(plan, fresh), count
 
         return Source(
@@ -284,7 +279,7 @@ class Snapshots:
             version=record.version,
             size_hint=record.stated_bytes,
             url_path=path,
-            resolve=lambda: self._questions.address(path, f"get the address of {record.identifier}"),
+            resolve=lambda: self._questions.address(path, f"get the address of {record.identifier}", plan.product),
             read_again=read_again,
             pinned=True,
         )
@@ -343,20 +338,9 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
     return Disk(shutil.disk_usage(_existing(folder)).free, landed, left)
 
 
-def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
-    """Files of the same snapshot in the plan's folder that belong to another version or form, unfinished ones too.
-
-    They may be removed once the plan's set is confirmed and nothing reads the other one any more.
-    """
-    endings = ("", ".json", ".part", ".part.json")
-    kept = {piece.target.name + ending for piece in plan.pieces for ending in endings}
-    kept.add(plan.manifest.name)
-    ours = re.compile(
-        rf"{re.escape(plan.identifier)}(_chunk_\d+)?\.[0-9a-f]{{8}}\.(tar\.gz(\.part)?(\.json)?|set\.json)"
-    )
-    if not plan.folder.is_dir():
-        return ()
-    return tuple(sorted(p for p in plan.folder.iterdir() if ours.fullmatch(p.name) and p.name not in kept))
+def _path(dataset: Dataset, identifier: str, chunk: str | int | None = None) -> str:
+    snapshot = endpoints.record(endpoints.records(dataset), identifier)
+    return snapshot if chunk is None else endpoints.record(endpoints.chunks(snapshot), chunk)
 
 
 def _existing(folder: Path) -> Path:
@@ -366,12 +350,3 @@ def _existing(folder: Path) -> Path:
 
 def _version_of(record: Piece | Snapshot | Chunk, version: str) -> str:
     return f"{record.identifier} has version {version[:8]} instead of {record.version[:8]}"
-
-
-def _entry(piece: Piece) -> dict[str, Any]:
-    return {
-        "name": piece.target.name,
-        "identifier": piece.identifier,
-        "version": piece.version,
-        "size_bytes": piece.target.stat().st_size,
-    }

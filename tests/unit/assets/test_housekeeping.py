@@ -158,6 +158,13 @@ def test_days_are_looked_at_one_by_one_and_what_was_put_aside_is_left(house):
     assert aside.exists()
 
 
+def listed(identifier, version):
+    """The service's record of a file, as short as it can be."""
+    project, namespace = identifier.split("_namespace_")
+    place = {"is_part_of": {"identifier": project}, "namespace": {"identifier": int(namespace)}}
+    return {"identifier": identifier, "version": version, **place}
+
+
 def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     lake, warehouse, layout = house.lake, house.warehouse, house.layout
     file = lake.file(0, [lake.change(1, "A", 1)])
@@ -165,7 +172,7 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     old = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "0" * 32))
     now = house.archive(layout.batch_archive(lake.hour(0), file.identifier, file.version))
     other = house.archive(layout.batch_archive(lake.hour(0), "frwiki_namespace_0", "1" * 32))
-    layout.batch_list(lake.hour(0)).write_text(json.dumps([{"identifier": file.identifier, "version": file.version}]))
+    layout.batch_list(lake.hour(0)).write_text(json.dumps([listed(file.identifier, file.version)]))
     assert house.clean().waiting == (), "nothing of the hour is loaded"
     warehouse.load_hour(lake.hour(0), [file])
     assert {one.path for one in house.clean().waiting} == old
@@ -173,7 +180,7 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     assert house.files() == {*now, *other, house.name(layout.batch_list(lake.hour(0))), house.name(file.path)}
 
     # what is loaded stays, though the service lists another by now
-    layout.batch_list(lake.hour(0)).write_text(json.dumps([{"identifier": file.identifier, "version": "2" * 32}]))
+    layout.batch_list(lake.hour(0)).write_text(json.dumps([listed(file.identifier, "2" * 32)]))
     newer = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "2" * 32))
     # and so does what was never loaded, as long as the one of the list is not
     between = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "3" * 32))

@@ -199,6 +199,7 @@ class FakeService:
         self._issued = 0
         self._scripted = []
         self.hostile = None  # spoils answers: a function of the request and the honest reply, which gives one or None
+        self.endpoints = {}  # further ones, each with another whose answers it gives
         self.snapshots = {}
         self.chunks = {}
         self._lock = threading.Lock()
@@ -338,7 +339,10 @@ class FakeService:
         return {"id_token": "x", "access_token": access, "refresh_token": refresh, "expires_in": self.expires_in}
 
     def _data(self, request):
-        parts = request.path.strip("/").split("/")
+        path = request.path
+        for endpoint, like in self.endpoints.items():
+            path = path.replace(f"/v2/{endpoint}", f"/v2/{like}")
+        parts = path.strip("/").split("/")
         if request.path == "/v1/get-user":
             return json_reply(self.user)
         if len(parts) == 2 and parts[1] in REFERENCE:

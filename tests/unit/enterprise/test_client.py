@@ -88,7 +88,7 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
 
 
 def test_identifiers_cannot_leave_their_place_in_the_path():
-    assert endpoints.batch(HOUR, "../codes?x=1") == LIST + "/..%2Fcodes%3Fx%3D1"
+    assert endpoints.record(LIST, "../codes?x=1") == LIST + "/..%2Fcodes%3Fx%3D1"
 
 
 @pytest.mark.parametrize("identifier", ["../../etc/passwd", "a/b", "", ".hidden", "a\n"])
@@ -244,22 +244,6 @@ def test_an_account_that_cannot_be_asked_means_a_rate_limit(client, fake, hour):
     fake.script("/v1/get-user", error_reply(500, "no"), *[error_reply(500, "no")] * 9)
     fake.script(LIST, error_reply(429, "Too Many Requests"))
     client.batches(hour)
-
-
-@pytest.mark.parametrize(
-    ("path", "product"),
-    [
-        ("/v2/articles/Earth", "ondemand"),
-        ("/v2/structured-contents/Earth", "ondemand"),
-        ("/v2/snapshots/enwiki_namespace_0/download", "snapshot"),
-        ("/v2/snapshots/enwiki_namespace_0/chunks/3/download", "chunk"),
-        ("/v2/snapshots/enwiki_namespace_0/chunks/3", "batch"),
-        ("/v2/snapshots/enwiki_namespace_0", "batch"),
-        (LIST, "batch"),
-    ],
-)
-def test_paths_draw_on_the_counters_the_account_has(path, product):
-    assert endpoints.product(path) == product
 
 
 def test_retry_after_is_obeyed_within_bounds():

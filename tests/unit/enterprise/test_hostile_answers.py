@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.datasets import LISTS
 from resources.enterprise import EnterpriseClient, Limits, Patience, Ranges, Service, Wishes, errors
 from tests.unit.enterprise import hostile
 from tests.unit.enterprise.conftest import HOUR, Clock
@@ -56,6 +57,7 @@ def plan(client, folder):
 #: Every public operation of the client.
 OPERATIONS = {
     "reference": lambda c, f: [c.reference(kind) for kind in ("codes", "languages", "projects", "namespaces")],
+    "list_records": lambda c, f: [c.list_records(dataset) for dataset in LISTS],
     "batches": lambda c, f: c.batches(HOUR),
     "batch": lambda c, f: c.batch(HOUR, NAME),
     "download_batch": lambda c, f: [

@@ -1,0 +1,118 @@
+"""Datasets that exist nowhere else: the client lists and fetches them by their declaration."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
+from resources.enterprise import Wishes, errors, read_listing, read_set, read_sets
+from tests.unit.enterprise.loopback import error_reply, json_reply
+
+LICENCES = replace(LISTS[0], endpoint="licences")
+STRUCTURED = replace(ARTICLE_CHANGES, endpoint="structured/batches", quota="structured")
+DUMPS = replace(SNAPSHOT_ARTICLES, endpoint="structured/snapshots", is_chunked=False, quota="structured")
+NAME = "enwiki_namespace_0"
+
+
+@pytest.fixture
+def fake(fake):
+    fake.endpoints = {STRUCTURED.endpoint: "batches", DUMPS.endpoint: "snapshots"}
+    return fake
+
+
+def spend(fake, path, product):
+    """The next request to a path finds the units of a product used up."""
+    fake.user |= {f"{product}_requests_count": 15, f"{product}_limit": 15}
+    fake.script(path, error_reply(429, "Too Many Requests"))
+
+
+def test_a_list_has_records_with_the_fields_that_were_sent(client, fake):
+    sent = [{"identifier": 7, "copy": None, "of": {"name": "A"}}, {"other": [1]}]
+    fake.script("/v2/licences", json_reply(sent))
+    listing = client.list_records(LICENCES)
+    assert (listing.url_path, json.loads(listing.raw)) == ("/v2/licences", sent)
+    first, second = listing
+    assert (first["identifier"], first["copy"], first["of"], second["other"]) == (7, None, {"name": "A"}, [1])
+    with pytest.raises(KeyError):
+        second["identifier"]
+
+
+def test_hourly_files_come_from_the_endpoint_and_draw_on_the_quota_of_their_dataset(client, fake, hour, tmp_path):
+    fake.add(NAME, b"content")
+    target = tmp_path / "x.tar.gz"
+    (record,) = client.batches(hour, STRUCTURED)
+    assert client.batch(hour, NAME, STRUCTURED) == record
+    path = f"/v2/structured/batches/2026-11-01/05/{NAME}/download"
+    spend(fake, path, "structured")
+    with pytest.raises(errors.QuotaExceeded, match="15 structured units"):
+        client.download_batch(hour, record, target, dataset=STRUCTURED)
+    assert client.download_batch(hour, record, target, dataset=STRUCTURED).fetched
+    assert json.loads((tmp_path / "x.tar.gz.json").read_bytes())["url_path"] == path
+    assert not fake.api.seen("/v2/batches*")
+
+
+def test_a_snapshot_without_chunks_is_one_file(client, fake, tmp_path):
+    fake.add_snapshot(NAME, b"first", b"second")
+    assert [record.identifier for record in client.snapshots(DUMPS)] == [NAME]
+    plan = client.plan_snapshot(NAME, tmp_path, dataset=DUMPS)
+    assert (plan.form, plan.product, plan.unit_count) == ("whole", "structured", 1)
+    assert "the service has no chunks of it" in plan.sentence
+    client.download_snapshot(plan)
+    (found,) = read_sets(tmp_path)
+    assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.pieces[0].target.name])
+    with pytest.raises(errors.InvalidRequest, match="it has none"):
+        client.plan_snapshot(NAME, tmp_path, Wishes(form="chunks"), dataset=DUMPS)
+    assert not fake.api.seen("/v2/snapshots*")
+    assert not fake.api.seen("*/chunks*")
+
+
+def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
+    fake.user |= {"snapshot_requests_count": 15, "snapshot_limit": 15, "chunk_requests_count": 1, "chunk_limit": 1}
+    fake.add_snapshot(NAME, b"first", b"second")
+    free = replace(DUMPS, quota=None, chunk_quota=None, is_chunked=True)
+    for form in ("whole", "chunks"):
+        plan = client.plan_snapshot(NAME, tmp_path, Wishes(form=form), dataset=free)
+        assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
+        assert "It costs no quota and fetches 11 B" in plan.sentence
+        plan.check()
+
+
+def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path):
+    fake.add(NAME, b"content")
+    target = tmp_path / "batches.json"
+    listing = client.batches(hour)
+    client.land(listing, target)
+    found = read_listing(target)
+    assert (found.raw, found.records) == (listing.raw, listing.records)
+    assert (found.url_path, found.fetched_at) == (listing.url_path, listing.fetched_at)
+    (tmp_path / "batches.json.json").unlink()
+    alone = read_listing(target)
+    assert alone.records == listing.records
+    assert abs(alone.fetched_at - datetime.now(UTC)).total_seconds() < 3600
+    target.write_bytes(b'{"not": "a list"}')
+    with pytest.raises(errors.IntegrityError, match=r"batches\.json is not a list of an hour's files"):
+        read_listing(target)
+    with pytest.raises(FileNotFoundError):
+        read_listing(tmp_path / "nothing")
+
+
+def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
+    fake.add_snapshot(NAME, b"first", b"second")
+    plan = client.plan_snapshot(NAME, tmp_path, Wishes(form="chunks"))
+    client.download_snapshot(plan)
+    found = read_set(plan.manifest)
+    assert found.snapshot == plan.snapshot
+    assert found.exported_at == plan.snapshot.date_modified
+    assert [(f.name, f.identifier, f.version) for f in found.files] == [
+        (p.target.name, p.identifier, p.version) for p in plan.pieces
+    ]
+    content = json.loads(plan.manifest.read_bytes())
+    content["files"][0]["name"] = "../elsewhere.tar.gz"
+    for damaged in (json.dumps(content), "{", "[]"):
+        plan.manifest.write_text(damaged)
+        with pytest.raises(errors.IntegrityError, match="does not name the files of a snapshot"):
+            read_set(plan.manifest)

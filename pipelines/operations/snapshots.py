@@ -50,7 +50,8 @@ class Together:
         """Units of quota by counter (`snapshot`, `chunk`), of those counters that are drawn on."""
         units: Counter[str] = Counter()
         for plan in self.plans:
-            units[plan.product] += plan.unit_count
+            if plan.product is not None:
+                units[plan.product] += plan.unit_count
         return {product: count for product, count in units.items() if count}
 
     @property

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, convert_archives, files_of
 from assets.partitions import hour_text
+from resources.datasets import ARTICLE_CHANGES
 from resources.engine.progress import amount
 from resources.enterprise import errors, read_listing
 from resources.errors import ends_run
@@ -93,7 +94,7 @@ def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: S
     listing = client.batches(hour)
     wanted = tuple(record for record in listing.records if _place(record) in set(scope))
     named = {_place(record) for record in wanted}
-    missing = [r for r in wanted if not layout.batch_archive(hour, r.identifier, r.version).exists()]
+    missing = [r for r in wanted if not layout.batch_archive(ARTICLE_CHANGES, hour, r.identifier, r.version).exists()]
     return Plan(
         hour=hour,
         listing=listing,
@@ -150,7 +151,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
                 task.advance(done - told)
                 told = done
 
-        target = layout.batch_archive(plan.hour, record.identifier, record.version)
+        target = layout.batch_archive(ARTICLE_CHANGES, plan.hour, record.identifier, record.version)
         began = time.perf_counter()
         download = client.download_batch(plan.hour, record, target, progress=progress)
         seconds[record.identifier] = time.perf_counter() - began
@@ -164,7 +165,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     if any(download.version != record.version for record, download in zip(plan.wanted, downloads, strict=True)):
         # exported anew between the list and the download: keep the list that names what was landed
         listing = client.batches(plan.hour)
-    client.land(listing, layout.batch_list(plan.hour))
+    client.land(listing, layout.batch_list(ARTICLE_CHANGES, plan.hour))
     archives = tuple(
         _archive(plan.hour, record, download.path, download.version)
         for record, download in zip(plan.wanted, downloads, strict=True)
@@ -199,7 +200,7 @@ def archived_hour(hour: datetime, layout: Layout, scope: Scope) -> ArchivedHour:
     Raises:
         NotArchivedError: The hour, or one of its archives, is not there.
     """
-    listing = layout.batch_list(hour)
+    listing = layout.batch_list(ARTICLE_CHANGES, hour)
     if not listing.exists():
         raise NotArchivedError(
             f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. "
@@ -209,7 +210,7 @@ def archived_hour(hour: datetime, layout: Layout, scope: Scope) -> ArchivedHour:
     for record in read_listing(listing):
         if _place(record) not in set(scope):
             continue
-        path = layout.batch_archive(hour, record.identifier, record.version)
+        path = layout.batch_archive(ARTICLE_CHANGES, hour, record.identifier, record.version)
         if not path.exists():
             raise NotArchivedError(
                 f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was "

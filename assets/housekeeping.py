@@ -22,6 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from assets.snapshot_sets import archived_sets
+from resources import datasets
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
 from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
@@ -224,7 +225,7 @@ def _archives_of_hours(layout: Layout, day: date, named: Named) -> Iterator[tupl
 
 def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> Iterator[tuple[Path, str]]:
     """Archives that belong to no loaded version and not to the newest set; parts of them too."""
-    folder = layout.snapshot_archive(identifier)
+    folder = layout.snapshot_archive(datasets.SNAPSHOT_ARTICLES, identifier)
     sets = archived_sets(folder)
     if not sets:
         return

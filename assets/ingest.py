@@ -16,6 +16,7 @@ from assets import batches, names
 from assets.converting import NotArchivedError, known_conversions
 from assets.describe import PREVIEW, markdown, preview, remarks_of
 from assets.failures import sentence
+from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise.errors import EnterpriseError, RetentionPassed, ServiceUnavailable, UnreachableError
 from resources.errors import ends_run, unavailable
 
@@ -83,7 +84,7 @@ class HourlyRun:
                 try:
                     self.plans[hour] = batches.plan_hour(hour, client, layout, self.enterprise.scope)
                 except RetentionPassed as error:
-                    if not layout.batch_list(hour).exists():
+                    if not layout.batch_list(ARTICLE_CHANGES, hour).exists():
                         failed[hour] = error
                 except UnreachableError as error:
                     self.lost = error

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
+from resources.datasets import named
 from resources.enterprise.errors import ServiceUnavailable
 from resources.errors import MirrorError
 
@@ -82,13 +83,13 @@ def check(
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
     """Names of an archived list; None: there is none that can be read."""
     try:
-        return {record["identifier"] for record in json.loads(layout.reference_archive(kind).read_bytes())}
+        return {record["identifier"] for record in json.loads(layout.list_archive(named(kind)).read_bytes())}
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def _age(layout: Layout, kind: Kind) -> str:
-    fetched_at = datetime.fromtimestamp(layout.reference_archive(kind).stat().st_mtime, UTC)
+    fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
     return f"The list of {kind} is of {fetched_at:%Y-%m-%d %H:%M} UTC, and the service does not answer now."
 
 

@@ -16,8 +16,8 @@ import dagster as dg
 from assets.describe import OWNERS, lake_metadata, preview, table_metadata
 from assets.failures import failure, told
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import Family, datasets
-from resources.lake import convert_reference
+from resources.datasets import Family, datasets, named
+from resources.lake import convert_list
 from resources.tables import REFERENCE_TABLES
 
 ARCHIVE = dg.AssetKey(["archive", "reference"])
@@ -40,7 +40,7 @@ def archive_reference(
         with enterprise.client() as client:
             for dataset in datasets(Family.LIST):
                 listing = client.list_records(dataset)
-                client.land(listing, lake.layout.reference_archive(dataset.name))
+                client.land(listing, lake.layout.list_archive(dataset))
                 metadata[f"{dataset.name}_count"] = len(listing.records)
                 digest.update(listing.raw)
     except Exception as error:
@@ -71,7 +71,7 @@ def lake_reference(context: dg.AssetExecutionContext, lake: LakeResource) -> Ite
         key = dg.AssetKey(["lake", table.name])
         if key not in context.selected_asset_keys:
             continue
-        source = lake.layout.reference_archive(table.name)
+        source = lake.layout.list_archive(named(table.name))
         try:
             raw = source.read_bytes()
         except FileNotFoundError as error:
@@ -79,7 +79,7 @@ def lake_reference(context: dg.AssetExecutionContext, lake: LakeResource) -> Ite
                 f"The list of {table.name} is not archived; materialize archive/reference first.", allow_retries=False
             ) from error
         with told():
-            conversion = convert_reference(table.name, raw, lake.layout)
+            conversion = convert_list(named(table.name), raw, lake.layout)
         yield dg.MaterializeResult(
             asset_key=key,
             metadata={
@@ -116,7 +116,7 @@ def warehouse_reference(
         if key not in context.selected_asset_keys:
             continue
         with told():
-            raw = lake.layout.reference_archive(table.name).read_bytes()
-            conversion = convert_reference(table.name, raw, lake.layout)
+            raw = lake.layout.list_archive(named(table.name)).read_bytes()
+            conversion = convert_list(named(table.name), raw, lake.layout)
             count = warehouse.warehouse.load_reference(table.name, conversion.path)
         yield dg.MaterializeResult(asset_key=key, metadata={"dagster/row_count": count})

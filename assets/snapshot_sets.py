@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Wishes, read_sets
 from resources.errors import ends_run, retryable
 from resources.lake import SnapshotArchive
@@ -88,7 +89,9 @@ def plan_snapshot(identifier: str, client: EnterpriseClient, layout: Layout, min
     Raises:
         NotFound: The service has no such snapshot.
     """
-    return client.plan_snapshot(identifier, layout.snapshot_archive(identifier), wishes_of(min_free_gb))
+    return client.plan_snapshot(
+        identifier, layout.snapshot_archive(SNAPSHOT_ARTICLES, identifier), wishes_of(min_free_gb)
+    )
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
@@ -131,7 +134,7 @@ def archived_snapshot(identifier: str, layout: Layout, version: str | None = Non
     Raises:
         NotArchivedError: There is no complete set.
     """
-    folder = layout.snapshot_archive(identifier)
+    folder = layout.snapshot_archive(SNAPSHOT_ARTICLES, identifier)
     found = [one for one in archived_sets(folder).values() if version in (None, one.version)]
     if not found:
         raise NotArchivedError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.workload import HOUR
 from resources.engine import Engine
-from resources.lake import BODIES, Archive, Converter, Layout
+from resources.lake import Archive, Converter, Layout
 from resources.lake.archive.blocks import BLOCK_BYTES, Block, Buffers, read_blocks
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.shape import shape_of
@@ -39,7 +39,7 @@ def convert(workload: Workload, folder: Path, level: int) -> list[Conversion]:
 
 def reader(workload: Workload) -> RecordReader:
     """What turns blocks of the workload's lines into rows."""
-    return RecordReader(ARTICLE_CHANGES, _archives(workload)[0], BODIES)
+    return RecordReader(ARTICLE_CHANGES, _archives(workload)[0].given, ARTICLE_CHANGES.bodies)
 
 
 def blocks(workload: Workload) -> Iterator[bytes]:

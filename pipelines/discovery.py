@@ -23,6 +23,7 @@ from dagster._core.storage.tags import (
 )
 
 from assets.partitions import HOUR, RETENTION, hour_of, recent_hours
+from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.tables import HourState
@@ -79,7 +80,10 @@ def missing_hours(
     return [
         hour
         for hour in recent_hours(now)
-        if (not done.get(hour, set()).issuperset(scope) or _due_again(layout.batch_list(hour), hour, now, scope))
+        if (
+            not done.get(hour, set()).issuperset(scope)
+            or _due_again(layout.batch_list(ARTICLE_CHANGES, hour), hour, now, scope)
+        )
     ]
 
 

@@ -134,6 +134,7 @@ def run(
 
 def _show_dry_run(plan: Any, layout: Layout) -> None:
     from assets.partitions import hour_text
+    from resources.datasets import ARTICLE_CHANGES
 
     rows = [
         (
@@ -141,7 +142,9 @@ def _show_dry_run(plan: Any, layout: Layout) -> None:
             record.project_id,
             record.namespace_id,
             record.approximate_bytes,
-            "no" if layout.batch_archive(p.hour, record.identifier, record.version).exists() else "yes",
+            "no"
+            if layout.batch_archive(ARTICLE_CHANGES, p.hour, record.identifier, record.version).exists()
+            else "yes",
         )
         for p in plan.plans
         for record in p.wanted

@@ -223,7 +223,9 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
                 f"AND {where} ORDER BY member, line_number",
                 params=[source.batch_hour, archive.project_id, archive.namespace_id, source.name, *parameters],
             ).to_arrow_reader(_BATCH_ROWS)
-            line_count, row_count = _count(RecordReader(archive.table, archive, bodies), _texts(lines, layout, longest))
+            line_count, row_count = _count(
+                RecordReader(archive.table, archive.given, bodies), _texts(lines, layout, longest)
+            )
             tried.append(_judged(source, line_count, row_count, layout, digest_of(archive, bodies, longest)))
     return Trial(tuple(tried), scopes)
 

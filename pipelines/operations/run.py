@@ -28,9 +28,9 @@ from pipelines.definitions import build_defs, first_hour
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from pipelines.settings import SettingsError
+from resources.datasets import LISTS
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.lake import Layout
-from resources.tables import REFERENCE_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -143,8 +143,8 @@ def hours_between(first: datetime, last: datetime) -> list[datetime]:
 
 def reference_due(layout: Layout, now: datetime) -> bool:
     """Whether a reference list is absent or a day old."""
-    for table in REFERENCE_TABLES:
-        path = layout.reference_archive(table.name)
+    for dataset in LISTS:
+        path = layout.list_archive(dataset)
         if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
             return True
     return False

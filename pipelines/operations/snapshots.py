@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assets import names, snapshot_sets
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import SnapshotPlan, check_together, errors, superseded
 from resources.lake import Layout
 
@@ -108,7 +109,7 @@ def plan(client: EnterpriseClient, settings: Settings, identifiers: Iterable[str
     plans = []
     for name in dict.fromkeys(identifiers):
         try:
-            plans.append(_planned(client, name, layout.snapshot_archive(name), wishes))
+            plans.append(_planned(client, name, layout.snapshot_archive(SNAPSHOT_ARTICLES, name), wishes))
         except errors.NotFound:
             if found := _IDENTIFIER.fullmatch(name):
                 names.check(client, layout, [found[1]], [int(found[2])], correct=name)

@@ -16,6 +16,7 @@ from assets.published import next_text
 from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
 from pipelines.terminal import counted, text, tokens_text
+from resources.datasets import ARTICLE_CHANGES
 from resources.engine.progress import amount
 from resources.errors import MirrorError
 from resources.lake import Archive, Layout, find_conversion
@@ -143,7 +144,7 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
     layout, bodies = Layout(settings.data), frozenset(settings.bodies)
     conversions = []
     for hour, project, namespace, identifier, version in rows:
-        path = layout.batch_archive(hour, identifier, version)
+        path = layout.batch_archive(ARTICLE_CHANGES, hour, identifier, version)
         archive = Archive(path, identifier, version, hour, project, namespace)
         if (conversion := find_conversion(archive, layout, bodies, settings.max_record_mb << 20)) is not None:
             conversions.append(conversion)

@@ -16,6 +16,7 @@ from resources.datasets.registry import (
     SNAPSHOT_ARTICLES,
     also,
     datasets,
+    named,
     tables,
 )
 
@@ -28,5 +29,6 @@ __all__ = [
     "Family",
     "also",
     "datasets",
+    "named",
     "tables",
 ]

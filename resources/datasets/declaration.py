@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from resources.tables import TIMESTAMP
+
 if TYPE_CHECKING:
-    from resources.tables import Table
+    from resources.tables import Column, Table
 
 
 #: How long the service keeps the files of an hour.
@@ -21,6 +25,15 @@ class Family(enum.StrEnum):
     LIST = "list"  # one JSON array, replaced as a whole; no partitions
     HOURLY = "hourly"  # an archive per project and namespace, listed hour by hour; partitioned by hour
     SNAPSHOT = "snapshot"  # an archive, or chunks, per project and namespace; partitioned by the snapshot's identifier
+
+
+_PLACE = {"project_id": pa.string(), "namespace_id": pa.int64()}
+#: The columns that an archive knows, which a table of its family therefore has.
+_GIVEN = {
+    Family.LIST: {},
+    Family.HOURLY: {"batch_hour": TIMESTAMP, **_PLACE},
+    Family.SNAPSHOT: {"snapshot_id": pa.string(), "snapshot_version": pa.string(), **_PLACE},
+}
 
 
 @dataclass(frozen=True, eq=False)  # each dataset is declared once, so it equals itself alone
@@ -51,3 +64,31 @@ class Dataset:
     def name(self) -> str:
         """The name of the dataset: its table's."""
         return self.table.name
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The columns that the archive knows; a record that says another value than the archive is rejected."""
+        return tuple(_GIVEN[self.family])
+
+    def __post_init__(self) -> None:
+        for name, declared in _GIVEN[self.family].items():
+            if name not in self.table.schema.names or self.table[name].type != declared:
+                raise ValueError(f"{self.name} needs a column {name} of type {declared}: its family is {self.family}.")
+        for column in self.table:
+            if (fault := self._fault(column)) is not None:
+                raise ValueError(f"{self.name}.{column.name} {fault}.")
+
+    def _fault(self, column: Column) -> str | None:
+        """Why a column cannot be filled as it is declared."""
+        table = self.table
+        if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
+            return "is the first of columns that stand in the record and have its type, and these are others"
+        if column.first_of and (column.path is not None or column.default is not None):
+            return "is the first of other columns, so that it has no path and no default of its own"
+        if (column.default is not None or column.values) and column.type != pa.string():
+            return "is no text, which alone may have a default or certain values only"
+        if column.default is not None and column.values and column.default not in column.values:
+            return "has a default that is none of its values"
+        if column.required and not (column.path or column.first_of or column.name in self.given):
+            return "is required, and neither record nor archive has it"
+        return None

@@ -63,6 +63,11 @@ def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
     return tuple(one for one in _declared if family in (None, one.family))
 
 
+def named(name: str) -> Dataset:
+    """The dataset of this name. Raises KeyError where there is none."""
+    return {one.name: one for one in _declared}[name]
+
+
 def tables() -> tuple[Table, ...]:
     """All tables, those of the datasets among them, in the order of the dictionary."""
     own = [one.table for one in _declared if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)]

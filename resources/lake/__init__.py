@@ -7,15 +7,14 @@ and DuckDB.
 from resources.lake import errors
 from resources.lake.archive.blocks import RECORD_BYTES_MAX
 from resources.lake.archive.described import Archive, SnapshotArchive
-from resources.lake.conversion import BODIES, MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
+from resources.lake.conversion import MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
 from resources.lake.decode.drift import Drift
-from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ReferenceListError
+from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ListError
 from resources.lake.layout import Layout
+from resources.lake.lists import ListConversion, convert_list
 from resources.lake.parquet.writer import sweep
-from resources.lake.reference import ReferenceConversion, convert_reference
 
 __all__ = [
-    "BODIES",
     "MEMORY_BYTES",
     "RECORD_BYTES_MAX",
     "Archive",
@@ -27,11 +26,11 @@ __all__ = [
     "Drift",
     "LakeError",
     "Layout",
-    "ReferenceConversion",
-    "ReferenceListError",
+    "ListConversion",
+    "ListError",
     "SnapshotArchive",
     "convert",
-    "convert_reference",
+    "convert_list",
     "digest_of",
     "errors",
     "find_conversion",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
+from resources.datasets import datasets
 from resources.lake.archive.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Buffers, LongLine, read_blocks
 from resources.lake.archive.described import Archive, SnapshotArchive
 from resources.lake.archive.tar import Contents
@@ -33,7 +34,7 @@ from resources.lake.errors import ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.pieces import Pieces, Work
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
-from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION, ChangeType
+from resources.tables import REJECTS, ChangeType, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,12 +43,11 @@ if TYPE_CHECKING:
 
     from resources.lake.layout import Layout
     from resources.lake.pieces import Piece
+    from resources.tables import Table
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
 #: older converter are made again.
 CONVERTER_VERSION = 2
-#: Bodies that a conversion can keep.
-BODIES = frozenset(column.name for column in ARTICLE_CHANGES if column.body)
 MEMORY_BYTES = 512 << 20
 #: What a line that is longer than a block takes in memory at the most, by its length (measured).
 LONG_LINE_FACTOR = 12
@@ -92,9 +92,10 @@ class Conversion:
     remarks: tuple[str, ...] = ()
 
 
-def digest_of(archive: Archive, bodies: frozenset[str] = BODIES, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
+def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
     """Digest (hex) over all that decides the rows: archive, schema, converter, bodies kept, and the longest record."""
-    parts = [archive.identifier, archive.version, SCHEMA_VERSION, CONVERTER_VERSION, sorted(bodies)]
+    schema_version, kept = version_of(archive.table, REJECTS), sorted(_kept(archive.table, bodies))
+    parts = [archive.identifier, archive.version, schema_version, CONVERTER_VERSION, kept]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
     if record_bytes_max != RECORD_BYTES_MAX:
@@ -157,7 +158,7 @@ class Converter:
         archive: Archive,
         layout: Layout,
         *,
-        bodies: frozenset[str] = BODIES,
+        bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Conversion:
         """Convert one archive of article records into the lake.
@@ -165,7 +166,7 @@ class Converter:
         Args:
             archive: The archive on disk and what it must hold.
             layout: Where the lake lies.
-            bodies: Body columns to keep; the others stay null.
+            bodies: Body columns to keep, those of other tables aside; the others stay null. Default: all.
             progress: Called with bytes of the archive that are converted, and all of them.
 
         Returns:
@@ -177,10 +178,7 @@ class Converter:
                 was landed.
             ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
         """
-        if unknown := bodies - BODIES:
-            raise ConversionError(
-                f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(BODIES))}."
-            )
+        kept = _kept(archive.table, bodies)
         started = time.perf_counter()
         digest = digest_of(archive, bodies, self.record_bytes_max)
         target, rejects_target = _targets(archive, layout, digest)
@@ -188,7 +186,7 @@ class Converter:
             return known
         archive_bytes = _size_of(archive.path)
         tally, contents = _Tally(), Contents()
-        reader = RecordReader(archive.table, archive, bodies)
+        reader = RecordReader(archive.table, archive.given, kept)
         lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
         rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
         with (
@@ -225,9 +223,9 @@ class Converter:
                 "batch_hour": archive.batch_hour.isoformat(),
                 "project_id": archive.project_id,
                 "namespace_id": archive.namespace_id,
-                "schema_version": SCHEMA_VERSION,
+                "schema_version": version_of(archive.table, REJECTS),
                 "converter_version": CONVERTER_VERSION,
-                "bodies": sorted(bodies),
+                "bodies": sorted(kept),
                 "digest": digest,
                 "archive_bytes": archive_bytes,
                 "row_count": rows_file.row_count,
@@ -257,7 +255,7 @@ def convert(
     archive: Archive,
     layout: Layout,
     *,
-    bodies: frozenset[str] = BODIES,
+    bodies: frozenset[str] | None = None,
     workers: int | None = None,
     memory_bytes: int = MEMORY_BYTES,
     level: int = COMPRESSION_LEVEL,
@@ -274,7 +272,7 @@ def convert(
 def find_conversion(
     archive: Archive,
     layout: Layout,
-    bodies: frozenset[str] = BODIES,
+    bodies: frozenset[str] | None = None,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Conversion | None:
     """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
@@ -344,6 +342,16 @@ class _Tally:
             "visibility_change_count": self._changes[ChangeType.VISIBILITY_CHANGE],
             "drift": [asdict(drift) for drift in self._drift.result()],
         }
+
+
+def _kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
+    """The bodies of a table that are kept, of those asked for. Raises ConversionError for one that no table has."""
+    if bodies is None or bodies == table.bodies:
+        return table.bodies
+    known = frozenset[str]().union(*(one.table.bodies for one in datasets()))
+    if unknown := bodies - known:
+        raise ConversionError(f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(known))}.")
+    return table.bodies & bodies
 
 
 def _name_of(archive: Archive, layout: Layout) -> str:

@@ -59,8 +59,8 @@ class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name says wh
     """The disk filled up while a lake file was written; the unfinished file was removed."""
 
 
-class ReferenceListError(LakeError):
-    """A reference list is not a JSON array of objects of the declared form."""
+class ListError(LakeError):
+    """A list is not a JSON array of objects of the declared form."""
 
 
 def landing_failed(error: OSError, path: Path) -> LakeError:

@@ -51,12 +51,14 @@ class Work:
             block.release()
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
             rows.rejects.clear()
-            counts = pc.value_counts(rows.batch.column("change_type"))
+            changes = rows.batch.column("change_type") if "change_type" in rows.batch.schema.names else []
             return Piece(
                 rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
                 rejected=rejected,
                 line_count=rows.line_count,
-                changes=Counter({entry["values"]: entry["counts"] for entry in counts.to_pylist()}),
+                changes=Counter({one["values"].as_py(): one["counts"].as_py() for one in pc.value_counts(changes)})
+                if len(changes)
+                else Counter(),
                 drift=rows.drift,
                 archive_bytes=block.archive_bytes,
             )

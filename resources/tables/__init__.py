@@ -22,6 +22,7 @@ from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
 from resources.tables.ledger import ABOUT, HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, HourState
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
+from resources.tables.versions import version_of
 
 __all__ = [
     "ABOUT",
@@ -45,8 +46,8 @@ __all__ = [
     "HourState",
     "Macro",
     "Table",
+    "version_of",
 ]
 
-#: Raised by one whenever a column is added, removed or retyped: part of every lake file's digest, so that old files
-#: are converted again instead of being mixed with new ones.
+#: The number of the declarations while they were counted: see `version_of`.
 SCHEMA_VERSION = 1

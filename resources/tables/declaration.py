@@ -5,7 +5,9 @@ Does not belong here: any table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -78,6 +80,24 @@ class Table:
     def schema(self) -> pa.Schema:
         """The Arrow schema of all columns."""
         return pa.schema([column.field for column in self.columns])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest (hex) of all that decides the rows: everything but the descriptions."""
+        columns = [
+            {
+                f.name: value
+                for f in fields(Column)
+                if f.name != "description" and (value := getattr(column, f.name)) != f.default
+            }
+            for column in self.columns
+        ]
+        return hashlib.sha256(json.dumps([self.name, self.key, columns], default=str).encode()).hexdigest()
+
+    @cached_property
+    def bodies(self) -> frozenset[str]:
+        """The names of its body columns."""
+        return frozenset(column.name for column in self.columns if column.body)
 
     @cached_property
     def narrow(self) -> Table:

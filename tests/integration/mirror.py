@@ -26,6 +26,7 @@ from assets.partitions import EARLIEST, HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings as PipelineSettings
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
 from resources.lake import Layout
@@ -295,7 +296,7 @@ class Mirror:
     # --- within ------------------------------------------------------------------------------------------------------
 
     def _of(self, hour: datetime, pattern: str) -> Iterator[Path]:
-        folder = self.layout.archive_hour(hour)
+        folder = self.layout.archive_hour(ARTICLE_CHANGES, hour)
         return folder.glob(pattern) if folder.exists() else iter(())
 
     def _enterprise_fields(self, password: Any) -> dict[str, Any]:

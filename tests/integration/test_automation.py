@@ -22,6 +22,7 @@ from pipelines import discovery
 from pipelines.definitions import build_defs, build_resources
 from pipelines.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.settings import Settings
+from resources.datasets import ARTICLE_CHANGES
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 
@@ -252,7 +253,7 @@ def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(fresh):
     hour = last_complete_hour(datetime.now(UTC)) - 20 * HOUR
     fresh.settings = fresh.settings.model_copy(update={"projects": ("enwiki", "dewiki")})
     assert fresh.materialize([hour]).success  # which finds nothing of the other one
-    listing = fresh.resources["lake"].layout.batch_list(hour)
+    listing = fresh.resources["lake"].layout.batch_list(ARTICLE_CHANGES, hour)
     scope = (("enwiki", 0), ("dewiki", 0))
 
     def looked_at(moment: datetime) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.partitions import HOUR, hour_text
+from resources.datasets import ARTICLE_CHANGES, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -453,8 +454,8 @@ def test_outages_cost_an_hour_each_and_the_next_run_heals_them(mirror: Any, retr
         assert mirror.states()[hour, "enwiki"] == "missing", name
         assert mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour = ?", [hour])[0][0] in line, name
         assert [p.name for p in mirror.archives(hour) if p.name.startswith("enwiki")] == [], name
-        assert not mirror.layout.batch_list(hour).exists(), name
-        folder = mirror.layout.archive_hour(hour).relative_to(mirror.data).as_posix()
+        assert not mirror.layout.batch_list(ARTICLE_CHANGES, hour).exists(), name
+        folder = mirror.layout.archive_hour(ARTICLE_CHANGES, hour).relative_to(mirror.data).as_posix()
         assert any(left.startswith(folder) for left in mirror.unfinished()) is outage.part, name
 
     mirror.sandbox.faults.clear()
@@ -676,13 +677,13 @@ def test_an_archive_damaged_on_disk_is_noticed_and_fetched_again(mirror: Any) ->
 def test_reference_lists_say_what_failed_and_keep_what_was_there(mirror: Any) -> None:
     assert mirror.reference().success
     before = mirror.rows("SELECT count(*) FROM projects")
-    kept = mirror.layout.reference_archive("projects").read_bytes()
+    kept = mirror.layout.list_archive(named("projects")).read_bytes()
     mirror.sandbox.faults.add(path="/v2/projects", kind="html", count=None)
     made = mirror.reference()
     assert not made.success
     assert "Could not list the projects" in made.sentence
     assert made.allow_retries is True
-    assert mirror.layout.reference_archive("projects").read_bytes() == kept
+    assert mirror.layout.list_archive(named("projects")).read_bytes() == kept
     assert mirror.rows("SELECT count(*) FROM projects") == before
     mirror.sandbox.faults.clear()
     assert mirror.reference().success

@@ -16,6 +16,7 @@ import pytest
 
 from assets import snapshot_sets
 from assets.converting import NotArchivedError
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import (
     EnterpriseClient,
@@ -545,7 +546,7 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
     client, sandbox, tmp_path, faults, raised, attempts
 ):
     layout = Layout(tmp_path)
-    plan = client.plan_snapshot(NAME, layout.snapshot_archive(NAME), CHUNKS)
+    plan = client.plan_snapshot(NAME, layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME), CHUNKS)
     paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.pieces[n].identifier}/download" for n in faults}
     for n, status in faults.items():
         sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)

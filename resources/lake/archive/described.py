@@ -1,14 +1,11 @@
-"""What an archive is: its place on disk, and what it must hold.
-
-Belongs here: the descriptions that a conversion starts from. Does not belong here: reading one (`tar`, `blocks`).
-"""
+"""What an archive is: its place on disk, and what it must hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, Dataset
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive of an hour's changes on disk, as the service described it.
+    """One archive of an hour on disk, as the service described it.
 
-    `version` is the service's MD5 of the file; `batch_hour`, `project_id` and `namespace_id` say what it must hold.
+    `version` is the service's MD5 of the file; `batch_hour`, `project_id` and `namespace_id` say what it must hold, and
+    `dataset` what its records are.
     """
 
     path: Path
@@ -31,16 +29,17 @@ class Archive:
     batch_hour: datetime
     project_id: str
     namespace_id: int
+    dataset: Dataset = field(default=ARTICLE_CHANGES, kw_only=True)
 
     @property
     def table(self) -> Table:
         """The table that its records are rows of."""
-        return ARTICLE_CHANGES
+        return self.dataset.table
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The columns that the archive decides for all of its rows."""
-        return {"batch_hour": self.batch_hour}
+    def given(self) -> dict[str, str | int | datetime]:
+        """The columns that the archive knows: they have that value in all of its rows."""
+        return {name: getattr(self, name) for name in self.dataset.given}
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
         """The Parquet file of one table made from it."""
@@ -57,16 +56,7 @@ class SnapshotArchive(Archive):
 
     snapshot_id: str
     snapshot_version: str
-
-    @property
-    def table(self) -> Table:
-        """The table that its records are rows of."""
-        return SNAPSHOT_ARTICLES
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The columns that the archive decides for all of its rows."""
-        return {"snapshot_id": self.snapshot_id, "snapshot_version": self.snapshot_version}
+    dataset: Dataset = field(default=SNAPSHOT_ARTICLES, kw_only=True)
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
         """The Parquet file of one table made from it."""

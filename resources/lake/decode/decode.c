@@ -37,7 +37,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Raised whenever an argument, a structure or a result changes: native.py takes no other library. */
-#define VERSION 2
+#define VERSION 3
 /* More than any fixed look ahead: a vector, a declared name, a time, a pair of surrogates. */
 #define PAD 64
 #define NAME_MAX_LENGTH 48
@@ -59,12 +59,26 @@ struct ArrowArray {
 
 /* --- What native.py hands over and gets back --------------------------------------------------------------------- */
 
-enum kind { ROUTE, STRUCT, LIST, TEXT, INTEGER, DOUBLE, WHOLE, BOOL, TIME, CONSTANT, MOMENT, NOTHING };
-enum { REQUIRED = 1, NOT_EMPTY = 2, DISCARD = 4, PROJECT = 8, NAMESPACE = 16, CHANGE = 32 };
+enum kind { ROUTE, STRUCT, LIST, TEXT, INTEGER, DOUBLE, WHOLE, BOOL, TIME };
+enum { REQUIRED = 1, NOT_EMPTY = 2, DISCARD = 4, DEFAULT = 8 };
 
-/* A place in the record: an object on the way (ROUTE), a column, or a part of a nested column. */
+/*
+ * A place in the record: an object on the way (ROUTE), a column, or a part of a nested column. A column that does not
+ * stand in the record is nobody's child. Its values, if it may have some only, are `value_count` names from `first_value`
+ * on, and with DEFAULT the first of these is the one where there is none. Its sources are nodes.
+ */
 struct description {
-    int32_t kind, flags, first_child, child_count, name_at, name_length;
+    int32_t kind, flags, first_child, child_count, name, first_value, value_count, first_source, source_count;
+};
+
+struct name {
+    int32_t at, length;
+};
+
+/* What the archive says of a column, and each row must say as well. */
+struct given {
+    int64_t node, number, length;
+    const char *text;
 };
 
 struct result {
@@ -105,6 +119,7 @@ struct arena {
 struct node {
     struct description is;
     const char *name;
+    int32_t name_length;
     int32_t next;  /* the sibling that came after this one last time */
     int32_t first; /* the child that came first last time */
     int64_t seen;  /* the line a route was seen in */
@@ -112,15 +127,14 @@ struct node {
 
 struct decoder {
     struct node *nodes;
-    char *names;
-    int32_t count, column_count, change_count, moment_count, check_count, arena_count;
-    int32_t *columns, *moments, *checks;
-    char **changes;
+    struct name *names;
+    int32_t count, column_count, rule_count, given_count, arena_count;
+    int32_t *columns, *sources, *rules;
+    char *texts;
+    const struct given *given;
     struct arena **arenas;
     struct builder *builders;
     locale_t locale;
-    const char *project;
-    int64_t project_length, namespace_id;
     int64_t row, line, keep_bytes, values_max;
     const uint8_t *origin; /* where the bytes lie that are parsed, and which place in the block that is */
     int64_t origin_place;
@@ -173,7 +187,6 @@ static int grow(struct decoder *d, struct builder *b, int kind, int64_t wanted) 
     memset(b->valid.at + old, 0, b->valid.size - old);
     switch (kind) {
     case TEXT:
-    case NOTHING:
     case LIST: size = (size_t)(room + 1) * sizeof(int32_t); break;
     case BOOL: size = bits; break;
     case STRUCT: break;
@@ -193,7 +206,6 @@ INLINE void put_null(struct builder *b, int kind) {
     clear_bit(b->valid.at, i);
     switch (kind) {
     case TEXT:
-    case NOTHING:
     case LIST: offsets_of(b)[i + 1] = (int32_t)b->data_length; break;
     case BOOL: clear_bit(b->values.at, i); break;
     case STRUCT: break;
@@ -635,7 +647,7 @@ INLINE int32_t child_of(struct decoder *d, int32_t n, int32_t *guess, const uint
     struct node *nodes = d->nodes;
     if (likely(*guess >= 0)) {
         struct node *node = &nodes[*guess];
-        int32_t length = node->is.name_length;
+        int32_t length = node->name_length;
         if (likely(p[length] == '"' && !memcmp(p, node->name, (size_t)length))) {
             *behind = p + length;
             return *guess;
@@ -650,7 +662,7 @@ INLINE int32_t child_of(struct decoder *d, int32_t n, int32_t *guess, const uint
     int32_t first = nodes[n].is.first_child, last = first + nodes[n].is.child_count;
     ptrdiff_t length = end - p;
     for (int32_t child = first; child < last; child++) {
-        if (nodes[child].is.name_length == length && !memcmp(nodes[child].name, p, (size_t)length)) {
+        if (nodes[child].name_length == length && !memcmp(nodes[child].name, p, (size_t)length)) {
             *guess = child;
             return child;
         }
@@ -787,56 +799,79 @@ static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int6
 
 INLINE int is_there(const struct builder *b, int64_t row) { return b->length > row && get_bit(b->valid.at, row); }
 
-/* Whether the row keeps the rules, and the columns that follow from others. */
+INLINE const char *text_at(struct builder *b, int64_t row, int64_t *length) {
+    *length = offsets_of(b)[row + 1] - offsets_of(b)[row];
+    return (const char *)b->data.at + offsets_of(b)[row];
+}
+
+static int put_text(struct decoder *d, struct builder *b, int64_t row, const char *text, int64_t length) {
+    if (b->length <= row && !slot(d, b, TEXT, row)) return 0;
+    if (!reserve(&b->data, (size_t)(b->data_length + length) + PAD)) return d->failed = 1, 0;
+    memcpy(b->data.at + b->data_length, text, (size_t)length);
+    b->data_length += length;
+    if (b->data_length > BLOCK_MAX) return 0;
+    offsets_of(b)[row + 1] = (int32_t)b->data_length;
+    set_bit(b->valid.at, row);
+    return 1;
+}
+
+/* The first of its sources that is there gives a column its value. */
+static int put_first(struct decoder *d, const struct node *node, struct builder *b, int64_t row) {
+    for (int32_t k = 0; k < node->is.source_count; k++) {
+        struct builder *from = &d->builders[d->sources[node->is.first_source + k]];
+        if (!is_there(from, row)) continue;
+        if (node->is.kind == TEXT) {
+            int64_t length;
+            const char *text = text_at(from, row, &length);
+            return put_text(d, b, row, text, length);
+        }
+        if (!slot(d, b, node->is.kind, row)) return 0;
+        if (node->is.kind != BOOL) integers_of(b)[row] = integers_of(from)[row];
+        else if (get_bit(from->values.at, row)) set_bit(b->values.at, row);
+        else clear_bit(b->values.at, row);
+        set_bit(b->valid.at, row);
+        return 1;
+    }
+    return 1;
+}
+
+static int is_known(const struct decoder *d, const struct node *node, const char *text, int64_t length) {
+    for (int32_t k = 0; k < node->is.value_count; k++) {
+        const struct name *known = &d->names[node->is.first_value + k];
+        if (known->length == length && !memcmp(d->texts + known->at, text, (size_t)length)) return 1;
+    }
+    return 0;
+}
+
+/* Whether the row keeps the rules, and the columns that follow from others. Those with sources come behind all others. */
 static int finish_row(struct decoder *d) {
-    int64_t row = d->row;
-    for (int32_t k = 0; k < d->check_count; k++) {
-        int32_t n = d->checks[k], flags = d->nodes[n].is.flags;
-        struct builder *b = &d->builders[n];
-        int there = is_there(b, row);
-        if (flags & CHANGE) {
-            if (!there) {
-                size_t length = strlen(d->changes[0]);
-                if (b->length <= row && !slot(d, b, TEXT, row)) return 0;
-                if (!reserve(&b->data, (size_t)b->data_length + length + PAD)) return d->failed = 1, 0;
-                memcpy(b->data.at + b->data_length, d->changes[0], length);
-                b->data_length += (int64_t)length;
-                offsets_of(b)[row + 1] = (int32_t)b->data_length;
-                set_bit(b->valid.at, row);
-                continue;
-            }
-        } else if (!there) {
-            if (flags & REQUIRED) return 0;
+    int64_t row = d->row, length;
+    for (int32_t k = 0; k < d->rule_count; k++) {
+        const struct node *node = &d->nodes[d->rules[k]];
+        struct builder *b = &d->builders[d->rules[k]];
+        int flags = node->is.flags;
+        if (node->is.source_count && !put_first(d, node, b, row)) return 0;
+        if (!is_there(b, row)) {
+            const struct name *first = &d->names[node->is.first_value];
+            if (flags & DEFAULT && !put_text(d, b, row, d->texts + first->at, first->length)) return 0;
+            if (!(flags & DEFAULT) && flags & REQUIRED) return 0;
             continue;
         }
-        const char *start = NULL;
-        int64_t length = 0;
-        if (d->nodes[n].is.kind == TEXT) {
-            start = (const char *)b->data.at + offsets_of(b)[row];
-            length = offsets_of(b)[row + 1] - offsets_of(b)[row];
-        }
+        if (node->is.kind != TEXT) continue;
+        const char *text = text_at(b, row, &length);
         if (flags & NOT_EMPTY && !length) return 0;
-        if (flags & PROJECT && (length != d->project_length || memcmp(start, d->project, (size_t)length))) return 0;
-        if (flags & NAMESPACE && integers_of(b)[row] != d->namespace_id) return 0;
-        if (flags & CHANGE) {
-            int32_t c = 0;
-            while (c < d->change_count && ((size_t)length != strlen(d->changes[c]) ||
-                                           memcmp(start, d->changes[c], (size_t)length)))
-                c++;
-            if (c == d->change_count) return 0;
-        }
+        if (node->is.value_count && !is_known(d, node, text, length)) return 0;
     }
-    if (d->moment_count) { /* the first is the column, the others are where it may come from */
-        struct builder *b = &d->builders[d->moments[0]];
-        for (int32_t k = 1; k < d->moment_count; k++) {
-            struct builder *from = &d->builders[d->moments[k]];
-            if (!is_there(from, row)) continue;
-            if (!slot(d, b, MOMENT, row)) return 0;
-            integers_of(b)[row] = integers_of(from)[row];
-            set_bit(b->valid.at, row);
-            return 1;
+    for (int32_t k = 0; k < d->given_count; k++) {
+        const struct given *given = &d->given[k];
+        struct builder *b = &d->builders[given->node];
+        if (!is_there(b, row)) continue;
+        if (!given->text) {
+            if (integers_of(b)[row] != given->number) return 0;
+            continue;
         }
-        return !(d->nodes[d->moments[0]].is.flags & REQUIRED);
+        const char *text = text_at(b, row, &length);
+        if (length != given->length || memcmp(text, given->text, (size_t)length)) return 0;
     }
     return 1;
 }
@@ -969,7 +1004,7 @@ static void fill_array(struct decoder *d, struct arena *arena, int32_t n, int64_
     buffers[0] = b->null_count ? b->valid.at : NULL;
     buffers[1] = b->values.at;
     buffers[2] = b->data.at ? (void *)b->data.at : (void *)b->values.at; /* of no bytes then, but never NULL */
-    if (kind == TEXT || kind == NOTHING) array->n_buffers = 3;
+    if (kind == TEXT) array->n_buffers = 3;
     if (kind == STRUCT) array->n_buffers = 1;
     if (kind == STRUCT || kind == LIST) {
         array->n_children = node->is.child_count;
@@ -991,13 +1026,12 @@ EXPORT void wme_close(struct decoder *d) {
     if (!d) return;
     for (int32_t k = 0; k < d->arena_count; k++) unreference(d->arenas[k]);
     free(d->arenas);
-    for (int32_t k = 0; d->changes && k < d->change_count; k++) free(d->changes[k]);
-    free(d->changes);
     free(d->nodes);
     free(d->names);
+    free(d->texts);
     free(d->columns);
-    free(d->moments);
-    free(d->checks);
+    free(d->sources);
+    free(d->rules);
     drop(&d->tail);
     drop(&d->refused);
     drop(&d->unknown);
@@ -1014,45 +1048,40 @@ static void *copy_of(const void *from, size_t size) {
 
 /*
  * A decoder for columns that are described by `count` nodes, the record itself first, the children of each one behind
- * another. `names` holds the text of all names; `columns` the node of each column; `moments` the nodes of the moment
- * and its sources; `changes` the known kinds of change, the default first, each ended by NUL. Lines of more values than
- * `values_max` are refused, and as soon as a block has so many unknown fields, lines with further ones. NULL without memory.
+ * another. `names` are pieces of `texts`, the name of each node among them; `columns` the node of each column; `rules` the
+ * nodes that a row must be looked at for, those with sources last; `sources` the nodes that these take their value from.
+ * Lines of more values than `values_max` are refused, and as soon as a block has so many unknown fields, lines with further
+ * ones. NULL without memory.
  */
-EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, const char *names, int32_t names_length,
-                                const int32_t *columns, int32_t column_count, const int32_t *moments,
-                                int32_t moment_count, const char *changes, int32_t change_count, int64_t keep_bytes,
-                                int64_t values_max) {
+EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, const struct name *names,
+                                int32_t name_count, const char *texts, int32_t texts_length, const int32_t *columns,
+                                int32_t column_count, const int32_t *rules, int32_t rule_count, const int32_t *sources,
+                                int32_t source_count, int64_t keep_bytes, int64_t values_max) {
     struct decoder *d = calloc(1, sizeof *d);
     if (!d) return NULL;
     d->count = count;
     d->keep_bytes = keep_bytes;
     d->values_max = values_max;
     d->column_count = column_count;
-    d->moment_count = moment_count;
+    d->rule_count = rule_count;
     d->nodes = calloc((size_t)count, sizeof *d->nodes);
-    d->names = copy_of(names, (size_t)names_length);
+    d->names = copy_of(names, (size_t)name_count * sizeof *names);
+    d->texts = copy_of(texts, (size_t)texts_length);
     d->columns = copy_of(columns, (size_t)column_count * sizeof *columns);
-    d->moments = copy_of(moments, (size_t)moment_count * sizeof *moments);
-    d->checks = calloc((size_t)count, sizeof *d->checks);
-    d->changes = calloc((size_t)change_count + 1, sizeof *d->changes);
+    d->rules = copy_of(rules, (size_t)rule_count * sizeof *rules);
+    d->sources = copy_of(sources, (size_t)source_count * sizeof *sources);
     d->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 #if defined(HAVE_AVX2_PATH)
     d->wide = __builtin_cpu_supports("avx2");
 #endif
-    int whole = d->nodes && d->names && d->columns && d->moments && d->checks && d->changes && d->locale;
-    for (int32_t k = 0; whole && k < change_count; k++, d->change_count++) {
-        size_t size = strlen(changes) + 1;
-        d->changes[k] = copy_of(changes, size);
-        whole = d->changes[k] != NULL;
-        changes += size;
-    }
+    int whole = d->nodes && d->names && d->texts && d->columns && d->rules && d->sources && d->locale;
     for (int32_t n = 0; whole && n < count; n++) {
         struct node *node = &d->nodes[n];
         node->is = nodes[n];
-        node->name = d->names + nodes[n].name_at;
+        node->name = d->texts + d->names[nodes[n].name].at;
+        node->name_length = d->names[nodes[n].name].length;
         node->next = node->first = -1;
-        if (nodes[n].kind != MOMENT && nodes[n].flags & ~DISCARD) d->checks[d->check_count++] = n;
-        if (nodes[n].name_length > NAME_MAX_LENGTH) whole = 0;
+        if (node->name_length > NAME_MAX_LENGTH) whole = 0;
     }
     if (whole) return d;
     wme_close(d);
@@ -1085,18 +1114,16 @@ EXPORT void wme_trim(struct decoder *d) {
  * The rows of a block of lines. `array` receives a struct array of the columns, to be released by whoever takes it;
  * `result` the rest, valid until the next call. 0, or -1 without memory or where the block is too large.
  */
-EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, const char *project,
-                          int64_t project_length, int64_t namespace_id, int64_t constant, struct ArrowArray *array,
-                          struct result *result) {
+EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, const struct given *given,
+                          int32_t given_count, struct ArrowArray *array, struct result *result) {
     array->release = NULL;
     if (size > BLOCK_MAX) return -1;
     struct arena *arena = take_arena(d);
     if (!arena) return -1;
     d->builders = arena->builders;
     for (int32_t n = 0; n < d->count; n++) d->builders[n].length = d->builders[n].data_length = 0;
-    d->project = project;
-    d->project_length = project_length;
-    d->namespace_id = namespace_id;
+    d->given = given;
+    d->given_count = given_count;
     d->row = d->refused_count = d->unknown_count = d->row_lines_count = 0;
     d->failed = 0;
 
@@ -1123,18 +1150,8 @@ EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, 
         number = lines(d, d->tail.at, d->tail.at + rest + open, number, &line_count);
     }
     if (number >= 0) {
-        for (int32_t k = 0; k < d->column_count; k++) {
-            int32_t n = d->columns[k];
-            struct builder *b = &d->builders[n];
-            if (d->nodes[n].is.kind == CONSTANT && d->row) {
-                if (!slot(d, b, CONSTANT, d->row - 1)) break;
-                for (int64_t row = 0; row < d->row; row++) {
-                    integers_of(b)[row] = constant;
-                    set_bit(b->valid.at, row);
-                }
-            }
-            if (!complete(d, n, d->row)) break;
-        }
+        for (int32_t k = 0; k < d->column_count; k++)
+            if (!complete(d, d->columns[k], d->row)) break;
     }
     if (d->tail.size > (size_t)d->keep_bytes) drop(&d->tail);
     if (d->failed || number < 0) return -1;

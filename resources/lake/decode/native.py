@@ -26,25 +26,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from resources.lake.decode.shape import shape_of
+from resources.lake.decode.shape import node_of, shape_of
 from resources.lake.decode.strict_json import VALUES_MAX
-from resources.tables import ChangeType
+from resources.tables import TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from resources.lake.decode.shape import Node
     from resources.tables import Column, Table
 
 #: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
 KEEP_BYTES = 96 << 20
-#: The first of these that a record gives is the moment of its change.
-MOMENTS = ("event_published_at", "event_created_at", "modified_at")
-
-_VERSION = 2
-_ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME, _CONSTANT, _MOMENT, _NOTHING = range(12)
-_REQUIRED, _NOT_EMPTY, _DISCARD, _PROJECT, _NAMESPACE, _CHANGE = (1 << bit for bit in range(6))
-_RULES = {"name": _NOT_EMPTY, "project_id": _PROJECT, "namespace_id": _NAMESPACE, "change_type": _CHANGE}
+_VERSION = 3
+_ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME = range(9)
+_KINDS = {pa.string(): _TEXT, pa.int64(): _INTEGER, pa.float64(): _DOUBLE, pa.bool_(): _BOOL, TIMESTAMP: _TIME}
+_REQUIRED, _NOT_EMPTY, _DISCARD, _DEFAULT = (1 << bit for bit in range(4))
+#: The longest name of a field that the decoder knows.
+_NAME_BYTES_MAX = 48
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +83,20 @@ class Decoded:
 
 class _Description(ctypes.Structure):
     _fields_ = [
-        (name, ctypes.c_int32) for name in ("kind", "flags", "first_child", "child_count", "name_at", "name_length")
+        (name, ctypes.c_int32)
+        for name in (
+            *("kind", "flags", "first_child", "child_count", "name"),
+            *("first_value", "value_count", "first_source", "source_count"),
+        )
+    ]
+
+
+class _Given(ctypes.Structure):
+    _fields_ = [
+        ("node", ctypes.c_int64),
+        ("number", ctypes.c_int64),
+        ("length", ctypes.c_int64),
+        ("text", ctypes.c_char_p),
     ]
 
 
@@ -111,19 +123,21 @@ class Decoder:
         self._library = library
         self._schema = table.schema
         tree = _Tree(table, bodies)
-        self._routes = tree.routes
-        names = b"".join(tree.names)
+        self._routes, self._places = tree.routes, tree.places
+        texts = b"".join(tree.texts)
         self._handle: int | None = library.wme_open(
             (_Description * len(tree.nodes))(*tree.nodes),
             len(tree.nodes),
-            names,
-            len(names),
-            (ctypes.c_int32 * len(tree.columns))(*tree.columns),
+            _integers(number for name in tree.names for number in name),
+            len(tree.names),
+            texts,
+            len(texts),
+            _integers(tree.columns),
             len(tree.columns),
-            (ctypes.c_int32 * len(tree.moments))(*tree.moments),
-            len(tree.moments),
-            b"".join(change.encode() + b"\0" for change in tree.changes),
-            len(tree.changes),
+            _integers(tree.rules),
+            len(tree.rules),
+            _integers(tree.sources),
+            len(tree.sources),
             KEEP_BYTES,
             VALUES_MAX,
         )
@@ -147,28 +161,30 @@ class Decoder:
         """Give back the memory that no living batch needs."""
         self._library.wme_trim(self._handle)
 
-    def decode(self, view: memoryview, project_id: str, namespace_id: int, batch_hour: int) -> Decoded:
+    def decode(self, view: memoryview, given: Mapping[str, str | int]) -> Decoded:
         """The rows of a block of whole lines (the last may lack its line feed). Nothing refers to `view` afterwards.
 
         Args:
             view: The block.
-            project_id: What each row must say of its project.
-            namespace_id: The same of its namespace.
-            batch_hour: Start of the hour in microseconds since 1970, for the column of that name.
+            given: What each row must say in these columns, texts or whole numbers, where it says anything. Columns that
+                do not stand in the record are left without values.
 
         Raises:
             MemoryError: There is no memory for the rows, or the block is of 2 GB.
         """
-        project = project_id.encode()
         block = pa.py_buffer(view)
+        rules = [
+            _Given(self._places[name], 0, len(text := value.encode()), text)
+            if isinstance(value, str)
+            else _Given(self._places[name], value)
+            for name, value in given.items()
+        ]
         code = self._library.wme_decode(
             self._handle,
             block.address,
             block.size,
-            project,
-            len(project),
-            namespace_id,
-            batch_hour,
+            (_Given * len(rules))(*rules),
+            len(rules),
             self._address,
             ctypes.byref(self._result),
         )
@@ -209,56 +225,78 @@ class _Tree:
 
     def __init__(self, table: Table, bodies: frozenset[str]) -> None:
         self.nodes: list[_Description] = []
-        self.names: list[bytes] = []
+        self.texts: list[bytes] = []
+        self.names: list[tuple[int, int]] = []
+        self.sources: list[int] = []
         self.routes: dict[int, tuple[str, ...]] = {0: ()}
-        self._places: dict[tuple[str, ...], int] = {}
-        self._columns = {
-            tuple(column.path.split(".")): (column, _flags(column, bodies))
-            for column in table
-            if column.path is not None
-        }
-        self._name_bytes = 0
+        self.places: dict[str, int] = {}
+        self._length = 0
+        shape = shape_of(table)
+        columns = {path: table[name] for name, path in shape.paths.items()}
         self._add("", _ROUTE)
-        waiting: deque[tuple[int, Node, tuple[str, ...]]] = deque([(0, shape_of(table).root, ())])
-        while waiting:
-            self._descend(waiting)
-        found: dict[str, int] = {column.name: self._places[path] for path, (column, _) in self._columns.items()}
+        self._descend(shape.root, columns)
         for column in table:
             if column.path is None:
-                kind = {"batch_hour": _CONSTANT, "event_at": _MOMENT}.get(column.name, _NOTHING)
-                found[column.name] = self._add("", kind, _REQUIRED if kind == _MOMENT else 0)
-        self.columns = [found[column.name] for column in table]
-        self.moments = [found[name] for name in ("event_at", *MOMENTS)] if "event_at" in found else []
-        self.changes = [str(change) for change in ChangeType]
+                place = self.places[column.name] = self._add("", _kind(node := node_of(column.type)))
+                self._descend(node, {}, place)
+        self.rules: list[int] = []
+        for column in sorted(table, key=lambda column: bool(column.first_of)):
+            self._rule(column, bodies)
+        self.columns = [self.places[column.name] for column in table]
 
-    def _descend(self, waiting: deque[tuple[int, Node, tuple[str, ...]]]) -> None:
-        number, node, path = waiting.popleft()
-        children = {"": node.element} if node.element is not None else node.fields or {}
-        self.nodes[number].first_child = len(self.nodes)
-        self.nodes[number].child_count = len(children)
-        nested = self.nodes[number].kind != _ROUTE
-        for name, child in children.items():
-            way = (*path, name)
-            column, flags = (None, 0) if nested else self._columns.get(way, (None, 0))
-            routed = not nested and column is None
-            place = self._add(name, _ROUTE if routed else _kind(child), flags)
-            if routed:
-                self.routes[place] = way
-            elif column is not None:
-                self._places[way] = place
-            waiting.append((place, child, way))
+    def _descend(self, root: Node, columns: Mapping[tuple[str, ...], Column], place: int = 0) -> None:
+        """Add what is inside the node at `place`, level by level."""
+        waiting: deque[tuple[int, Node, tuple[str, ...]]] = deque([(place, root, ())])
+        while waiting:
+            number, node, path = waiting.popleft()
+            children = {"": node.element} if node.element is not None else node.fields or {}
+            self.nodes[number].first_child = len(self.nodes)
+            self.nodes[number].child_count = len(children)
+            is_route = self.nodes[number].kind == _ROUTE
+            for name, child in children.items():
+                way = (*path, name)
+                column = columns.get(way) if is_route else None
+                routed = is_route and column is None
+                inner = self._add(name, _ROUTE if routed else _kind(child))
+                if routed:
+                    self.routes[inner] = way
+                elif column is not None:
+                    self.places[column.name] = inner
+                waiting.append((inner, child, way))
 
-    def _add(self, name: str, kind: int, flags: int = 0) -> int:
-        encoded = name.encode()
-        self.nodes.append(_Description(kind, flags, 0, 0, self._name_bytes, len(encoded)))
-        self.names.append(encoded)
-        self._name_bytes += len(encoded)
+    def _rule(self, column: Column, bodies: frozenset[str]) -> None:
+        place = self.places[column.name]
+        node = self.nodes[place]
+        node.first_value, node.value_count = len(self.names), len(column.values)
+        # the default first
+        for value in sorted({*column.values, *filter(None, [column.default])}, key=lambda one: one != column.default):
+            self._name(value)
+        node.first_source, node.source_count = len(self.sources), len(column.first_of)
+        self.sources += [self.places[name] for name in column.first_of]
+        # what is required and has no other source is the archive's to give
+        if column.required and (column.path or column.first_of):
+            node.flags |= _REQUIRED | (_NOT_EMPTY if column.lookup else 0)
+        if column.default is not None:
+            node.flags |= _DEFAULT
+        if node.flags or column.values or column.first_of:
+            self.rules.append(place)
+        if column.body and column.name not in bodies:
+            node.flags |= _DISCARD
+
+    def _add(self, name: str, kind: int) -> int:
+        self.nodes.append(_Description(kind, 0, 0, 0, len(self.names)))
+        self._name(name)
         return len(self.nodes) - 1
 
+    def _name(self, name: str) -> None:
+        self.texts.append(name.encode())
+        self.names.append((self._length, len(self.texts[-1])))
+        self._length += len(self.texts[-1])
 
-def _flags(column: Column, bodies: frozenset[str]) -> int:
-    required = _REQUIRED if column.required else 0
-    return required | _RULES.get(column.name, 0) | (_DISCARD if column.body and column.name not in bodies else 0)
+
+def _integers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
+    known = [*numbers]
+    return (ctypes.c_int32 * len(known))(*known)
 
 
 def _kind(node: Node) -> int:
@@ -266,12 +304,30 @@ def _kind(node: Node) -> int:
         return _STRUCT
     if node.element is not None:
         return _LIST
-    if node.whole:
-        return _WHOLE
-    leaf = node.leaf
-    if pa.types.is_timestamp(leaf):
-        return _TIME
-    return {pa.string(): _TEXT, pa.int64(): _INTEGER, pa.float64(): _DOUBLE, pa.bool_(): _BOOL}[leaf]
+    return _WHOLE if node.whole else _KINDS[node.leaf]
+
+
+@cache
+def is_known(table: Table) -> bool:
+    """Whether the decoder can make the table.
+
+    It cannot where a field has another type than those in `_KINDS` or a name of more than 48 bytes, and where an object or a
+    list is the first of several.
+    """
+    return all(
+        (column.wire is None or (column.wire, column.type) == (pa.float64(), pa.int64()))
+        and not (column.first_of and pa.types.is_nested(column.type))
+        and _is_known(shape_of(table).root if column.path else node_of(column.type))
+        for column in table
+    )
+
+
+def _is_known(node: Node) -> bool:
+    if node.element is not None:
+        return _is_known(node.element)
+    if node.fields is not None:
+        return all(len(name.encode()) <= _NAME_BYTES_MAX and _is_known(inner) for name, inner in node.fields.items())
+    return node.leaf in _KINDS
 
 
 class _Pool:
@@ -279,12 +335,12 @@ class _Pool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: dict[tuple[str, frozenset[str]], list[Decoder]] = {}
+        self._free: dict[tuple[Table, frozenset[str]], list[Decoder]] = {}
 
     @contextmanager
     def lend(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> Iterator[Decoder]:
         """A decoder for the time of the context."""
-        key = (table.name, bodies)
+        key = (table, bodies)
         with self._lock:
             free = self._free.setdefault(key, [])
             decoder = free.pop() if free else None
@@ -304,8 +360,8 @@ _POOL = _Pool()
 
 @contextmanager
 def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
-    """A decoder that no other thread uses meanwhile; None where there is no library."""
-    loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" else None
+    """A decoder that no other thread uses meanwhile; None where there is no library, or it cannot make the table."""
+    loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" and is_known(table) else None
     if loaded is None:
         yield None
         return
@@ -344,13 +400,13 @@ def load(path: Path) -> ctypes.CDLL | None:
     if version != _VERSION or ctypes.sizeof(ctypes.c_void_p) != 8:
         _log.warning("The decoder %s is of another version, so records are read the slow way. Run `make setup`.", path)
         return None
-    number, pointer, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
+    number, pointer, count, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p
     library.wme_open.restype = pointer
     library.wme_open.argtypes = [
-        *(pointer, ctypes.c_int32, text, ctypes.c_int32, pointer, ctypes.c_int32, pointer, ctypes.c_int32),
-        *(text, ctypes.c_int32, number, number),
+        *(pointer, count, pointer, count, text, count, pointer, count, pointer, count, pointer, count),
+        *(number, number),
     ]
-    library.wme_decode.argtypes = [pointer, pointer, number, text, number, number, number, pointer, pointer]
+    library.wme_decode.argtypes = [pointer, pointer, number, pointer, count, pointer, pointer]
     library.wme_bytes.argtypes = library.wme_trim.argtypes = library.wme_close.argtypes = [pointer]
     library.wme_bytes.restype = number
     library.wme_trim.restype = library.wme_close.restype = None

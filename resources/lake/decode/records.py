@@ -24,19 +24,16 @@ import pyarrow.json as pj
 
 from resources.lake.decode.drift import Drift, DriftCount
 from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, read_record
-from resources.lake.decode.native import MOMENTS, Unknown, decoding
+from resources.lake.decode.native import Unknown, decoding
 from resources.lake.decode.shape import Shape, shape_of
 from resources.lake.decode.strict_json import Bad, is_crowded, read_value, shown
-from resources.tables import ChangeType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from resources.lake.archive.described import Archive
     from resources.lake.decode.native import Decoded, Refused
-    from resources.tables import Table
+    from resources.tables import Column, Table
 
-_CHANGE_TYPES = pa.array([str(change) for change in ChangeType])
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BLANK = b" \t\r"
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
@@ -92,17 +89,27 @@ class _Examined:
 class RecordReader:
     """Turns lines of one archive into rows of `table`.
 
-    `bodies` names the body columns to keep; the others stay in the table as nulls.
+    `given` are the columns that the archive knows: they have that value in all rows, and a record that says another one is
+    rejected. `bodies` names the body columns to keep; the others stay in the table as nulls.
     """
 
     table: Table
-    archive: Archive
+    given: Mapping[str, str | int | dt.datetime]
     bodies: frozenset[str]
 
     @cached_property
     def shape(self) -> Shape:
         """The form of the records."""
         return shape_of(self.table)
+
+    @cached_property
+    def _expected(self) -> dict[str, str | int]:
+        """What the archive gives and a record may contradict; times in microseconds since 1970."""
+        return {
+            name: (value - _EPOCH) // dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else value
+            for name, value in self.given.items()
+            if self.table[name].path is not None
+        }
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int) -> Rows:
         """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
@@ -111,10 +118,8 @@ class RecordReader:
         """
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
-                archive = self.archive
-                hour = (archive.batch_hour - _EPOCH) // dt.timedelta(microseconds=1)
-                decoded = decoder.decode(view, archive.project_id, archive.namespace_id, hour)
-                return self._join(self._given(decoded), view, member, first_line, offset)
+                decoded = decoder.decode(view, self._expected)
+                return self._join(self._filled(decoded), view, member, first_line, offset)
         fast = self._fast(view, line_count)
         if fast is not None:
             return fast
@@ -122,14 +127,13 @@ class RecordReader:
         examined = self._examine(_lines(bytes(view), first_line, offset), member, drift)
         return Rows(examined.batch, examined.line_count, examined.rejects, drift.result())
 
-    def _given(self, decoded: Decoded) -> Decoded:
-        """The decoded rows with the columns that the archive decides; the decoder knows the hour by itself."""
+    def _filled(self, decoded: Decoded) -> Decoded:
+        """The decoded rows with what the archive knows and they do not say."""
         batch = decoded.batch
-        for name, value in self.archive.given.items():
-            if name != "batch_hour":
-                place = batch.schema.get_field_index(name)
-                column = pa.repeat(pa.scalar(value, batch.schema.field(place).type), len(batch))
-                batch = batch.set_column(place, batch.schema.field(place), column)
+        for place, column in enumerate(self.table):
+            if column.name in self.given and (column.path is None or batch.column(place).null_count):
+                value = pa.repeat(pa.scalar(self.given[column.name], column.type), len(batch))
+                batch = batch.set_column(place, batch.schema.field(place), value)
         return replace(decoded, batch=batch)
 
     def _join(self, decoded: Decoded, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
@@ -146,8 +150,8 @@ class RecordReader:
                 refused.append(fields)
             else:
                 drift.add(extra, self.shape.root, first_line + fields.line)
-        if texts:
-            place = batch.schema.get_field_index("extra")
+        place = batch.schema.get_field_index("extra")
+        if texts and place >= 0:
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
             batch = batch.set_column(place, batch.schema.field(place), extras)
         if not refused:
@@ -181,10 +185,10 @@ class RecordReader:
             return None
         try:
             _require_utf8(view)
-            columns = self._parse(view, self.shape.plain, "error")
+            count, columns = self._parse(view, self.shape.plain, "error")
         except pa.ArrowInvalid:
             return None
-        if len(columns["name"]) != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
+        if count != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
             return None
         if self._problems(columns) or (_zeros(columns) and _TINY.search(view)):
             return None
@@ -235,8 +239,8 @@ class RecordReader:
         reason = "The parser does not see one object in this line."
         try:
             data = b"\n".join(line.declared or line.raw.removeprefix(codecs.BOM_UTF8) for line in lines)
-            columns = self._parse(data, self.shape.schema, "ignore")
-            if len(columns["name"]) == len(lines):
+            count, columns = self._parse(data, self.shape.schema, "ignore")
+            if count == len(lines):
                 yield lines, columns
                 return
         except pa.ArrowInvalid as error:
@@ -249,22 +253,24 @@ class RecordReader:
         yield from self._parse_good(lines[:middle], member, rejects)
         yield from self._parse_good(lines[middle:], member, rejects)
 
-    def _parse(self, data: memoryview | bytes, schema: pa.Schema, unknown: str) -> dict[str, pa.Array]:
-        """The columns that stand in the records. Raises pa.ArrowInvalid where anything is not as declared."""
+    def _parse(self, data: memoryview | bytes, schema: pa.Schema, unknown: str) -> tuple[int, dict[str, pa.Array]]:
+        """Number of records, and the columns that stand in them or follow from those that do.
+
+        Raises:
+            pa.ArrowInvalid: Anything is not as declared.
+        """
         table = pj.read_json(
             pa.BufferReader(pa.py_buffer(data)),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
         )
         batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
-        return self.complete(self.shape.columns(batch))
+        return len(batch), self.complete(self.shape.columns(batch))
 
     def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """The columns with those that follow from others: the kind of change, and its moment."""
-        return columns | {
-            "change_type": pc.fill_null(columns["change_type"], str(ChangeType.UPDATE)),
-            "event_at": pc.coalesce(*(columns[name] for name in MOMENTS)),
-        }
+        """The columns with those that follow from others, and with their defaults."""
+        columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
+        return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
 
     def _problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
         """The rows that break a rule, each with its sentence."""
@@ -275,18 +281,22 @@ class RecordReader:
                 for row in pc.indices_nonzero(bad).to_pylist():
                     found.setdefault(row, sentence)
 
-        for column in self.table:
-            if not column.required or column.name not in columns:
-                continue
-            if columns[column.name].null_count:
-                what = column.path or "every time (event.date_published, event.date_created, date_modified)"
-                mark(pc.is_null(columns[column.name]), f"{what} is missing, and no row can be without it.")
-        mark(pc.equal(columns["name"], ""), "name is empty.")
-        for name, expected in (("project_id", self.archive.project_id), ("namespace_id", self.archive.namespace_id)):
-            path = self.table[name].path
-            mark(pc.not_equal(columns[name], expected), f"{path} is not {expected}, which the archive is of.")
-        known = pc.is_in(columns["change_type"], value_set=_CHANGE_TYPES)
-        mark(pc.invert(known), f"event.type is none of {', '.join(ChangeType)}.")
+        declared = [(column, columns[column.name]) for column in self.table if column.name in columns]
+        for column, array in declared:
+            if column.required and array.null_count:
+                what = column.path or f"each of {', '.join(self.table[name].path or name for name in column.first_of)}"
+                mark(pc.is_null(array), f"{what} is missing, and no row can be without it.")
+        for column, array in declared:
+            if column.required and column.lookup and pa.types.is_string(column.type):
+                mark(pc.equal(array, ""), f"{column.path or column.name} is empty.")
+        for column, array in declared:
+            if (expected := self.given.get(column.name)) is not None:
+                differs = pc.not_equal(array, pa.scalar(expected, column.type))
+                mark(differs, f"{column.path} is not {expected}, which the archive is of.")
+        for column, array in declared:
+            if column.values:
+                known = pc.is_in(array, value_set=pa.array([*column.values, None], column.type))
+                mark(pc.invert(known), f"{column.path or column.name} is none of {', '.join(column.values)}.")
         for name, array in columns.items():
             for values in _doubles(array):
                 mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
@@ -294,17 +304,18 @@ class RecordReader:
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
         """The columns in the table's order, with those that the archive itself decides."""
-        rows, given = len(extra), self.archive.given
+        rows = len(extra)
 
-        def column(name: str, declared: pa.DataType, *, body: bool) -> pa.Array:
-            if body and name not in self.bodies:
-                return pa.nulls(rows, declared)
-            if name in given:
-                return pa.repeat(pa.scalar(given[name], declared), rows)
-            return extra if name == "extra" else columns[name]
+        def array(column: Column) -> pa.Array:
+            if column.body and column.name not in self.bodies:
+                return pa.nulls(rows, column.type)
+            if column.name in self.given:
+                return pa.repeat(pa.scalar(self.given[column.name], column.type), rows)
+            if column.name == "extra":
+                return extra
+            return columns[column.name] if column.name in columns else pa.nulls(rows, column.type)
 
-        arrays = [column(item.name, item.type, body=item.body) for item in self.table]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.table.schema)
+        return pa.RecordBatch.from_arrays([array(column) for column in self.table], schema=self.table.schema)
 
 
 def _extra(unknown: Unknown) -> dict[str, Any]:

@@ -91,11 +91,12 @@ def _require_exact(array: pa.Array) -> None:
         raise pa.ArrowInvalid("a number is beyond the whole numbers that a double holds exactly")
 
 
-def _node(declared: pa.DataType, *, whole: bool = False) -> Node:
+def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
+    """The form of a value of this type; `whole` as in Node."""
     if pa.types.is_struct(declared):
-        return Node(fields={item.name: _node(item.type) for item in declared})
+        return Node(fields={item.name: node_of(item.type) for item in declared})
     if pa.types.is_list(declared):
-        return Node(element=_node(declared.value_type))
+        return Node(element=node_of(declared.value_type))
     return Node(leaf=declared, whole=whole)
 
 
@@ -114,6 +115,6 @@ def shape_of(table: Table) -> Shape:
             node = node.fields.setdefault(part, Node(fields={}))
         assert node.fields is not None
         whole = column.wire is not None and pa.types.is_integer(column.type)
-        node.fields[last] = _node(column.wire or column.type, whole=whole)
+        node.fields[last] = node_of(column.wire or column.type, whole=whole)
     assert root.fields is not None
     return Shape(table, root, pa.schema(root.type(plain=False)), pa.schema(root.type(plain=True)), paths)

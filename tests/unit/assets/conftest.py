@@ -14,6 +14,7 @@ import pytest
 from assets import batches
 from assets.ingest import HourlyRun
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Archive, Converter, Layout
@@ -91,7 +92,7 @@ class Bench:
 
     def know(self, kind: str, *names: Any) -> None:
         """Archive a reference list with these names."""
-        path = self.layout.reference_archive(kind)
+        path = self.layout.list_archive(named(kind))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([{"identifier": name} for name in names]))
 
@@ -106,7 +107,7 @@ class Bench:
 
     def listed(self) -> dict[str, str]:
         """Version by identifier, of the list that is archived."""
-        records = json.loads(self.layout.batch_list(HOUR).read_bytes())
+        records = json.loads(self.layout.batch_list(ARTICLE_CHANGES, HOUR).read_bytes())
         return {one["identifier"]: one["version"] for one in records}
 
     def downloads(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from assets import batches
 from assets.converting import NotArchivedError
+from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.lake import ArchiveError
 from resources.tables import HourState
@@ -68,7 +69,7 @@ def test_an_hour_is_archived_only_when_all_its_files_are(bench):
     bench.serve("frwiki", 1, version="f" * 32)
     with pytest.raises(errors.IntegrityError):
         bench.fetch(EN, FR)
-    assert not bench.layout.batch_list(HOUR).exists()
+    assert not bench.layout.batch_list(ARTICLE_CHANGES, HOUR).exists()
     with pytest.raises(NotArchivedError, match=r"Nothing of 2026-11-01 05:00 UTC is archived"):
         batches.archived_hour(HOUR, bench.layout, [EN])
     bench.serve("frwiki", 1)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assets.housekeeping import clean, is_due
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
 from resources.warehouse import Warehouse
@@ -169,28 +170,33 @@ def test_earlier_export_of_an_hour_goes_when_the_later_one_is_loaded(house):
     lake, warehouse, layout = house.lake, house.warehouse, house.layout
     file = lake.file(0, [lake.change(1, "A", 1)])
     house.aged(file.path)
-    old = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "0" * 32))
-    now = house.archive(layout.batch_archive(lake.hour(0), file.identifier, file.version))
-    other = house.archive(layout.batch_archive(lake.hour(0), "frwiki_namespace_0", "1" * 32))
-    layout.batch_list(lake.hour(0)).write_text(json.dumps([listed(file.identifier, file.version)]))
+    old = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "0" * 32))
+    now = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, file.version))
+    other = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), "frwiki_namespace_0", "1" * 32))
+    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(file.identifier, file.version)]))
     assert house.clean().waiting == (), "nothing of the hour is loaded"
     warehouse.load_hour(lake.hour(0), [file])
     assert {one.path for one in house.clean().waiting} == old
     house.clean(hours=24)
-    assert house.files() == {*now, *other, house.name(layout.batch_list(lake.hour(0))), house.name(file.path)}
+    assert house.files() == {
+        *now,
+        *other,
+        house.name(layout.batch_list(ARTICLE_CHANGES, lake.hour(0))),
+        house.name(file.path),
+    }
 
     # what is loaded stays, though the service lists another by now
-    layout.batch_list(lake.hour(0)).write_text(json.dumps([listed(file.identifier, "2" * 32)]))
-    newer = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "2" * 32))
+    layout.batch_list(ARTICLE_CHANGES, lake.hour(0)).write_text(json.dumps([listed(file.identifier, "2" * 32)]))
+    newer = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "2" * 32))
     # and so does what was never loaded, as long as the one of the list is not
-    between = house.archive(layout.batch_archive(lake.hour(0), file.identifier, "3" * 32))
+    between = house.archive(layout.batch_archive(ARTICLE_CHANGES, lake.hour(0), file.identifier, "3" * 32))
     assert house.clean(hours=48).waiting == ()
     assert now | newer | between <= house.files()
 
 
 def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
     lake, warehouse = house.lake, house.warehouse
-    folder = house.layout.snapshot_archive("enwiki_namespace_0")
+    folder = house.layout.snapshot_archive(SNAPSHOT_ARTICLES, "enwiki_namespace_0")
     shared = house.archive(folder / "enwiki_namespace_0_chunk_0.aaaaaaaa.tar.gz")
     lakes, archives = {}, {}
     for number in range(4):

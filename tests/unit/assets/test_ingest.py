@@ -8,6 +8,7 @@ import pytest
 
 from assets.converting import NotArchivedError
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.tables import HourState
@@ -94,9 +95,9 @@ def test_a_layer_is_told_when_it_is_committed_and_not_before(bench):
     run = bench.run()
     run.plan([HOUR], bench.client)
     told = run.ingest(HOUR, ALL, bench.client)
-    assert not bench.layout.batch_list(HOUR).exists()
+    assert not bench.layout.batch_list(ARTICLE_CHANGES, HOUR).exists()
     assert next(told).key == ARCHIVE
-    assert bench.layout.batch_list(HOUR).exists()
+    assert bench.layout.batch_list(ARTICLE_CHANGES, HOUR).exists()
     assert not (bench.data / "lake").exists()
     assert next(told).key == LAKE
     assert bench.states() == {}
@@ -119,7 +120,7 @@ def test_what_each_layer_tells(bench):
     assert (archive["files"], archive["files_fetched"], archive["absent"]) == (2, 2, "itwiki namespace 0")
     assert archive["bytes"] == archive["bytes_fetched"] > 0
     assert "| enwiki | 0 | " in archive["archives"].value
-    assert archive["dagster/uri"] == str(bench.layout.archive_hour(HOUR))
+    assert archive["dagster/uri"] == str(bench.layout.archive_hour(ARTICLE_CHANGES, HOUR))
     assert (lake["dagster/partition_row_count"], lake["rejects"], lake["files"], lake["files_converted"]) == (
         4,
         1,

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from assets import names
+from resources.datasets import named
 from resources.enterprise import EnterpriseClient, Patience, Service
 from resources.enterprise.errors import UnreachableError
 from resources.lake import Layout
@@ -53,7 +54,7 @@ def nowhere(tmp_path):
 
 def archive(layout, **lists):
     for kind, known in lists.items():
-        path = layout.reference_archive(kind)
+        path = layout.list_archive(named(kind))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([{"identifier": name} for name in known]))
 
@@ -89,7 +90,7 @@ def test_a_name_that_the_archived_list_does_not_know_may_be_new(client, service,
 @pytest.mark.parametrize("damaged", [b"", b"null", b"[1]", b'[{"name": "x"}]', b"\xff"])
 def test_a_damaged_list_is_taken_for_none(client, layout, damaged):
     archive(layout, projects=[], namespaces=[0])
-    layout.reference_archive("projects").write_bytes(damaged)
+    layout.list_archive(named("projects")).write_bytes(damaged)
     names.check(client, layout, ["enwiki"], [0])
 
 
@@ -100,7 +101,7 @@ def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout
         names.check(nowhere, layout, ["enwiki"], [0])
     archive(layout, projects=["enwiki"], namespaces=[0])
     at = datetime(2026, 11, 20, 5, 6, tzinfo=UTC).timestamp()
-    os.utime(layout.reference_archive("projects"), (at, at))
+    os.utime(layout.list_archive(named("projects")), (at, at))
     with pytest.raises(
         names.UnknownNameError, match=r"did you mean enwiki\?.* is of 2026-11-20 05:06 UTC, and the service does"
     ):

@@ -11,6 +11,7 @@ import pytest
 
 from assets import snapshot_sets
 from assets.converting import NotArchivedError
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import models
 from resources.lake import RECORD_BYTES_MAX
 from tests.unit.assets.conftest import archive_bytes, record
@@ -28,7 +29,7 @@ def put(bench):
     """`put(number, *chunks)`: a version of a snapshot of so many chunks, each a list of pages; `at`: when it was exported."""
 
     def archive(number, *chunks, at=DAY, manifest=True):
-        folder = bench.layout.snapshot_archive(NAME)
+        folder = bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME)
         folder.mkdir(parents=True, exist_ok=True)
         files = []
         for index, pages in enumerate(chunks):
@@ -80,7 +81,7 @@ def test_a_version_is_archived_when_its_own_set_is_whole(bench, put):
     # versions have no order: an earlier export that the service offers again is another one
     put(2, [4], at=DAY - timedelta(days=1))
     assert snapshot_sets.is_archived(snapshot(2), bench.layout)
-    next(bench.layout.snapshot_archive(NAME).glob("*_chunk_1*.tar.gz")).unlink()
+    next(bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME).glob("*_chunk_1*.tar.gz")).unlink()
     assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
 
 
@@ -107,7 +108,7 @@ def test_a_set_without_a_date_is_as_old_as_its_manifest(bench, put):
 
 def test_a_removed_file_is_named(bench, put):
     put(1, [1], [2])
-    victim = next(bench.layout.snapshot_archive(NAME).glob("*_chunk_1*.tar.gz"))
+    victim = next(bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME).glob("*_chunk_1*.tar.gz"))
     victim.unlink()
     with pytest.raises(NotArchivedError, match=f"{victim.name} of {NAME} was removed from the archive"):
         snapshot_sets.archived_snapshot(NAME, bench.layout)

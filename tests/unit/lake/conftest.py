@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.lake import Archive, Conversion, Layout, convert
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Lake:
     def from_bytes(self, data: bytes, identifier: str = "enwiki_namespace_0") -> Archive:
         """An archive of exactly these bytes."""
         version = hashlib.md5(data).hexdigest()
-        path = self.layout.batch_archive(self.hour, identifier, version)
+        path = self.layout.batch_archive(ARTICLE_CHANGES, self.hour, identifier, version)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return Archive(path, identifier, version, self.hour, identifier.partition("_")[0], 0)

@@ -152,7 +152,7 @@ def test_other_broken_rules(lake, rows):
         (2, "name is empty."),
         (
             3,
-            "every time (event.date_published, event.date_created, date_modified) is missing, and no row can be without it.",
+            "each of event.date_published, event.date_created, date_modified is missing, and no row can be without it.",
         ),
         (4, "is_part_of.identifier is not enwiki, which the archive is of."),
         (5, "namespace.identifier is not 0, which the archive is of."),

@@ -7,12 +7,15 @@ import os
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import BODIES, ArchiveError, ConversionError, convert, digest_of
-from resources.tables import ARTICLE_CHANGES, REJECTS, SCHEMA_VERSION
+from resources.datasets import LISTS, SNAPSHOT_ARTICLES
+from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
+from resources.tables import ARTICLE_CHANGES, REJECTS, version_of
 
 
 def changes(lake, count: int) -> list:
@@ -83,17 +86,47 @@ def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
     }
     monkeypatch.setattr("resources.lake.conversion.CONVERTER_VERSION", 10_000)
     digests.add(digest_of(archive))
-    monkeypatch.setattr("resources.lake.conversion.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("resources.lake.conversion.version_of", lambda *_tables: 2)
     digests.add(digest_of(archive))
     assert len(digests) == 7
 
 
-@pytest.mark.parametrize("bodies", [frozenset(), frozenset({"html"}), frozenset({"wikitext"}), BODIES])
+def test_files_of_the_first_declarations_are_found_again(lake):
+    """Whoever changes a column has every archive converted again: then, and only then, these digests change as well."""
+    made = Archive(Path("x"), "enwiki_namespace_0", "0" * 32, lake.hour, "enwiki", 0)
+    assert digest_of(made) == "9ab4f66f9a36bec6dcbde5eaa4718f39e5ea7c6d234a1c8755ff2ec17cc612a4"
+    assert digest_of(made, frozenset({"html"})).startswith("848bd1ef4f0e9ad9")
+    of_snapshot = SnapshotArchive(
+        **vars(made) | {"dataset": SNAPSHOT_ARTICLES}, snapshot_id=made.identifier, snapshot_version="1" * 32
+    )
+    assert digest_of(of_snapshot).startswith("4272b4da56e59327")
+    assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("5aeb46c1595b9fc3")
+    assert {convert_list(one, b"[]", lake.layout).digest[:16] for one in LISTS} == {"2d9f567e42a88784"}
+    # a column that says another thing of the rows makes them others; a description does not
+    column = ARTICLE_CHANGES["url"]
+    others = {}
+    for change in (
+        {},
+        {"description": "x"},
+        {"path": "uri"},
+        {"required": True},
+        {"lookup": True},
+        {"type": pa.int64()},
+    ):
+        columns = tuple(replace(c, **change) if c is column else c for c in ARTICLE_CHANGES)
+        others[str(change)] = version_of(replace(ARTICLE_CHANGES, columns=columns), REJECTS)
+    assert [version == 1 for version in others.values()] == [True, True, False, False, False, False]
+    assert len(set(others.values())) == 5
+
+
+@pytest.mark.parametrize("bodies", [frozenset(), frozenset({"html"}), frozenset({"wikitext"}), None])
 def test_bodies_are_kept_as_asked(lake, rows, bodies):
     made = lake.convert(lake.record(1), bodies=bodies)
     (row,) = rows(made.path)
     kept = {"html": "<p>1</p>", "wikitext": "text 1"}
-    assert {name: row[name] for name in kept} == {name: kept[name] if name in bodies else None for name in kept}
+    assert {name: row[name] for name in kept} == {
+        name: kept[name] if bodies is None or name in bodies else None for name in kept
+    }
 
 
 def test_unknown_body(lake):

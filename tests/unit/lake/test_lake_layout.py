@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES, named
 from resources.lake import Layout
 
 LAYOUT = Layout(Path("data"))
@@ -13,9 +14,9 @@ DIGEST = "0123456789abcdef"
 
 
 def test_paths_of_an_hour():
-    assert LAYOUT.archive_hour(HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05")
-    assert LAYOUT.batch_list(HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05/batches.json")
-    assert LAYOUT.batch_archive(HOUR, "enwiki_namespace_0", DIGEST) == Path(
+    assert LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05")
+    assert LAYOUT.batch_list(ARTICLE_CHANGES, HOUR) == Path("data/archive/batches/date=2026-11-19/hour=05/batches.json")
+    assert LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", DIGEST) == Path(
         "data/archive/batches/date=2026-11-19/hour=05/enwiki_namespace_0.01234567.tar.gz"
     )
     assert LAYOUT.lake_file("article_changes", HOUR, "enwiki_namespace_0", DIGEST) == Path(
@@ -24,17 +25,17 @@ def test_paths_of_an_hour():
 
 
 def test_paths_of_reference_lists():
-    assert LAYOUT.reference_archive("codes") == Path("data/archive/reference/codes.json")
-    assert LAYOUT.reference_file("codes", DIGEST) == Path("data/lake/codes/codes.01234567.parquet")
+    assert LAYOUT.list_archive(named("codes")) == Path("data/archive/reference/codes.json")
+    assert LAYOUT.list_file("codes", DIGEST) == Path("data/lake/codes/codes.01234567.parquet")
 
 
 def test_hours_of_other_time_zones_lie_in_utc():
     tokyo = datetime(2026, 11, 19, 14, tzinfo=timezone(timedelta(hours=9)))
-    assert LAYOUT.archive_hour(tokyo) == LAYOUT.archive_hour(HOUR)
+    assert LAYOUT.archive_hour(ARTICLE_CHANGES, tokyo) == LAYOUT.archive_hour(ARTICLE_CHANGES, HOUR)
 
 
 def test_relative_and_absolute_are_each_other():
-    path = LAYOUT.batch_list(HOUR)
+    path = LAYOUT.batch_list(ARTICLE_CHANGES, HOUR)
     assert LAYOUT.relative(path) == "archive/batches/date=2026-11-19/hour=05/batches.json"
     assert LAYOUT.absolute(LAYOUT.relative(path)) == path
     with pytest.raises(ValueError, match="not in the subpath"):
@@ -50,16 +51,16 @@ def test_relative_and_absolute_are_each_other():
 )
 def test_only_starts_of_hours(hour, words):
     with pytest.raises(ValueError, match=words):
-        LAYOUT.archive_hour(hour)
+        LAYOUT.archive_hour(ARTICLE_CHANGES, hour)
 
 
 @pytest.mark.parametrize("identifier", ["", "..", "../etc", "a/b", "a\\b", ".hidden", "a b", "a\n"])
 def test_names_from_outside_stay_inside(identifier):
     with pytest.raises(ValueError, match="cannot be part of a file name"):
-        LAYOUT.batch_archive(HOUR, identifier, DIGEST)
+        LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, identifier, DIGEST)
 
 
 @pytest.mark.parametrize("version", ["", "abc", "../../../x"])
 def test_versions_from_outside_stay_inside(version):
     with pytest.raises(ValueError, match=r"too short|cannot be part"):
-        LAYOUT.batch_archive(HOUR, "enwiki_namespace_0", version)
+        LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", version)

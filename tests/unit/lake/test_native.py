@@ -27,7 +27,7 @@ def decoder() -> Decoder:
 
 
 def decode(decoder: Decoder, block: bytes):
-    return decoder.decode(memoryview(block), "enwiki", 0, 0)
+    return decoder.decode(memoryview(block), {"project_id": "enwiki", "namespace_id": 0})
 
 
 def texts(decoder: Decoder, block: bytes, column: str = "html") -> list:

@@ -6,15 +6,18 @@ import gzip
 import json
 import pathlib
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES, Dataset, Family
 from resources.lake import Archive
 from resources.lake.decode import native
 from resources.lake.decode.records import RecordReader, Rows
-from resources.tables import ARTICLE_CHANGES
+from resources.tables import TIMESTAMP, Column, Table
+from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the native decoder is not built here")
 
@@ -23,9 +26,11 @@ BOTH = frozenset({"html", "wikitext"})
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 
 
-def reader(bodies: frozenset[str] = BOTH, project: str = "enwiki", namespace: int = 0) -> RecordReader:
-    archive = Archive(pathlib.Path("x.tar.gz"), "x", "0" * 32, HOUR, project, namespace)
-    return RecordReader(ARTICLE_CHANGES, archive, bodies)
+def reader(
+    bodies: frozenset[str] = BOTH, project: str = "enwiki", namespace: int = 0, dataset: Dataset = ARTICLE_CHANGES
+) -> RecordReader:
+    archive = Archive(pathlib.Path("x.tar.gz"), "x", "0" * 32, HOUR, project, namespace, dataset=dataset)
+    return RecordReader(dataset.table, archive.given, bodies)
 
 
 def read(block: bytes, how: str, monkeypatch: pytest.MonkeyPatch, **options) -> Rows:
@@ -132,7 +137,7 @@ def value_of(rng: random.Random, declared: pa.DataType, depth: int = 0):
 def record_of(rng: random.Random) -> dict:
     """A record with any of the declared fields in any order, now and then with unknown ones."""
     record: dict = {}
-    columns = [column for column in ARTICLE_CHANGES if column.path is not None]
+    columns = [column for column in ARTICLE_CHANGES.table if column.path is not None]
     rng.shuffle(columns)
     for column in columns:
         if not column.required and rng.random() < 0.6:
@@ -296,3 +301,102 @@ def test_recorded_articles(monkeypatch):
                     line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
                     project = record["is_part_of"]["identifier"]
                     assert len(compare(line * 3, monkeypatch, project=project).batch) == 3
+
+
+# --- Tables of other kinds ------------------------------------------------------------------------------------------
+
+TEXT, INT, BOOL, DOUBLE = pa.string(), pa.int64(), pa.bool_(), pa.float64()
+
+
+def dataset(*columns: Column) -> Dataset:
+    return Dataset(Table("readings", "", columns), Family.HOURLY, "readings", "readings", "")
+
+
+READINGS = dataset(
+    Column("reading", TEXT, "", "id", required=True, lookup=True),
+    BATCH_HOUR,
+    replace(NAMESPACE_ID, path="at.namespace", required=False),
+    replace(PROJECT_ID, path=None),
+    Column("kind", TEXT, "", "kind.code", default="dry", values=("wet", "dry")),
+    Column("sky", TEXT, "", "sky", values=("clear", "")),
+    Column("note", TEXT, "", "kind.note", default="none"),
+    Column("label", TEXT, "", first_of=("short", "note", "long"), values=("Page", "none", "plain", "")),
+    Column("short", TEXT, "", "label.short"),
+    Column("long", TEXT, "", "label.long", lookup=True),
+    Column("seen_at", TIMESTAMP, "", first_of=("first_at", "last_at"), required=True),
+    Column("first_at", TIMESTAMP, "", "first"),
+    Column("last_at", TIMESTAMP, "", "at.last"),
+    Column("is_good", BOOL, "", first_of=("good", "fine")),
+    Column("good", BOOL, "", "good"),
+    Column("fine", BOOL, "", "fine"),
+    Column("score", DOUBLE, "", first_of=("mean", "most")),
+    Column("mean", DOUBLE, "", "score.mean"),
+    Column("most", DOUBLE, "", "score.most"),
+    Column("count", INT, "", "count", wire=DOUBLE),
+    Column("parts", pa.list_(pa.struct([("n", INT), ("texts", pa.list_(TEXT))])), "", "parts"),
+    Column("later", pa.struct([("a", TEXT), ("b", pa.list_(INT))]), ""),
+    Column("text", TEXT, "", "text", body=True),
+)
+COUNTS = dataset(PROJECT_ID, NAMESPACE_ID, BATCH_HOUR, Column("n", INT, "", "n"), Column("extra", TEXT, ""))
+# a type and a name that the decoder does not know: the other way is taken
+STRANGE = dataset(*COUNTS.table, Column("m", pa.int32(), "", "m"), Column("w", TEXT, "", "w" * 49))
+
+
+def reading_of(rng: random.Random, table: Table) -> dict:
+    record: dict = {}
+    for column in rng.sample(table.columns, len(table.columns)):
+        if column.path is None or rng.random() < 0.3:
+            continue
+        *parents, last = column.path.split(".")
+        place = record
+        for part in parents:
+            place = place.setdefault(part, {})
+        place[last] = value_of(rng, pa.int32() if column.wire else column.type)
+        if column.values and rng.random() < 0.9:
+            place[last] = rng.choice(column.values)
+    if rng.random() < 0.8:
+        record |= {"id": "r", "at": {"namespace": 0} | record.get("at", {}), "first": TIMES[0]}
+    return record
+
+
+@pytest.mark.parametrize("dataset", [READINGS, COUNTS, STRANGE], ids=["readings", "counts", "strange"])
+def test_tables_of_other_kinds(dataset, monkeypatch):
+    assert native.is_known(dataset.table) == (dataset is not STRANGE)
+    rng, kept, rejected = random.Random(len(dataset.table.columns)), 0, set()
+    for _ in range(30):
+        lines = [text_of(rng, reading_of(rng, dataset.table)).encode() for _ in range(rng.choice([1, 4, 30]))]
+        if rng.random() < 0.5:
+            lines[rng.randrange(len(lines))] = spoil(rng, rng.choice(lines))
+        found = compare(b"\n".join(lines), monkeypatch, dataset=dataset, bodies=dataset.table.bodies)
+        kept += len(found.batch)
+        rejected |= {reject.reason for reject in found.rejects}
+        assert set(found.batch.column("project_id").to_pylist()) <= {"enwiki"}
+        assert set(found.batch.column("namespace_id").to_pylist()) <= {0}
+        assert set(found.batch.column("batch_hour").to_pylist()) <= {HOUR}
+    assert kept > 20
+    if dataset is READINGS:
+        assert rejected >= {
+            "id is empty.",
+            "id is missing, and no row can be without it.",
+            "each of first, at.last is missing, and no row can be without it.",
+            "label is none of Page, none, plain, .",
+        }
+
+
+def test_columns_that_follow_from_others(monkeypatch):
+    lines = [
+        {"id": "a", "first": TIMES[0], "label": {"long": ""}, "good": None, "fine": False, "score": {"most": 2}},
+        {"id": "b", "at": {"last": TIMES[1]}, "kind": {"code": "wet", "note": "Page"}, "good": True, "fine": False},
+        {"id": "c", "first": TIMES[0], "at": {"namespace": 1}},
+        {"id": "d", "first": TIMES[0], "kind": {"code": "green"}},
+    ]
+    rows = compare("\n".join(map(json.dumps, lines)).encode(), monkeypatch, dataset=READINGS)
+    told = ("kind", "note", "label", "is_good", "score", "namespace_id", "later")
+    assert [[row[name] for name in told] for row in rows.batch.to_pylist()] == [
+        ["dry", "none", "none", False, 2.0, 0, None],
+        ["wet", "Page", "Page", True, None, 0, None],
+    ]
+    assert [reject.reason for reject in rows.rejects] == [
+        "at.namespace is not 0, which the archive is of.",
+        "kind.code is none of wet, dry.",
+    ]

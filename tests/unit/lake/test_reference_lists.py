@@ -6,8 +6,9 @@ import pathlib
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake import ReferenceListError, convert_reference
-from resources.tables import REFERENCE_TABLES
+from resources import datasets
+from resources.datasets import named
+from resources.lake import ListError, convert_list
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "metadata"
 
@@ -16,8 +17,8 @@ REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" 
 @pytest.mark.parametrize(("kind", "count"), [("codes", 7), ("languages", 339), ("projects", 892), ("namespaces", 4)])
 def test_recorded_lists(lake, rows, kind, count):
     raw = (REAL / f"{kind}.json").read_bytes()
-    made = convert_reference(kind, raw, lake.layout)
-    assert (made.kind, made.row_count, made.converted) == (kind, count, True)
+    made = convert_list(named(kind), raw, lake.layout)
+    assert (made.row_count, made.converted) == (count, True)
     found = rows(made.path)
     identifier = f"{kind.removesuffix('s')}_id" if kind != "codes" else "code"
     assert [row[identifier] for row in found] == [record["identifier"] for record in json.loads(raw)]
@@ -31,7 +32,7 @@ def test_project_with_unknown_fields(lake, rows):
         "url": "u",
         "size": {"value": 1.5},
     }
-    made = convert_reference("projects", json.dumps([project, {"identifier": "dewiki"}]).encode(), lake.layout)
+    made = convert_list(named("projects"), json.dumps([project, {"identifier": "dewiki"}]).encode(), lake.layout)
     first, second = rows(made.path)
     assert (first["project_id"], first["language_id"], first["url"]) == ("enwiki", "en", "u")
     assert json.loads(first["extra"]) == {"in_language": {"speakers": 7}, "size": {"value": 1.5}}
@@ -39,18 +40,18 @@ def test_project_with_unknown_fields(lake, rows):
 
 
 def test_written_once(lake):
-    first = convert_reference("codes", b'[{"identifier":"wiki"}]', lake.layout)
-    again = convert_reference("codes", b'[{"identifier":"wiki"}]', lake.layout)
-    other = convert_reference("codes", b'[{"identifier":"wiki"},{"identifier":"wiktionary"}]', lake.layout)
+    first = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
+    again = convert_list(named("codes"), b'[{"identifier":"wiki"}]', lake.layout)
+    other = convert_list(named("codes"), b'[{"identifier":"wiki"},{"identifier":"wiktionary"}]', lake.layout)
     assert (first.converted, again.converted, other.converted) == (True, False, True)
     assert first.path == again.path != other.path
     assert (first.row_count, again.row_count, other.row_count) == (1, 1, 2)
 
 
 def test_schema_is_as_declared(lake):
-    for table in REFERENCE_TABLES:
-        made = convert_reference(table.name, b"[]", lake.layout)
-        assert pq.read_schema(made.path).equals(table.schema)
+    for dataset in datasets.LISTS:
+        made = convert_list(dataset, b"[]", lake.layout)
+        assert pq.read_schema(made.path).equals(dataset.table.schema)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +59,17 @@ def test_schema_is_as_declared(lake):
     [
         (b"<html>", "cannot be read: Not valid JSON"),
         (b'{"status":500}', "is not a JSON array"),
-        (b'["wiki"]', 'Record 1 of the list of codes: The record is the text "wiki", where an object is declared.'),
-        (b'[{"identifier":"a"},{"name":"x"}]', "Record 2 of the list of codes has no identifier."),
+        (b'["wiki"]', 'Record 1 of the list of codes: A JSON object was expected, not the text "wiki".'),
+        (
+            b'[{"identifier":"a"},{"name":"x"}]',
+            "Record 2 of the list of codes: identifier is missing, and no row can be without it.",
+        ),
         (b'[{"identifier":5}]', "identifier is the number 5, where text is declared."),
         (b'[{"identifier":"a","identifier":"b"}]', "The key identifier stands twice"),
     ],
 )
 def test_lists_of_another_form(lake, raw, words):
-    with pytest.raises(ReferenceListError) as caught:
-        convert_reference("codes", raw, lake.layout)
+    with pytest.raises(ListError) as caught:
+        convert_list(named("codes"), raw, lake.layout)
     assert words in str(caught.value)
     assert not lake.layout.lake.exists()
-
-
-def test_unknown_kind(lake):
-    with pytest.raises(ReferenceListError, match="There is no reference list named users"):
-        convert_reference("users", b"[]", lake.layout)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pipelines.operations import retry
 from pipelines.operations.rejects import Selection
 from pipelines.settings import Settings
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.tables import REJECTS
 from resources.warehouse import Warehouse
@@ -45,17 +46,19 @@ class Folder:
                 "namespace": {"identifier": 0},
             }
         )
-        listing = self.layout.batch_list(self.lake.hour(number))
+        listing = self.layout.batch_list(ARTICLE_CHANGES, self.lake.hour(number))
         listing.parent.mkdir(parents=True, exist_ok=True)
         listing.write_text(json.dumps(listed))
         if archived:
-            self.layout.batch_archive(self.lake.hour(number), file.identifier, file.version).write_bytes(b"archive")
+            self.layout.batch_archive(
+                ARTICLE_CHANGES, self.lake.hour(number), file.identifier, file.version
+            ).write_bytes(b"archive")
         return file
 
     def load_snapshot(self, version, rejects, *, at=START):
         """Load a version of a snapshot of two chunks, the second with these lines as rejects."""
         snapshot = self.lake.snapshot([[self.lake.change(5, "E", 20)], [self.lake.change(6, "F", 30)]], version=version)
-        folder = self.layout.snapshot_archive(SNAPSHOT)
+        folder = self.layout.snapshot_archive(SNAPSHOT_ARTICLES, SNAPSHOT)
         folder.mkdir(parents=True, exist_ok=True)
         names = [f"{file.identifier}.{file.version[:8]}.tar.gz" for file in snapshot.files]
         lines = [

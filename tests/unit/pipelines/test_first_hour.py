@@ -11,6 +11,7 @@ from assets.partitions import EARLIEST, HOUR, HOURS, RETENTION, hour_of, hours_s
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations.run import run
 from pipelines.settings import Settings, SettingsError, read
+from resources.datasets import ARTICLE_CHANGES
 from resources.lake import Layout
 
 CHANGES = dg.AssetKey(["warehouse", "article_changes"])
@@ -53,7 +54,7 @@ def test_hours_that_the_service_keeps_begin_within_its_two_days(now, oldest, cou
 def test_what_was_made_earlier_stays_in_sight(settings, layer):
     layout = Layout(settings.data)
     folders = [
-        layout.archive_hour(hour)
+        layout.archive_hour(ARTICLE_CHANGES, hour)
         if layer == "archive"
         else layout.lake_file("article_changes", hour, "a", "0" * 8).parent
         for hour in (OLD + 30 * HOUR, OLD, OLD + HOUR)
@@ -81,7 +82,7 @@ def test_hours_before_all_hours_are_refused_in_a_sentence(settings):
 
 def test_materializations_are_seen_whatever_the_hours_began_with_then(settings):
     """Dagster keeps what it knows of partitions by their definition."""
-    Layout(settings.data).archive_hour(OLD).mkdir(parents=True)
+    Layout(settings.data).archive_hour(ARTICLE_CHANGES, OLD).mkdir(parents=True)
     with dg.DagsterInstance.ephemeral() as instance:
         for hour in (OLD, OLD + HOUR):
             instance.report_runless_asset_event(dg.AssetMaterialization(CHANGES, partition=key_of(hour)))

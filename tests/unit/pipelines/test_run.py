@@ -14,6 +14,7 @@ import pytest
 from pipelines.operations import run as runs
 from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, WarehouseResource
+from resources.datasets import named
 from resources.enterprise import EnterpriseClient, Service
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
@@ -81,7 +82,7 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
     assert runs.reference_due(layout, NOW)
 
     def put(name, age):
-        path = layout.reference_archive(name)
+        path = layout.list_archive(named(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"[]")
         moment = (NOW - age).timestamp()
@@ -95,7 +96,7 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
     put(table, runs.REFERENCE_AGE + timedelta(seconds=1))
     assert runs.reference_due(layout, NOW)
     assert timedelta(hours=12) < runs.REFERENCE_AGE < timedelta(days=8)
-    layout.reference_archive(table).unlink()
+    layout.list_archive(named(table)).unlink()
     assert runs.reference_due(layout, NOW)
 
 

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, convert_archives, files_of
-from assets.partitions import hour_text
 from resources.datasets import ARTICLE_CHANGES
-from resources.engine.progress import amount
 from resources.enterprise import errors, read_listing
 from resources.errors import ends_run
+from resources.formatting import counted, hour_text, size_text
 from resources.lake import Archive
 from resources.tables import HourState
 from resources.warehouse import HourStatus, LakeFile
@@ -122,8 +121,8 @@ def check_disk(plans: Iterable[Plan], folder: Path, min_free_gb: float) -> None:
     floor = int(min_free_gb * 1e9)
     if needed + floor > free:
         raise errors.DiskFull(
-            f"The run needs about {amount(needed, 'B')} of disk for {len(plans)} hours and leaves {amount(floor, 'B')} free, "
-            f"and {folder} has {amount(free, 'B')}. Nothing was fetched. Free some space, choose fewer hours or projects, "
+            f"The run needs about {size_text(needed)} of disk for {counted(len(plans), 'hour')} and leaves {size_text(floor)} free, "
+            f"and {folder} has {size_text(free)}. Nothing was fetched. Free some space, choose fewer hours or projects, "
             "or lower the floor with WME_MIN_FREE_GB."
         )
 

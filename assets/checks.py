@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from assets.describe import drift_of
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun
-from assets.partitions import HOURS, RETENTION, hour_text, last_complete_hour
+from assets.partitions import HOURS, RETENTION, last_complete_hour
 from resources.adapters import EnterpriseResource, WarehouseResource
+from resources.formatting import hour_text
 from resources.tables import HourState
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.partitions import HOUR, hour_text
+from assets.partitions import HOUR
 from resources.errors import MirrorError, retryable, unavailable
+from resources.formatting import counted, hour_text
 from resources.lake.folder import advice
 
 if TYPE_CHECKING:
@@ -64,9 +65,8 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure
     listed = "\n".join(f"- {_span(hours)}: {text}" for text, hours in alike.items())
     good = total - len(failed)
     rest = {0: "", 1: " The other one is loaded and stays."}.get(good, f" The other {good} are loaded and stay.")
-    noun = "hour" if total == 1 else "hours"
     return dg.Failure(
-        description=f"{len(failed)} of {total} {noun} failed.{rest}\n{listed}",
+        description=f"{len(failed)} of {counted(total, 'hour')} failed.{rest}\n{listed}",
         metadata=_unavailable(failed.values())
         | {"failed_hours": dg.MetadataValue.md(listed), "failed_count": len(failed)},
         allow_retries=any(retryable(error) for error in failed.values()),

@@ -20,9 +20,10 @@ from assets import checks
 from assets.describe import OWNERS, lake_metadata, table_metadata
 from assets.failures import failed_hours, failure, sentence
 from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
-from assets.partitions import HOURS, hour_of, hour_text, key_of, oldest_hour, recent_hours
+from assets.partitions import HOURS, hour_of, key_of, oldest_hour, recent_hours
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.errors import MirrorError, ends_run
+from resources.formatting import hour_text
 from resources.lake import ConversionError, sweep
 from resources.tables import ARTICLE_CHANGES, HourState
 

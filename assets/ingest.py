@@ -78,7 +78,7 @@ class HourlyRun:
         layout = self.lake.layout
         failed: dict[datetime, EnterpriseError] = {}
         # told, because a service may take seconds for each list: the sandbox makes its archives then
-        task = self.engine.reporter.start("list", len(hours), "hours" if len(hours) != 1 else "hour")
+        task = self.engine.reporter.start("list", len(hours), "hour")
         try:
             for hour in hours:
                 try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from resources.datasets import named
 from resources.enterprise.errors import ServiceUnavailable
 from resources.errors import MirrorError
+from resources.formatting import listed, moment_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,12 +71,12 @@ def check(
             except ServiceUnavailable as error:
                 if known is None:
                     raise type(error)(
-                        f"Whether the service has the {kind} {_listed(names)} cannot be checked: its list of them is not "
+                        f"Whether the service has the {kind} {listed(list(map(str, names)), _SHOWN)} cannot be checked: its list of them is not "
                         f"archived yet, and cannot be fetched. {error}"
                     ) from error
                 note = f" {_age(layout, kind)}"
             if unknown := [name for name in names if name not in known]:
-                told.append(f"no {kind[:-1]} {_listed(_suggested(name, known) for name in unknown)}")
+                told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
     if told:
         raise UnknownNameError(f"The service has {' and '.join(told)}. Nothing was fetched. Correct {correct}.{note}")
 
@@ -90,7 +91,7 @@ def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
 
 def _age(layout: Layout, kind: Kind) -> str:
     fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
-    return f"The list of {kind} is of {fetched_at:%Y-%m-%d %H:%M} UTC, and the service does not answer now."
+    return f"The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not answer now."
 
 
 def _suggested(name: Any, known: set[Any]) -> str:
@@ -98,9 +99,3 @@ def _suggested(name: Any, known: set[Any]) -> str:
         return f"{name} (there are {', '.join(map(str, sorted(known)))})"
     near = get_close_matches(name, sorted(known), 1)
     return f"{name} (did you mean {near[0]}?)" if near else name
-
-
-def _listed(names: Iterable[Any]) -> str:
-    texts = [str(name) for name in names]
-    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
-    return ", ".join(texts[:_SHOWN]) + more

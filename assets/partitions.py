@@ -44,11 +44,6 @@ def key_of(hour: datetime) -> str:
 HOURS = hours_since(EARLIEST)
 
 
-def hour_text(hour: datetime) -> str:
-    """The hour as people read it, for example 2026-11-20 05:00."""
-    return hour.astimezone(UTC).strftime("%Y-%m-%d %H:00")
-
-
 def oldest_hour(folder: Path) -> datetime | None:
     """The oldest hour that has a place `date=…/hour=…` in a folder; None: none has."""
     for day in sorted(folder.glob("date=*")):

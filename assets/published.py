@@ -3,7 +3,7 @@
 Belongs here: when it is published and what is told of it. Does not belong here: how (see `resources.warehouse`).
 """
 
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -13,6 +13,7 @@ from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
 from assets.failures import told
 from assets.housekeeping import clean, is_due
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.formatting import moment_text
 from resources.lake.origin import origin_of
 from resources.tables import REFERENCE_TABLES
 from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
@@ -74,8 +75,8 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
         return "by the next run"
-    due = (last.published_at + every).astimezone(UTC)
-    return f"by the first run after {due:%Y-%m-%d %H:%M} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
+    due = last.published_at + every
+    return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
 
 
 def _tidied(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:

@@ -34,8 +34,7 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     """
     if data is None:
         named = {**dotenv_values(settings.PROJECT / ".env"), **os.environ}.get("WME_DATA") or ""
-        # of all settings only this one is asked for, so that no other can be wrong
-        data = settings.read({"WME_DATA": named}).data
+        data = settings.read_data({"WME_DATA": named})
     warehouse = Warehouse(Path(data))
     try:
         return warehouse.connect_published()

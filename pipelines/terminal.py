@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resources.engine import LineReporter
-from resources.engine.progress import amount
+from resources.formatting import amount_text, moment_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ class BarReporter:
 
     def start(self, label: str, total: float, unit: str) -> Task:
         """Draw a bar of `total` units."""
-        task = self._progress.add_task(label, total=max(total, 1), size=amount(total, unit))
+        task = self._progress.add_task(label, total=max(total, 1), size=amount_text(total, unit))
         return _BarTask(self._progress, task, unit)
 
 
@@ -138,11 +138,6 @@ def _needed_width(drawn: Table) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and what is counted, for people: `1 file`, `1,204 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def text(value: Any, column: str = "") -> str:
     """One value for people, without anything that a terminal would obey."""
     if value is None:
@@ -157,7 +152,7 @@ def text(value: Any, column: str = "") -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, datetime):
-        return moment(value)
+        return moment_text(value)
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(value))
@@ -185,9 +180,4 @@ def account_text(user: User) -> str:
 
 
 def _until(value: datetime | None) -> str:
-    return "an unknown moment" if value is None else f"{value:%Y-%m-%d %H:%M} UTC"
-
-
-def moment(value: datetime) -> str:
-    """A moment to the second, or to the minute where it is a whole one."""
-    return value.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+    return "an unknown moment" if value is None else f"{moment_text(value)} UTC"

@@ -13,6 +13,7 @@ from pipelines import terminal
 from pipelines.cli import service
 from pipelines.cli.parameters import HOUR
 from pipelines.settings import read as read_settings
+from resources.formatting import moment_text
 
 
 @click.command()
@@ -34,7 +35,7 @@ def batches(*, hour: datetime | None, everything: bool) -> None:
             for record in client.batches(chosen).records
             if everything or (record.project_id in settings.projects and record.namespace_id in settings.namespaces)
         ]
-    terminal.OUT.print(f"{terminal.moment(chosen)} UTC", style="bold")
+    terminal.OUT.print(f"{moment_text(chosen)} UTC", style="bold")
     terminal.show(
         ("identifier", "version", "modified", "bytes"),
         [(r.identifier, r.version, r.date_modified, r.approximate_bytes) for r in records],

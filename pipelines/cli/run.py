@@ -16,7 +16,7 @@ from pipelines.cli import service
 from pipelines.cli.parameters import HOUR
 from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from pipelines.settings import read as read_settings
-from resources.engine.progress import amount
+from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from pipelines.operations.run import RunReport
@@ -133,8 +133,8 @@ def run(
 
 
 def _show_dry_run(plan: Any, layout: Layout) -> None:
-    from assets.partitions import hour_text
     from resources.datasets import ARTICLE_CHANGES
+    from resources.formatting import hour_text
 
     rows = [
         (
@@ -156,8 +156,8 @@ def _show_dry_run(plan: Any, layout: Layout) -> None:
     terminal.show(("hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows)
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
-        f"To fetch: {terminal.counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
-        f"{terminal.counted(plan.quota_units, 'quota unit')}. "
+        f"To fetch: {counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
+        f"{counted(plan.quota_units, 'quota unit')}. "
         f"In the end about {plan.disk_bytes / 1e9:.3f} GB of disk. Nothing was fetched."
     )
 
@@ -181,8 +181,8 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
             row.update_count,
             row.delete_count,
             row.reject_count,
-            amount(row.archive_bytes, "B"),
-            amount(row.ndjson_bytes, "B"),
+            size_text(row.archive_bytes),
+            size_text(row.ndjson_bytes),
             seconds.get((row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"), 0.0),
         )
         for row in summary

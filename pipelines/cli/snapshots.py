@@ -14,7 +14,7 @@ from pipelines import terminal
 from pipelines.cli import service
 from pipelines.cli.parameters import IDENTIFIER
 from pipelines.settings import read as read_settings
-from resources.engine.progress import amount
+from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
                 s.identifier,
                 s.project_id,
                 s.namespace_id,
-                amount(s.approximate_bytes, "B"),
+                size_text(s.approximate_bytes),
                 len(s.chunks),
                 s.version[:8],
                 s.date_modified,
@@ -119,12 +119,12 @@ def plan_snapshots(
 def _show_together(together: Any) -> None:
     for plan in together.plans:
         terminal.OUT.print(plan.sentence, markup=False, soft_wrap=True)
-    units = [terminal.counted(count, f"{product} unit") for product, count in together.unit_counts.items()]
+    units = [counted(count, f"{product} unit") for product, count in together.unit_counts.items()]
     count = len(together.plans)
     terminal.OUT.print(
         f"{'In all' if count == 1 else f'The {count} snapshots together'}: {' and '.join(units) or 'no unit'} of quota, "
-        f"{amount(together.missing_bytes, 'B')} to fetch, {amount(together.disk_bytes, 'B')} of disk in the end, with the lake and DuckDB "
-        f"({amount(together.free_bytes, 'B')} free).",
+        f"{size_text(together.missing_bytes)} to fetch, {size_text(together.disk_bytes)} of disk in the end, with the lake and DuckDB "
+        f"({size_text(together.free_bytes)} free).",
         soft_wrap=True,
     )
 
@@ -164,16 +164,16 @@ def download_snapshots(
 
 def _show_fetched(fetched: Any) -> None:
     terminal.OUT.print(
-        f"{fetched.plan.identifier}: {terminal.counted(len(fetched.downloads), 'file')}, {amount(fetched.size_bytes, 'B')}, in "
-        f"{fetched.plan.folder}; fetched {fetched.fetched_count:,} of them ({amount(fetched.fetched_bytes, 'B')}) for "
-        f"{terminal.counted(fetched.unit_count, f'{fetched.plan.product} unit')}.",
+        f"{fetched.plan.identifier}: {counted(len(fetched.downloads), 'file')}, {size_text(fetched.size_bytes)}, in "
+        f"{fetched.plan.folder}; fetched {fetched.fetched_count:,} of them ({size_text(fetched.fetched_bytes)}) for "
+        f"{counted(fetched.unit_count, f'{fetched.plan.product} unit')}.",
         markup=False,
         soft_wrap=True,
     )
     if fetched.replaced:
-        size = amount(sum(path.stat().st_size for path in fetched.replaced), "B")
+        size = size_text(sum(path.stat().st_size for path in fetched.replaced))
         terminal.OUT.print(
-            f"Beside it: {terminal.counted(len(fetched.replaced), 'file')} of another version or form ({size}).",
+            f"Beside it: {counted(len(fetched.replaced), 'file')} of another version or form ({size}).",
             markup=False,
             soft_wrap=True,
         )

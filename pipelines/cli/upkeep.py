@@ -12,7 +12,7 @@ import click
 from pipelines import terminal
 from pipelines.cli.parameters import PROJECT
 from pipelines.settings import read as read_settings
-from resources.engine.progress import amount
+from resources.formatting import counted, moment_text, size_text
 
 
 @click.command()
@@ -31,7 +31,7 @@ def publish() -> None:
         raise click.ClickException("\n".join(report.failures))
     last = warehouse.publication()
     if last is not None:
-        at = f"{terminal.moment(last.published_at)} UTC"
+        at = f"{moment_text(last.published_at)} UTC"
         told = (
             f"was published at {at}."
             if last != before
@@ -57,7 +57,7 @@ def relocate() -> None:
     if moved is None:
         told = "finds the lake where it lies. Nothing was to be done."
     else:
-        told = f"was mended: its views read {terminal.counted(moved, 'file')} of the lake where it lies now."
+        told = f"was mended: its views read {counted(moved, 'file')} of the lake where it lies now."
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
             told += (
@@ -82,15 +82,13 @@ def clean(*, dry_run: bool) -> None:
     grace = timedelta(hours=settings.grace_hours)
     done = housekeeping.clean(Layout(settings.data), Warehouse(settings.data), grace=grace, dry_run=dry_run)
     if dry_run:
-        rows = [
-            (file.path, amount(file.size_bytes, "B"), file.due_at, file.why) for file in (*done.freed, *done.waiting)
-        ]
+        rows = [(file.path, size_text(file.size_bytes), file.due_at, file.why) for file in (*done.freed, *done.waiting)]
         if rows:
             terminal.show(("file", "size", "may go from (UTC)", "because"), rows, spare=("because",))
     verb = "would be removed now" if dry_run else "removed"
     terminal.OUT.print(
-        f"{terminal.counted(len(done.freed), 'file')} {verb}, {amount(done.freed_bytes, 'B')}; {len(done.waiting):,} more, "
-        f"{amount(done.waiting_bytes, 'B')}, were replaced less than {settings.grace_hours:g} hours ago, or are seen so for "
+        f"{counted(len(done.freed), 'file')} {verb}, {size_text(done.freed_bytes)}; {len(done.waiting):,} more, "
+        f"{size_text(done.waiting_bytes)}, were replaced less than {settings.grace_hours:g} hours ago, or are seen so for "
         f"the first time.{' Nothing was removed.' if dry_run else ''}",
         markup=False,
         soft_wrap=True,
@@ -118,8 +116,8 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
         ("rows", rows or "none"),
-        ("lake", f"{terminal.counted(len(found.lake), 'file')}, {amount(found.lake_bytes, 'B')}"),
-        ("archive", f"{terminal.counted(len(found.archive), 'file')}, {amount(found.archive_bytes, 'B')}"),
+        ("lake", f"{counted(len(found.lake), 'file')}, {size_text(found.lake_bytes)}"),
+        ("archive", f"{counted(len(found.archive), 'file')}, {size_text(found.archive_bytes)}"),
         ("partitions", ", ".join(found.partitions) or "none"),
     ):
         terminal.OUT.print(f"{name + ':':<12} {told}", markup=False, soft_wrap=True)

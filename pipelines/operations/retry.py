@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from assets import batches, snapshot_sets
 from assets.converting import NotArchivedError
-from assets.partitions import HOUR, hour_text
+from assets.partitions import HOUR
 from pipelines.operations import rejects as rejected
 from pipelines.operations import run as runs
-from pipelines.terminal import counted
+from resources.formatting import counted, hour_text, listed
 from resources.lake import Archive, Layout, SnapshotArchive, digest_of
 from resources.lake.decode.examine import read_record
 from resources.lake.decode.records import RecordReader
@@ -144,11 +144,10 @@ class Trial:
         told = [f"{lines}: {self.row_count:,} of them would be rows today."]
         if gains := self.of(Outcome.GAINS):
             rows = sum(one.row_count for one in gains if one.snapshot is None)
-            hours = ", ".join(hour_text(hour) for hour in self.hours[:_SHOWN])
-            more = f" and {len(self.hours) - _SHOWN:,} more" if len(self.hours) > _SHOWN else ""
+            hours = listed([hour_text(hour) for hour in self.hours], _SHOWN)
         if gains and self.hours:
             told.append(
-                f"{rows:,} of them become rows when their hours are done again from the archive: {hours}{more} (UTC)."
+                f"{rows:,} of them become rows when their hours are done again from the archive: {hours} (UTC)."
             )
         if gains and self.snapshots:
             rows = sum(one.row_count for one in gains if one.snapshot is not None)
@@ -184,9 +183,7 @@ class Trial:
 
 
 def _named(tried: Iterable[Tried]) -> str:
-    names = [one.archive for one in tried]
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return listed([one.archive for one in tried], _SHOWN)
 
 
 def attempt(settings: Settings, selection: Selection) -> Trial:

@@ -21,7 +21,7 @@ from dagster._core.storage.tags import (
 from assets import batches, snapshot_sets
 from assets import snapshots as snapshots_
 from assets.ingest import LAKE, WAREHOUSE
-from assets.partitions import HOUR, hour_of, hour_text, key_of, last_complete_hour
+from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from assets.published import WHEN_DUE
 from assets.snapshots import SNAPSHOTS
 from pipelines.definitions import build_defs, first_hour
@@ -30,6 +30,7 @@ from pipelines.process import processes
 from pipelines.settings import SettingsError
 from resources.datasets import LISTS
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
+from resources.formatting import hour_text
 from resources.lake import Layout
 
 if TYPE_CHECKING:

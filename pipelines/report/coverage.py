@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from assets.partitions import hour_text
+from resources.formatting import counted, hour_text
 from resources.tables import HourState
 from resources.warehouse.schema import statement
 
@@ -94,7 +94,7 @@ class Gap:
         """Which hours, what became of them, and what to do."""
         span = hour_text(self.first)
         if self.hour_count > 1:
-            span += f" to {hour_text(self.last)} ({self.hour_count} hours)"
+            span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
         return f"{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}".strip()
 
 

@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from assets.describe import drift_of
-from assets.partitions import hour_text, last_complete_hour
+from assets.partitions import last_complete_hour
 from assets.published import next_text
 from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
-from pipelines.terminal import counted, text, tokens_text
+from pipelines.terminal import text, tokens_text
 from resources.datasets import ARTICLE_CHANGES
-from resources.engine.progress import amount
 from resources.errors import MirrorError
+from resources.formatting import counted, hour_text, size_text
 from resources.lake import Archive, Layout, find_conversion
 from resources.lake.origin import origin_of
 from resources.tables import HourState
@@ -84,10 +84,10 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
 
 def _tell_disk(report: Status, settings: Settings) -> None:
     free = shutil.disk_usage(settings.data).free
-    report.facts.append(("disk free", amount(free, "B")))
+    report.facts.append(("disk free", size_text(free)))
     if free < settings.min_free_gb * 1e9:
         report.troubles.append(
-            f"{amount(free, 'B')} of disk are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB): "
+            f"{size_text(free)} of disk are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB): "
             "the next run will refuse to start."
         )
 
@@ -109,7 +109,7 @@ def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) ->
     ).rows[0]
     size = warehouse.published_path.stat().st_size
     report.facts.append(
-        ("published", f"{warehouse.published_path}, {amount(size, 'B')}, {about.get('published_at', '')}")
+        ("published", f"{warehouse.published_path}, {size_text(size)}, {about.get('published_at', '')}")
     )
     report.facts.append(("articles", f"{counts[0]:,}"))
     report.facts.append(("changes", f"{counts[1]:,}"))
@@ -195,7 +195,7 @@ def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hou
             behind = int((newest_complete - place.newest_hour) / timedelta(hours=1))
             report.troubles.insert(
                 0,
-                f"{key[0]} namespace {key[1]}: the newest hour is {hour_text(place.newest_hour)}, {behind} hours behind. "
+                f"{key[0]} namespace {key[1]}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
                 f"The service keeps two days; `wme run --hours {min(behind, 48)}` brings in what is still there.",
             )
 

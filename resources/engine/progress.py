@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from resources.formatting import amount_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,17 +30,7 @@ class Reporter(Protocol):
     """Whoever shows progress."""
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Begin a task of `total` units (`B` for bytes, else a noun in the plural)."""
-
-
-def amount(value: float, unit: str) -> str:
-    """A quantity for people: bytes in decimal units (as the service counts), everything else as a whole number."""
-    if unit != "B":
-        return f"{value:,.0f} {unit}"
-    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:,.1f} {name}"
-    return f"{value:.0f} B"
+        """Begin a task of `total` units (`B` for bytes, else a noun in the singular)."""
 
 
 class LineReporter:
@@ -57,7 +49,7 @@ class LineReporter:
 
     def start(self, label: str, total: float, unit: str) -> Task:
         """Begin a task; its first line names the total."""
-        self._say(f"{label}: {amount(total, unit)}")
+        self._say(f"{label}: {amount_text(total, unit)}")
         return _LineTask(label, total, unit, self._say, self._seconds, self._clock)
 
 
@@ -85,9 +77,9 @@ class _LineTask:
                 return
             self._told = now
             share = self._done / self._total if self._total else 1.0
-            line = f"{self._label}: {share:.0%}, {amount(self._done, self._unit)} of {amount(self._total, self._unit)}"
+            line = f"{self._label}: {share:.0%}, {amount_text(self._done, self._unit)} of {amount_text(self._total, self._unit)}"
         self._say(line)
 
     def finish(self) -> None:
         elapsed = self._clock() - self._began
-        self._say(f"{self._label}: {amount(self._done, self._unit)} in {elapsed:.1f} s")
+        self._say(f"{self._label}: {amount_text(self._done, self._unit)} in {elapsed:.1f} s")

@@ -343,14 +343,27 @@ def test_nothing_that_is_read_is_reported_as_unknown():
     assert settings.unknown(dict.fromkeys(read_variables() | read_switches(), "")) == []
 
 
-def test_variables_of_the_readme_are_those_that_are_read():
-    rows = re.findall(r"^\| (`WME_.*?) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert set(re.findall(r"WME_[A-Z_]+", " ".join(rows))) == read_variables()
+def test_settings_of_the_readme_are_those_declared():
+    declared = []
+    for field in settings.Settings.model_fields.values():
+        meaning, _, default = field.description.partition(" Default: ")
+        row = (f"`{field.validation_alias}`", meaning.rstrip("."), default.rstrip(".") or "none")
+        declared.append(f"| {' | '.join(row)} |")
+    assert [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `WME_")] == declared
 
 
-def test_variables_of_the_example_are_those_that_are_read():
-    text = (ROOT / ".env.example").read_text()
-    assert set(re.findall(r"^#(WME_[A-Z_]+)=", text, re.MULTILINE)) == read_variables()
+def test_settings_of_the_example_are_those_declared():
+    head, *declared = (ROOT / ".env.example").read_text().split("\n\n")
+    assert all(line.startswith("# ") for line in head.splitlines())
+    assert [entry.rstrip("\n") for entry in declared] == [
+        f"# {field.description.replace('`', '')}\n#{field.validation_alias}={field.examples[0]}"
+        for field in settings.Settings.model_fields.values()
+    ]
+
+
+def test_examples_of_the_settings_can_be_used():
+    examples = {field.validation_alias: field.examples[0] for field in settings.Settings.model_fields.values()}
+    assert settings.read(examples).projects == ("enwiki", "frwiki")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())

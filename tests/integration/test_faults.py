@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from assets.partitions import HOUR, hour_text
+from assets.partitions import HOUR
 from resources.datasets import ARTICLE_CHANGES, named
+from resources.formatting import hour_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.partitions import HOURS, hour_of, hour_text, key_of, last_complete_hour
+from assets.partitions import HOURS, hour_of, key_of, last_complete_hour
 
 MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
@@ -34,5 +34,4 @@ def test_no_hour_is_doubled_when_clocks_change():
 def test_other_zones_are_read_as_utc():
     moment = datetime(2026, 5, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
     assert key_of(moment) == "2026-04-30-23:00"
-    assert hour_text(moment) == "2026-04-30 23:00"
     assert last_complete_hour(moment) == datetime(2026, 4, 30, 22, tzinfo=UTC)

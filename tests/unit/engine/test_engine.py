@@ -74,7 +74,7 @@ def test_lines_are_told_at_the_start_now_and_then_and_at_the_end():
 
 @pytest.mark.parametrize(
     ("total", "unit", "text"),
-    [(12, "B", "12 B"), (1_500, "B", "1.5 kB"), (2.5e9, "B", "2.5 GB"), (1234, "hours", "1,234 hours")],
+    [(12, "B", "12 B"), (1_500, "B", "1.5 kB"), (2.5e9, "B", "2.5 GB"), (1234, "hour", "1,234 hours")],
 )
 def test_quantities_are_written_for_people(total, unit, text):
     lines: list[str] = []
@@ -84,7 +84,7 @@ def test_quantities_are_written_for_people(total, unit, text):
 
 def test_an_empty_task_ends_without_dividing_by_zero():
     lines: list[str] = []
-    task = LineReporter(lines.append, seconds=0).start("nothing", 0, "files")
+    task = LineReporter(lines.append, seconds=0).start("nothing", 0, "file")
     task.advance(0)
     task.finish()
     assert lines[1].startswith("nothing: 100%")

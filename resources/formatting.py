@@ -1,0 +1,50 @@
+"""Quantities and moments as people read them: in messages, tables, progress and metadata alike."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def counted(number: float, noun: str) -> str:
+    """A number and what is counted: `1 file`, `1,204 files`, `2 entries`. The noun is in the singular."""
+    return f"{number:,.0f} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """The regular plural of an English noun."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def size_text(count: float) -> str:
+    """Bytes in decimal units, as the service counts them."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:,.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def amount_text(value: float, unit: str) -> str:
+    """A quantity of bytes (unit `B`) or of things (a noun in the singular)."""
+    return size_text(value) if unit == "B" else counted(value, unit)
+
+
+def moment_text(when: datetime) -> str:
+    """A moment in UTC to the second, or to the minute where it is a whole one: `2026-11-20 05:00`."""
+    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+
+
+def hour_text(start: datetime) -> str:
+    """The hour (UTC) that a moment lies in: `2026-11-20 05:00`."""
+    return start.astimezone(UTC).strftime("%Y-%m-%d %H:00")
+
+
+def listed(names: list[str], shown: int) -> str:
+    """The first names, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -1,0 +1,47 @@
+"""Quantities and moments as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from resources import formatting
+
+MOMENT = datetime(2026, 11, 20, 5, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "hour", "1 hour"),
+        (2, "hour", "2 hours"),
+        (0, "file", "0 files"),
+        (1204, "rejected line", "1,204 rejected lines"),
+        (2, "entry", "2 entries"),
+        (3, "day", "3 days"),
+        (2, "batch", "2 batches"),
+    ],
+)
+def test_one_is_singular_and_all_else_plural(number, noun, text):
+    assert formatting.counted(number, noun) == formatting.amount_text(number, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (2_345_678, "2.3 MB"), (1_234_567_890_123, "1,234.6 GB")],
+)
+def test_bytes_are_in_decimal_units(size, text):
+    assert formatting.size_text(size) == formatting.amount_text(size, "B") == text
+
+
+def test_moments_are_in_utc_to_the_second_or_the_minute():
+    assert formatting.moment_text(MOMENT) == "2026-11-20 05:07"
+    assert formatting.moment_text(MOMENT + timedelta(seconds=9)) == "2026-11-20 05:07:09"
+    assert formatting.moment_text(MOMENT.astimezone(timezone(timedelta(hours=2)))) == "2026-11-20 05:07"
+    assert formatting.hour_text(MOMENT.astimezone(timezone(timedelta(hours=-5, minutes=-30)))) == "2026-11-20 05:00"
+
+
+def test_long_lists_are_cut_and_say_so():
+    assert formatting.listed(["a", "b"], 2) == "a, b"
+    assert formatting.listed(["a", "b", "c", "d"], 2) == "a, b and 2 more"

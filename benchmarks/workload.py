@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.sandbox import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -92,7 +92,7 @@ def build(folder: Path, megabytes: float) -> Path:
         body_bytes=per_change,
         now=now,
     )
-    (batch,) = World(settings).batches(HOUR)
+    (batch,) = ArchivedWorld(settings).batches(HOUR)
     return Path(batch.path)
 
 

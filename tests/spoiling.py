@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from assets.converting import files_of
 from resources.lake import Archive, Layout, convert
 from resources.sandbox import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.warehouse import LakeFile
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def spoil(
     warehouse: Warehouse, hour: datetime, projects: Sequence[str], namespaces: Sequence[int], folder: Path
 ) -> None:
     """Load `hour` with the changes of another world, which is kept in `folder`."""
-    world = World(Settings(state=folder, seed=99, projects=tuple(projects), changes_per_hour=60, body_bytes=500))
+    world = ArchivedWorld(
+        Settings(state=folder, seed=99, projects=tuple(projects), changes_per_hour=60, body_bytes=500)
+    )
     strange = []
     for batch in world.batches(hour):
         project, namespace = batch.record["is_part_of"]["identifier"], batch.record["namespace"]["identifier"]

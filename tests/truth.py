@@ -24,8 +24,8 @@ from resources.tables import ARTICLES, TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from resources.sandbox.pages import Event
-    from resources.sandbox.world import World
+    from resources.sandbox.world.history.pages import Event
+    from resources.sandbox.world.world import World
     from resources.warehouse import Warehouse
 
     Row = dict[str, Any]

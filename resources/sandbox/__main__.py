@@ -13,11 +13,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from resources.sandbox import administration
-from resources.sandbox.exports import newest_hour
 from resources.sandbox.options import parse
+from resources.sandbox.provision import provide
 from resources.sandbox.record import SandboxConflictError
 from resources.sandbox.server import Sandbox, running
+from resources.sandbox.store.exports import newest_hour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
             ) as sandbox,
         ):
             told = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
-            told += administration.provide(sandbox.accounts, options, os.environ)
+            told += provide(sandbox.accounts, options, os.environ)
             if not signals:
                 sys.stdout.write(_welcome(sandbox, options, told))
                 sys.stdout.flush()

@@ -15,10 +15,10 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast, get_args
 
-from resources.sandbox import reference
-from resources.sandbox.accounts import QuotaKind
-from resources.sandbox.operations import EVERY_GROUP, FREE_GROUP
+from resources.sandbox.accounts.quotas import QuotaKind
+from resources.sandbox.api.operations import EVERY_GROUP, FREE_GROUP
 from resources.sandbox.settings import YEARS, Settings
+from resources.sandbox.world import reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

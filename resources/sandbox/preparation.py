@@ -22,16 +22,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resources.sandbox.exports import newest_hour
 from resources.sandbox.options import command_line, parse
+from resources.sandbox.store.exports import newest_hour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from resources.sandbox.clock import Clock
-    from resources.sandbox.exports import Exports, Turn
     from resources.sandbox.settings import Settings
-    from resources.sandbox.world import World
+    from resources.sandbox.store.archived_world import ArchivedWorld
+    from resources.sandbox.store.exports import Exports, Turn
 
 _HOUR = timedelta(hours=1)
 #: How long before it is published an archive is made, as far as that is known.
@@ -59,14 +59,14 @@ class Task(NamedTuple):
     moment: datetime
     serial: int | None = None
 
-    def make(self, world: World) -> None:
+    def make(self, world: ArchivedWorld) -> None:
         """Make them, unless they are there."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
         else:
             world.snapshot(self.name, self.moment, serial=self.serial)
 
-    def is_made(self, world: World) -> bool:
+    def is_made(self, world: ArchivedWorld) -> bool:
         """Whether they are there."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
@@ -76,7 +76,7 @@ class Task(NamedTuple):
 class Preparation:
     """Makes archives of one sandbox in processes of their own. Safe for threads."""
 
-    def __init__(self, settings: Settings, world: World, exports: Exports, clock: Clock, hours: int) -> None:
+    def __init__(self, settings: Settings, world: ArchivedWorld, exports: Exports, clock: Clock, hours: int) -> None:
         """Prepare `hours` hours back. Nothing is started before there is something to make."""
         self._settings = settings
         self._world = world
@@ -303,14 +303,14 @@ class _Worker:
 
 def main(words: list[str]) -> None:
     """Make what the lines of standard input ask for, a line of output for each, and end with the input."""
-    from resources.sandbox.world import World  # noqa: PLC0415 - the sandbox itself may do without
+    from resources.sandbox.store.archived_world import ArchivedWorld  # noqa: PLC0415 - the sandbox itself may do without
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
     os.nice(int(words[0]))
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    world = World(parse(words[1:], called="").settings)
+    world = ArchivedWorld(parse(words[1:], called="").settings)
     while True:
         name, moment, serial = json.loads(lines.get())
         Task(name, datetime.fromisoformat(moment).astimezone(UTC), serial).make(world)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from resources.sandbox.accounts import read_default_account
+from resources.sandbox.accounts.accounts import read_default_account
 from resources.sandbox.options import command_line
 from resources.sandbox.record import SandboxConflictError, find, is_answering
 

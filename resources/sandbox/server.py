@@ -18,30 +18,30 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from resources.sandbox import objects
-from resources.sandbox.accounts import Accounts
-from resources.sandbox.api import OPERATIONS, service_app
+from resources.sandbox.accounts.accounts import Accounts
+from resources.sandbox.accounts.limits import RateLimit
+from resources.sandbox.accounts.tokens import TokenMint
+from resources.sandbox.api.app import OPERATIONS, service_app
+from resources.sandbox.api.control import Control
+from resources.sandbox.api.journal import Journal
+from resources.sandbox.api.misbehaviour import misbehaving
+from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, Service
 from resources.sandbox.clock import Clock, dated
-from resources.sandbox.control import Control
-from resources.sandbox.exports import Exports
-from resources.sandbox.faults import Faults
-from resources.sandbox.journal import Journal
-from resources.sandbox.limits import RateLimit
-from resources.sandbox.misbehaviour import misbehaving
-from resources.sandbox.operations import API_NAME, OBJECTS_NAME, Service
+from resources.sandbox.faults.faults import Faults
 from resources.sandbox.preparation import Preparation
 from resources.sandbox.record import claimed, publish
-from resources.sandbox.shelf import Shelf, Signer
-from resources.sandbox.tokens import TokenMint
+from resources.sandbox.store import objects
+from resources.sandbox.store.exports import Exports
+from resources.sandbox.store.object_index import ObjectIndex, Signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
-    from resources.sandbox.journal import Requests
+    from resources.sandbox.api.journal import Requests
     from resources.sandbox.settings import Settings
-    from resources.sandbox.world import World
+    from resources.sandbox.store.archived_world import ArchivedWorld
 
 #: The sockets of a port: one for each address of the machine itself.
 Loopback = tuple[socket.socket, ...]
@@ -58,7 +58,7 @@ _POLL_SECONDS = 0.002
 class Sandbox:
     """A running sandbox, and what a test turns on it."""
 
-    def __init__(self, settings: Settings, world: World, sockets: tuple[Loopback, Loopback]) -> None:
+    def __init__(self, settings: Settings, world: ArchivedWorld, sockets: tuple[Loopback, Loopback]) -> None:
         self.settings = settings
         self.world = world
         self.clock = Clock(settings.now)
@@ -73,7 +73,9 @@ class Sandbox:
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
         self.exports = Exports(world, self.clock, source_2025=settings.source_2025)
-        self.shelf = shelf = Shelf(world, self.clock, self.faults, self.exports, settings.state / "damaged")
+        self.object_index = object_index = ObjectIndex(
+            world, self.clock, self.faults, self.exports, settings.state / "damaged"
+        )
         signer = Signer(secrets.token_bytes(32), self.clock)
         service = Service(
             settings=settings,
@@ -83,7 +85,7 @@ class Sandbox:
             rate=self.rate,
             contents=world,
             exports=self.exports,
-            shelf=shelf,
+            object_index=object_index,
             signer=signer,
             url=self.url,
             object_url=self.object_url,
@@ -91,7 +93,7 @@ class Sandbox:
         )
         self.control = Control(service, self.faults, self.journal, self.stopped.set)
         api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path.removesuffix("/"))
-        store = misbehaving(objects.object_store(shelf, signer), self.faults, "objects", objects.api_path)
+        store = misbehaving(objects.object_store(object_index, signer), self.faults, "objects", objects.api_path)
         self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store)]
         self._sockets = sockets
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
@@ -150,7 +152,7 @@ def running(
     *,
     port: int = 0,
     object_port: int = 0,
-    world: World | None = None,
+    world: ArchivedWorld | None = None,
     prepare: int = 0,
     interrupted: Callable[[], bool] = bool,
     progress: Callable[[int, int], None] = lambda _ready, _of: None,
@@ -170,9 +172,9 @@ def running(
     with claimed(settings.state), contextlib.ExitStack() as stack:
         if world is None:
             # Only here: a process that merely attaches never loads what makes the world.
-            from resources.sandbox.world import World  # noqa: PLC0415
+            from resources.sandbox.store.archived_world import ArchivedWorld  # noqa: PLC0415
 
-            world = World(settings)
+            world = ArchivedWorld(settings)
         bound = (_bind(port), _bind(object_port))
         for one in (*bound[0], *bound[1]):
             stack.enter_context(one)
@@ -180,7 +182,7 @@ def running(
         preparation = Preparation(settings, world, sandbox.exports, sandbox.clock, prepare)
         try:
             if prepare:
-                sandbox.shelf.maker, sandbox.exports.maker = preparation.make_hour, preparation.make_snapshots
+                sandbox.object_index.maker, sandbox.exports.maker = preparation.make_hour, preparation.make_snapshots
                 preparation.begin(interrupted, progress)
             sandbox.start()
             publish(settings, sandbox.url, sandbox.object_url)

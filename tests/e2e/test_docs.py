@@ -23,8 +23,8 @@ from resources import datasets
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
 from resources.lake.decode import native
-from resources.sandbox import control as sandbox_control
 from resources.sandbox import options as sandbox_options
+from resources.sandbox.api import control as sandbox_control
 from resources.tables import MACROS, QUESTIONS, HourState
 from resources.warehouse.errors import WarehouseError
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from resources.sandbox.shelf import Signer
+from resources.sandbox.store.object_index import Signer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -175,11 +175,11 @@ def test_admission_by_address_needs_no_token(make_client, sandbox, hour):
     client = make_client(anonymous=True, username=None, password=None)
     with pytest.raises(errors.AuthenticationError, match="does not admit"):
         client.batches(hour)
-    sandbox.accounts.admit("127.0.0.0/8")
+    sandbox.accounts.admissions.admit("127.0.0.0/8")
     try:
         assert len(client.batches(hour)) > 0
     finally:
-        sandbox.accounts.withdraw_admissions()
+        sandbox.accounts.admissions.withdraw()
     assert count(sandbox, "/v1/login") == 0
 
 

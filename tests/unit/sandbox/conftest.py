@@ -160,8 +160,8 @@ class Client:
 @pytest.fixture(scope="session")
 def signing_key(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """One key for all sandboxes of the tests: making one takes longer than most tests."""
+    from resources.sandbox.accounts.tokens import TokenMint
     from resources.sandbox.clock import Clock
-    from resources.sandbox.tokens import TokenMint
 
     folder = tmp_path_factory.mktemp("key")
     TokenMint(folder, Clock(), "http://nowhere")

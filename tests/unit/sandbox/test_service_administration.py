@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from resources.sandbox import administration
 from resources.sandbox.options import parse
+from resources.sandbox.provision import provide
 
 NEW = "Another-5678"
 
@@ -150,7 +150,7 @@ class TestOptions:
     @staticmethod
     def provide(client, *words, **environ):
         options = parse(["--state", str(client.sandbox.settings.state), *words], called="")
-        return administration.provide(client.sandbox.accounts, options, environ)
+        return provide(client.sandbox.accounts, options, environ)
 
     @staticmethod
     def credentials(client, name):
@@ -177,7 +177,7 @@ class TestOptions:
         assert self.credentials(client, "paid") == before
         client.login(**before)
         assert client.call(client.HOUR).status_code == 403
-        assert client.sandbox.accounts.admissions() == {"10.0.0.0/8": ["group_1"]}
+        assert client.sandbox.accounts.admissions.all() == {"10.0.0.0/8": ["group_1"]}
 
     def test_the_environment_names_an_account_whose_password_is_shown_nowhere(self, client):
         told = self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Secret-Word-1")

@@ -12,8 +12,9 @@ import jwt
 import pytest
 import requests
 
-from resources.sandbox.accounts import Accounts, RefreshTokenSpentError
-from resources.sandbox.tokens import TokenMint
+from resources.sandbox.accounts.accounts import Accounts
+from resources.sandbox.accounts.tokens import TokenMint
+from resources.sandbox.accounts.users import RefreshTokenSpentError
 
 NOT_SAID = {"status": 422, "message": "Internal error, please try again later."}
 
@@ -389,7 +390,7 @@ class TestGetUser:
         assert not any("batches" in api["path"] for api in apis)
 
     def test_needs_a_token(self, client):
-        client.sandbox.accounts.admit("127.0.0.0/8")
+        client.sandbox.accounts.admissions.admit("127.0.0.0/8")
         client.token = ""
         assert self.get(client).status_code == 401
 
@@ -500,7 +501,7 @@ def test_secrets_stand_in_no_representation(client):
 
 
 def test_account_operations_of_nobody_and_twice(client):
-    from resources.sandbox.accounts import AccountError
+    from resources.sandbox.accounts.users import AccountError
 
     accounts = client.sandbox.accounts
     with pytest.raises(AccountError):
@@ -522,10 +523,10 @@ def test_counters_are_exact_under_threads(client):
             return False
 
     with ThreadPoolExecutor(8) as pool:
-        spent = [pool.submit(accounts.spend, user, "ondemand") for _ in range(80)]
+        spent = [pool.submit(accounts.quotas.spend, user, "ondemand") for _ in range(80)]
         refreshed = [pool.submit(refresh) for _ in range(120)]
     assert sum(future.result() for future in spent) == 50
-    assert accounts.quota(user, "ondemand").used == 50
+    assert accounts.quotas.of(user, "ondemand").used == 50
     assert sum(future.result() for future in refreshed) == 90
 
 

@@ -148,7 +148,7 @@ class TestDownloads:
         ]
         assert statuses == [307, 200, 307, 429, 200]
         user = client.sandbox.accounts.identify(client.token)
-        assert client.sandbox.accounts.quota(user, "batch").used == 2
+        assert client.sandbox.accounts.quotas.of(user, "batch").used == 2
         client.sandbox.accounts.set_quota("sandbox", "batch")
         assert client.call(client.DOWNLOAD).status_code == 307
 
@@ -222,10 +222,10 @@ class TestRanges:
 
 def test_an_empty_object_and_a_large_one(tmp_path, client, monkeypatch):
     """Files above the part size have an ETag that is no MD5; a file without a byte is served as such."""
-    from resources.sandbox import shelf
+    from resources.sandbox.store import object_index
 
     archive = client.archive
-    monkeypatch.setattr(shelf, "_PART_BYTES", 1000)
+    monkeypatch.setattr(object_index, "_PART_BYTES", 1000)
     whole = client.call(client.DOWNLOAD, "HEAD").headers["ETag"]
     parts = [archive.path.read_bytes()[i : i + 1000] for i in range(0, archive.size, 1000)]
     joined = hashlib.md5(b"".join(hashlib.md5(part).digest() for part in parts)).hexdigest()

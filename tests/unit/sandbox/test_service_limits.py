@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from resources.sandbox import limits
-from resources.sandbox.limits import RateLimit
+from resources.sandbox.accounts import limits
+from resources.sandbox.accounts.limits import RateLimit
 
 
 @pytest.fixture

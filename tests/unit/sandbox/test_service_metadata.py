@@ -192,12 +192,12 @@ class TestAccess:
 
     def test_addresses_are_admitted_without_a_token(self, client):
         client.token = ""
-        client.sandbox.accounts.admit("10.0.0.0/8")
+        client.sandbox.accounts.admissions.admit("10.0.0.0/8")
         assert client.call("/v2/projects").status_code == 401
-        client.sandbox.accounts.admit("127.0.0.0/8", ["group_1"])
+        client.sandbox.accounts.admissions.admit("127.0.0.0/8", ["group_1"])
         assert client.call("/v2/projects").status_code == 200
         assert client.call(client.HOUR).status_code == 403
-        client.sandbox.accounts.withdraw_admissions()
+        client.sandbox.accounts.admissions.withdraw()
         assert client.call("/v2/projects").status_code == 401
 
     def test_too_many_requests_per_second(self, client):
@@ -218,7 +218,7 @@ def test_the_2025_free_group_has_smaller_quotas(make_client):
     client = make_client(source_2025=True)
     client.sandbox.accounts.set_groups("sandbox", ["group_1"])
     user = client.sandbox.accounts.identify(client.token)
-    assert client.sandbox.accounts.quota(user, "chunk").limit == 15
+    assert client.sandbox.accounts.quotas.of(user, "chunk").limit == 15
 
 
 def test_a_defect_of_the_sandbox_is_a_500_and_in_the_log(client, monkeypatch, caplog):

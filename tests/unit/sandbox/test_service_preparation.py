@@ -17,7 +17,7 @@ import requests
 
 from resources.sandbox import Settings, running
 from resources.sandbox.options import command_line
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 from tests.unit.sandbox.conftest import NOW, Client, prepared_state
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,7 +95,7 @@ def test_what_is_listed_first_was_made_before_the_sandbox_answers(tmp_path, sign
         assert client.sandbox.world._wikis == {}
     assert not workers(os.getpid())
     # what a world makes by itself is the same, byte for byte
-    alone = World(small(tmp_path / "state", signing_key))
+    alone = ArchivedWorld(small(tmp_path / "state", signing_key))
     assert [piece.record for piece in alone.batches(NEWEST)] == hour
 
 

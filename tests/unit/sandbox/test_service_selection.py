@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resources.sandbox.answers import Refusal, encode
-from resources.sandbox.parameters import Filter, Parameters
-from resources.sandbox.selection import pick, select
+from resources.sandbox.api.answers import Refusal, encode
+from resources.sandbox.api.parameters import Filter, Parameters
+from resources.sandbox.api.selection import pick, select
 
 RECORD = {
     "identifier": "enwiki_namespace_0",

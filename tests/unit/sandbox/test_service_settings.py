@@ -170,10 +170,10 @@ def test_a_clock_runs_stands_and_moves():
 
 
 def test_the_world_is_what_the_service_needs(tmp_path):
-    from resources.sandbox.contents import Contents, File, Snapshot
-    from resources.sandbox.world import World
+    from resources.sandbox.store.archived_world import ArchivedWorld
+    from resources.sandbox.store.contents import Contents, File, Snapshot
 
-    world = World(Settings(state=tmp_path, changes_per_hour=2, body_bytes=100, now=NOW))
+    world = ArchivedWorld(Settings(state=tmp_path, changes_per_hour=2, body_bytes=100, now=NOW))
     assert isinstance(world, Contents)
     assert all(isinstance(batch, File) for batch in world.batches(NOW.replace(hour=5, minute=0)))
     snapshot = world.snapshot("enwiki_namespace_0", NOW)

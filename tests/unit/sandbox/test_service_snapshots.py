@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 from tests.unit.sandbox.conftest import Client, prepared_state
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
@@ -22,7 +22,7 @@ DOWNLOAD = f"{ONE}/download"
 CHUNKS = f"{ONE}/chunks"
 
 
-class QuietWorld(World):
+class QuietWorld(ArchivedWorld):
     """One namespace without a page, one whose archive is too small for the list."""
 
     def snapshot(self, identifier, *rest):
@@ -76,7 +76,7 @@ def md5(content):
 
 def used(client, kind):
     user = client.sandbox.accounts.identify(client.token)
-    return client.sandbox.accounts.quota(user, kind).used
+    return client.sandbox.accounts.quotas.of(user, kind).used
 
 
 class TestLists:
@@ -235,7 +235,7 @@ class TestQuotas:
     def test_the_free_group_has_its_numbers(self, client):
         client.sandbox.accounts.set_groups("sandbox", ["group_1"])
         user = client.sandbox.accounts.identify(client.token)
-        limits = [client.sandbox.accounts.quota(user, kind).limit for kind in ("snapshot", "chunk")]
+        limits = [client.sandbox.accounts.quotas.of(user, kind).limit for kind in ("snapshot", "chunk")]
         assert limits == [30, 1500]
 
     def test_no_token_and_no_group(self, client):
@@ -295,7 +295,7 @@ class TestSchedule:
 
     def test_in_the_source_of_2025_copies_come_twice_a_month(self, make_client):
         client = make_client(source_2025=True)
-        contents = World(replace(client.sandbox.settings, changes_per_hour=20, body_bytes=100))
+        contents = ArchivedWorld(replace(client.sandbox.settings, changes_per_hour=20, body_bytes=100))
         client.sandbox.exports._contents = contents
         days = {
             moment: client.sandbox.exports.turn("enwiki_namespace_0", free=True).started.day

@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.sandbox import archives
-from resources.sandbox.archives import Message, Store, in_reading_order, partition, with_repetitions
-from resources.sandbox.chance import Chance
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store import batch_store
+from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.batch_store import BatchStore, Message, in_reading_order, partition, with_repetitions
+from resources.sandbox.world.chance import Chance
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
@@ -33,7 +33,7 @@ def settings_in(state, **options):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return World(settings_in(tmp_path_factory.mktemp("world")), member_bytes=200_000)
+    return ArchivedWorld(settings_in(tmp_path_factory.mktemp("world")), member_bytes=200_000)
 
 
 def members_of(path):
@@ -69,13 +69,13 @@ def test_the_archive_has_the_services_form(world):
 
 
 def test_the_default_member_size_gives_default_hours_several_members(tmp_path):
-    batch = World(Settings(state=tmp_path, projects=("enwiki",))).batches(START)[0]
+    batch = ArchivedWorld(Settings(state=tmp_path, projects=("enwiki",))).batches(START)[0]
     assert len(members_of(batch.path)) >= 4
     assert len(records_of(batch)) >= 2000
 
 
 def test_a_long_line_has_a_member_of_its_own(tmp_path):
-    store = Store(tmp_path, member_bytes=50)
+    store = BatchStore(tmp_path, member_bytes=50)
     lines = [b"a" * 10, b"b" * 400, b"c" * 10]
     made = store.archives(
         "x", START, lambda: {"x_namespace_0": [Message("/x", lambda line=line: line) for line in lines]}
@@ -101,7 +101,7 @@ def test_the_record_tells_the_archive(world):
 @pytest.mark.parametrize("seed", range(3))
 def test_exports_begin_after_the_hour_and_end_before_the_list_appears(tmp_path, seed):
     settings = settings_in(tmp_path, seed=seed, projects=("enwiki", "frwiki"), changes_per_hour=20)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     for hour in (START + n * HOUR for n in range(2)):
         ready = world.hour_ready_at(hour)
         assert timedelta(minutes=64) <= ready - hour <= timedelta(minutes=72)
@@ -120,7 +120,7 @@ def test_files_overlap_until_their_own_export(world, tmp_path):
     assert late <= {record["event"]["identifier"] for record in second}
     assert len(late) > 5
 
-    apart = World(settings_in(tmp_path, overlap=False))
+    apart = ArchivedWorld(settings_in(tmp_path, overlap=False))
     assert apart.export_started_at("frwiki", START) == START + HOUR
     alone = records_of(apart.batches(START)[0])
     assert all(START <= published(record) < START + HOUR for record in alone)
@@ -179,9 +179,9 @@ PROGRAM = """
 import pathlib, sys
 from datetime import datetime
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 settings = Settings(state=pathlib.Path(sys.argv[1]), projects=("frwiki",), changes_per_hour=400, body_bytes=900)
-for batch in World(settings, member_bytes=200_000).batches(datetime.fromisoformat(sys.argv[2])):
+for batch in ArchivedWorld(settings, member_bytes=200_000).batches(datetime.fromisoformat(sys.argv[2])):
     print(batch.version, batch.record)
 """
 
@@ -202,7 +202,7 @@ def test_archives_are_byte_identical_across_processes_that_may_make_them_at_once
 
 
 def test_threads_wait_for_one_maker(tmp_path):
-    store, made, found = Store(tmp_path), [], []
+    store, made, found = BatchStore(tmp_path), [], []
 
     def make():
         made.append(1)
@@ -219,15 +219,15 @@ def test_threads_wait_for_one_maker(tmp_path):
 
 def test_an_archive_that_lies_there_is_not_made_again(tmp_path):
     settings = settings_in(tmp_path, changes_per_hour=20)
-    before = World(settings).batches(START)[0]
+    before = ArchivedWorld(settings).batches(START)[0]
     stamp = before.path.stat().st_mtime_ns
-    after = World(settings).batches(START)[0]
+    after = ArchivedWorld(settings).batches(START)[0]
     assert after.path == before.path
     assert after.path.stat().st_mtime_ns == stamp
 
 
 def test_a_failed_making_leaves_nothing_behind(tmp_path):
-    store = Store(tmp_path)
+    store = BatchStore(tmp_path)
 
     def fails():
         raise RuntimeError("stop")
@@ -247,28 +247,28 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(archives.os, "fsync", full)
+    monkeypatch.setattr(batch_store.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        Store(tmp_path).archives("x", START, lambda: {"x_namespace_0": [Message("/x", lambda: b"{}")]})
+        BatchStore(tmp_path).archives("x", START, lambda: {"x_namespace_0": [Message("/x", lambda: b"{}")]})
     assert not list(tmp_path.rglob("*.part"))
 
 
 def test_what_another_process_finished_first_is_taken(tmp_path):
     def make():
         # another maker's folder appears while this one is at work
-        assert Store(tmp_path).archives("x", START, contents)
+        assert BatchStore(tmp_path).archives("x", START, contents)
         return contents()
 
     def contents():
         return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
 
-    (archive,) = Store(tmp_path).archives("x", START, make)
+    (archive,) = BatchStore(tmp_path).archives("x", START, make)
     assert members_of(archive.path)[0][1] == b"{}\n"
     assert not list(tmp_path.rglob("*.part"))
 
 
 def test_hours_past_retention_are_removed_and_made_again_on_demand(tmp_path):
-    world = World(settings_in(tmp_path, changes_per_hour=20))
+    world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20))
     old = world.batches(START)[0]
     place, content = old.path, old.path.read_bytes()
     world.batches(START + 48 * HOUR)
@@ -283,16 +283,16 @@ def test_archives_of_another_form_make_way(tmp_path):
     def make():
         return {"x_namespace_0": [Message("/x", lambda: b"{}")]}
 
-    (old,) = Store(tmp_path, "old").archives("x", START, make)
-    (new,) = Store(tmp_path, "new").archives("x", START, make)
+    (old,) = BatchStore(tmp_path, "old").archives("x", START, make)
+    (new,) = BatchStore(tmp_path, "new").archives("x", START, make)
     assert new.path.exists()
     assert not old.path.exists()
 
 
 def test_a_quiet_namespace_is_not_listed(tmp_path):
-    world = World(settings_in(tmp_path, changes_per_hour=20, namespaces=(6, 10)))
+    world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20, namespaces=(6, 10)))
     listed = [{batch.record["identifier"] for batch in world.batches(START + n * HOUR)} for n in range(12)]
     assert any("frwiki_namespace_6" in hour for hour in listed)
     assert any("frwiki_namespace_6" not in hour for hour in listed)
-    assert all(Store(tmp_path / "store").archives("quiet", START, dict) == [] for _ in range(2))
+    assert all(BatchStore(tmp_path / "store").archives("quiet", START, dict) == [] for _ in range(2))
     assert all(len(records_of(batch)) > 0 for n in range(12) for batch in world.batches(START + n * HOUR))

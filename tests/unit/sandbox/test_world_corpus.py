@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)
@@ -23,7 +23,7 @@ def article(name, language, **more):
 
 
 def world_of(folder, state, **options):
-    return World(
+    return ArchivedWorld(
         Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 20, "corpus": folder, **options})
     )
 

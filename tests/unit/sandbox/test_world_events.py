@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.sandbox import scripts
-from resources.sandbox.articles import encode, instant
-from resources.sandbox.language import Lexicon
-from resources.sandbox.pages import Kind
-from resources.sandbox.schedule import HOUR as HOUR_MICROS
-from resources.sandbox.schedule import Timetable
 from resources.sandbox.settings import Settings
-from resources.sandbox.titles import Titles
-from resources.sandbox.world import World
+from resources.sandbox.world.articles import encode, instant
+from resources.sandbox.world.history import scripts
+from resources.sandbox.world.history.pages import Kind
+from resources.sandbox.world.history.schedule import HOUR as HOUR_MICROS
+from resources.sandbox.world.history.schedule import Timetable
+from resources.sandbox.world.text.language import Lexicon
+from resources.sandbox.world.text.titles import Titles
+from resources.sandbox.world.world import World
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from resources.sandbox import reference
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import World
+from resources.sandbox.world import reference
+from resources.sandbox.world.world import World
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "metadata"
 

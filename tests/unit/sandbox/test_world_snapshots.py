@@ -15,14 +15,14 @@ from itertools import pairwise
 
 import pytest
 
-from resources.sandbox import depot
-from resources.sandbox.census import Standing
-from resources.sandbox.depot import Depot, Export
-from resources.sandbox.language import Lexicon
-from resources.sandbox.schedule import Timetable, usual_articles
 from resources.sandbox.settings import Settings
-from resources.sandbox.titles import Titles
-from resources.sandbox.world import World
+from resources.sandbox.store import snapshot_store
+from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.snapshot_store import Export, SnapshotStore
+from resources.sandbox.world.census import Standing
+from resources.sandbox.world.history.schedule import Timetable, usual_articles
+from resources.sandbox.world.text.language import Lexicon
+from resources.sandbox.world.text.titles import Titles
 
 HOUR = timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -46,7 +46,7 @@ def settings_in(state, **options):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return World(settings_in(tmp_path_factory.mktemp("world")))
+    return ArchivedWorld(settings_in(tmp_path_factory.mktemp("world")))
 
 
 def members_of(path):
@@ -178,7 +178,7 @@ class TestForm:
         assert by_number != [text for _, text in members]
 
     def test_a_single_member(self, world, tmp_path):
-        single = World(settings_in(tmp_path, single_member=True)).snapshot(ARTICLES, START)
+        single = ArchivedWorld(settings_in(tmp_path, single_member=True)).snapshot(ARTICLES, START)
         ((info, text),) = members_of(single.path)
         many = world.snapshot(ARTICLES, START)
         assert info.name == f"{ARTICLES}_0.ndjson"
@@ -205,7 +205,7 @@ class TestForm:
             assert list(file.record)[:7] == list(snapshot.record)[:7]
 
     def test_few_lines_and_long_ones(self, tmp_path):
-        store = Depot(tmp_path, "1", 50, single_member=False)
+        store = SnapshotStore(tmp_path, "1", 50, single_member=False)
         for number, lines in enumerate(([b"a"], [b"a" * 400, b"b", b"c" * 10], [b"a" * 49] * 7)):
             holding = store.holding(Export("x_namespace_0", number), lambda lines=lines: lines)
             assert b"".join(text for _, text in members_of(holding.whole.path)) == b"".join(s + b"\n" for s in lines)
@@ -220,8 +220,8 @@ class TestKeeping:
             "import pathlib, sys\n"
             "from datetime import datetime\n"
             "from resources.sandbox.settings import Settings\n"
-            "from resources.sandbox.world import World\n"
-            "world = World(Settings(state=pathlib.Path(sys.argv[1]), projects=('frwiki',), changes_per_hour=170,\n"
+            "from resources.sandbox.store.archived_world import ArchivedWorld\n"
+            "world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=('frwiki',), changes_per_hour=170,\n"
             "                       body_bytes=500, chunk_bytes=200_000))\n"
             "snapshot = world.snapshot('frwiki_namespace_0', datetime.fromisoformat(sys.argv[2]))\n"
             "print(snapshot.record, [chunk.record for chunk in snapshot.chunks])\n"
@@ -241,7 +241,7 @@ class TestKeeping:
         assert not [p for p in tmp_path.rglob("*") if p.name.endswith(".part") or "buffer" in p.name]
 
     def test_what_was_removed_is_made_again(self, tmp_path):
-        world = World(settings_in(tmp_path, changes_per_hour=20))
+        world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20))
         snapshot = world.snapshot(ARTICLES, START)
         content, chunk = snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()
         world.snapshot(ARTICLES, START + 24 * HOUR)
@@ -251,7 +251,7 @@ class TestKeeping:
         assert snapshot.chunks[0].path.read_bytes() == chunk
 
     def test_threads_wait_for_one_maker(self, tmp_path):
-        store, made, found = Depot(tmp_path, "1", 50, single_member=False), [], []
+        store, made, found = SnapshotStore(tmp_path, "1", 50, single_member=False), [], []
 
         def lines():
             made.append(1)
@@ -268,7 +268,7 @@ class TestKeeping:
         assert found == [found[0]] * 6
 
     def test_a_failed_making_leaves_nothing_and_is_repeated(self, tmp_path, monkeypatch):
-        store = Depot(tmp_path, "1", 50, single_member=False)
+        store = SnapshotStore(tmp_path, "1", 50, single_member=False)
 
         def breaks():
             yield b"a" * 60
@@ -278,7 +278,9 @@ class TestKeeping:
         with pytest.raises(RuntimeError, match="stop"):
             store.holding(Export("x", 1), breaks)
         with monkeypatch.context() as patched:
-            patched.setattr(depot.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            patched.setattr(
+                snapshot_store.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+            )
             with pytest.raises(OSError, match="No space left"):
                 store.holding(Export("x", 1), lambda: [b"a"])
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -286,15 +288,15 @@ class TestKeeping:
 
     def test_another_process_was_first(self, tmp_path):
         def lines():
-            Depot(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
+            SnapshotStore(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
             return [b"a"]
 
-        holding = Depot(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lines)
+        holding = SnapshotStore(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lines)
         assert members_of(holding.whole.path)[0][1] == b"a\n"
 
     def test_snapshots_of_another_form_make_way(self, tmp_path):
-        old = Depot(tmp_path, "old", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
-        new = Depot(tmp_path, "new", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
+        old = SnapshotStore(tmp_path, "old", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
+        new = SnapshotStore(tmp_path, "new", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
         assert new.whole.path.exists()
         assert not old.whole.path.exists()
 
@@ -303,9 +305,9 @@ MEASURE = """
 import pathlib, resource, sys
 from datetime import datetime
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 articles, rate, body, chunk = map(int, sys.argv[3:])
-world = World(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,), articles=articles,
+world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,), articles=articles,
                        changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))
 moment = datetime.fromisoformat(sys.argv[2])
 world.record(next(world.pages_at("enwiki", 0, moment)))  # the stock of words and blocks is there whatever the size
@@ -360,16 +362,16 @@ class TestPopulation:
 
     def test_a_small_world_is_the_same_with_and_without_the_bound_on_first_runs(self, tmp_path):
         assert usual_articles(220) < 5_000
-        assert World(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == (
+        assert ArchivedWorld(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == (
             Timetable(1, "enwiki", (0, 10, 14), 220, Titles(Lexicon("en"))).casts
         )
 
     def test_the_default_world_has_some_thousands_of_articles(self, tmp_path):
-        pages = sum(1 for _ in World(Settings(state=tmp_path)).pages_at("enwiki", 0, START))
+        pages = sum(1 for _ in ArchivedWorld(Settings(state=tmp_path)).pages_at("enwiki", 0, START))
         assert 4_000 < pages < 6_000
 
     def test_still_pages_are_told_once_in_their_cycle_and_hours_touch_some(self, tmp_path):
-        world = World(settings_in(tmp_path, changes_per_hour=20, articles=3_000))
+        world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20, articles=3_000))
 
         def pages(moment):
             return {

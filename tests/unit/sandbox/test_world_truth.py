@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import World
+from resources.sandbox.store.archived_world import ArchivedWorld
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -76,7 +76,7 @@ def truth_of(world, settings, moment_of, since, namespaces=(0, 10, 14)):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_files_folded_by_the_rule_are_the_truth(tmp_path, seed, overlap):
     settings = small(tmp_path, seed=seed, overlap=overlap)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     hours = [START + n * HOUR for n in range(7)]
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
     assert len(truth) > 500
@@ -85,7 +85,7 @@ def test_files_folded_by_the_rule_are_the_truth(tmp_path, seed, overlap):
 
 def test_several_projects_and_a_body_of_every_article(tmp_path):
     settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=150)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     hours = [START + n * HOUR for n in range(4)]
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
     assert {project for project, _ in truth} == {"enwiki", "simplewiki"}
@@ -98,7 +98,7 @@ def test_several_projects_and_a_body_of_every_article(tmp_path):
 @pytest.mark.parametrize("namespace", [0, 10, 14])
 def test_one_namespace_alone_folds_to_its_truth(tmp_path, namespace):
     settings = small(tmp_path)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     hours = [START + n * HOUR for n in range(9)]
     truth = truth_of(
         world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0], (namespace,)
@@ -108,7 +108,7 @@ def test_one_namespace_alone_folds_to_its_truth(tmp_path, namespace):
 
 def test_truth_holds_at_any_moment(tmp_path):
     settings = small(tmp_path, seed=7, changes_per_hour=60)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     draw = random.Random(7)
     first = START - 6 * HOUR
     events = [e for e in world.events("frwiki", first, START + 3 * HOUR) if e.type != "visibility-change"]
@@ -129,7 +129,7 @@ def test_truth_holds_at_any_moment(tmp_path):
 def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path):
     """The full state at T and the files from T on fold to the full state later: snapshot + batches = now."""
     settings = small(tmp_path, changes_per_hour=40)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     before = list(world.truth("frwiki", 0, START))
     hours = [START + n * HOUR for n in range(13)]
     end = world.export_started_at("frwiki", hours[-1])
@@ -143,7 +143,7 @@ def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path
 def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path, seed):
     """With what stands in the snapshot twice, what stands there still, and hours that begin before it."""
     settings = small(tmp_path, seed=seed)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     for namespace in (0, 10):
         started, _ = world.snapshot_times(f"frwiki_namespace_{namespace}", START + 2 * HOUR)
         lines = map(json.loads, lines_of(world.snapshot(f"frwiki_namespace_{namespace}", started)))
@@ -156,7 +156,7 @@ def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path, se
 
 def test_visibility_never_decides(tmp_path):
     settings = small(tmp_path)
-    world = World(settings)
+    world = ArchivedWorld(settings)
     events = [e for e in world.events("frwiki", START, START + HOUR) if e.type == "visibility-change"]
     assert events
     for event in events:
@@ -167,7 +167,7 @@ def test_visibility_never_decides(tmp_path):
 
 
 def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
-    world = World(small(tmp_path, namespaces=(0,)))
+    world = ArchivedWorld(small(tmp_path, namespaces=(0,)))
     with pytest.raises(ValueError, match="namespace 10"):
         next(iter(world.truth("frwiki", 10, START)))
     with pytest.raises(ValueError, match="no articles of 'dewiki'"):
@@ -175,6 +175,6 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
     with pytest.raises(ValueError, match="timezone-aware"):
         next(iter(world.truth("frwiki", 0, START.replace(tzinfo=None))))
     with pytest.raises(ValueError, match="knows no project 'xxwiki'"):
-        World(small(tmp_path, projects=("xxwiki",)))
+        ArchivedWorld(small(tmp_path, projects=("xxwiki",)))
     with pytest.raises(ValueError, match=r"not \[2\]"):
-        World(small(tmp_path, namespaces=(0, 2)))
+        ArchivedWorld(small(tmp_path, namespaces=(0, 2)))

@@ -1,0 +1,389 @@
+"""The accounts of the sandbox: users and their passwords, challenges, confirmation codes, tokens, groups, quotas.
+
+Belongs here: the states an account can be in and the moves between them, kept in a database of the state folder so
+that they outlive the process. Does not belong here: how an answer over HTTP looks (`authentication`) or how a token is
+signed (`tokens`).
+
+Source: the service's documentation of authentication (tokens live 24 hours, refresh tokens 90 days and 90 uses) and,
+for what it leaves open (texts of refusals, life of codes and sessions), the user pool its public source stands on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from resources.sandbox.accounts.admissions import Admissions
+from resources.sandbox.accounts.database import Database
+from resources.sandbox.accounts.outbox import Mail, Outbox
+from resources.sandbox.accounts.passwords import hash_password, policy_violation
+from resources.sandbox.accounts.private import write_private
+from resources.sandbox.accounts.quotas import Quotas
+from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
+from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError, Tokens, User, user_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from resources.sandbox.accounts.quotas import QuotaKind
+    from resources.sandbox.clock import Clock
+
+REFRESH_TOKEN_LIFE = timedelta(days=90)
+REFRESH_TOKEN_USES = 90
+CODE_LIFE = timedelta(hours=1)
+SESSION_LIFE = timedelta(minutes=3)
+
+#: The account that every state folder starts with; it may do everything.
+DEFAULT_USERNAME = "sandbox"
+
+
+class Accounts:
+    """All accounts of one state folder. Safe for threads."""
+
+    def __init__(self, state: Path, clock: Clock, mint: TokenMint, *, source_2025: bool = False) -> None:
+        """Open the accounts in `state`; a new folder gets the default account (`account.json`, mode 0600)."""
+        self._state = state
+        self._clock = clock
+        self._mint = mint
+        self._source_2025 = source_2025
+        self._outbox = Outbox(state / "outbox", clock)
+        self._database = Database(state / "accounts.sqlite")
+        self.quotas = Quotas(self._database, source_2025=source_2025)
+        self.admissions = Admissions(self._database)
+        self.username = ""
+        #: The default account, with its password as the sandbox starts; `account.json` has the present one.
+        self.username, self.password = self._default_account()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    # --- what a test or an operator does -----------------------------------------------------------------------------
+
+    def create(
+        self,
+        username: str,
+        password: str,
+        *,
+        groups: Sequence[str] = ("group_1",),
+        email: str | None = None,
+        temporary: bool = False,
+    ) -> User:
+        """Make an account. With `temporary`, its first login is answered with a challenge, and the outbox gets the invitation.
+
+        Raises:
+            ValueError: The account exists already.
+        """
+        subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
+        email = email or f"{username}@example.org"
+        salt, digest = hash_password(password)
+        with self._database.transaction():
+            if self._row(username) is not None:
+                raise ValueError(f"The sandbox already has an account {username}; choose another name.")
+            self._database.change(
+                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *(username, subject, email, salt, digest, temporary, json.dumps(list(groups))),
+            )
+        if temporary:
+            self._outbox.send(username, email, "invitation", password)
+        return User(username, subject, email, tuple(groups))
+
+    def usernames(self) -> list[str]:
+        """The names of all accounts."""
+        return [row["username"] for row in self._database.rows("SELECT username FROM users ORDER BY username")]
+
+    def user(self, username: str) -> User | None:
+        """The account of that name, or None."""
+        row = self._row(username)
+        return None if row is None else user_of(row)
+
+    def is_temporary(self, username: str) -> bool:
+        """Whether its next login is answered with a challenge."""
+        return bool(self._require(username)["temporary"])
+
+    def set_groups(self, username: str, groups: Sequence[str]) -> None:
+        """Put the account into exactly these groups (`group_1` free, `group_2` batches, `group_3` everything)."""
+        self._update_user(username, "groups = ?", json.dumps(list(groups)))
+
+    def set_password(self, username: str, password: str, *, temporary: bool = False) -> None:
+        """Give the account a password without asking for the old one; `temporary`: the next login is challenged."""
+        salt, digest = hash_password(password)
+        with self._database.transaction():
+            row = self._require(username)
+            if username == self.username:
+                # first the file, which the next start believes if the process ends in between
+                _write_default_account(self._state, self.username, password)
+            self._update_user(username, "salt = ?, digest = ?, temporary = ?", salt, digest, temporary)
+        if temporary:
+            self._outbox.send(username, row["email"], "invitation", password)
+
+    def set_quota(self, username: str, kind: QuotaKind, *, limit: int | None = None, used: int = 0) -> None:
+        """Set how many requests of `kind` are allowed and counted; `limit` None: as the group has it."""
+        self._require(username)
+        self.quotas.set(username, kind, limit=limit, used=used)
+
+    def exhaust(self, username: str) -> int:
+        """Use up every refresh token of the account; returns how many there were."""
+        return self._database.change(
+            "UPDATE refresh_tokens SET uses = ? WHERE username = ?", REFRESH_TOKEN_USES, username
+        )
+
+    def revoke_access(self, username: str) -> int:
+        """Revoke the account's access tokens, leaving its refresh tokens; returns how many were valid."""
+        return self._database.change(
+            "UPDATE access_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
+        )
+
+    def revoke_all(self, username: str) -> int:
+        """Revoke the account's access and refresh tokens; returns how many refresh tokens were valid."""
+        self.revoke_access(username)
+        return self._database.change(
+            "UPDATE refresh_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
+        )
+
+    def outbox(self, username: str | None = None) -> list[Mail]:
+        """The messages sent, oldest first, of one account or of all."""
+        return self._outbox.messages(username)
+
+    # --- what the service does ---------------------------------------------------------------------------------------
+
+    def login(self, username: str, password: str) -> Tokens | Challenge:
+        """Log in with a password.
+
+        Raises:
+            AccountError: Unknown account or wrong password.
+        """
+        row = self._authenticate(username, password)
+        if row["temporary"]:
+            session = secrets.token_urlsafe(96)
+            self._database.change("INSERT INTO sessions VALUES (?, ?, ?)", session, username, self._now())
+            return Challenge(session)
+        return self._grant(row)
+
+    def answer_challenge(self, username: str, session: str, new_password: str) -> Tokens:
+        """Set the first permanent password; a session answers once.
+
+        Raises:
+            AccountError: Unknown or expired session, or a password against the policy.
+        """
+        row = self._row(username)
+        with self._database.transaction() as database:
+            found = database.execute(
+                "SELECT issued_at FROM sessions WHERE session = ? AND username = ?", (session, username)
+            ).fetchone()
+            if row is None or found is None:
+                raise AccountError("NotAuthorizedException: Invalid session for the user.")
+            if self._now() - found["issued_at"] > SESSION_LIFE.total_seconds():
+                raise AccountError("NotAuthorizedException: Invalid session for the user, session is expired.")
+            _check_policy(new_password)
+            database.execute("DELETE FROM sessions WHERE username = ?", (username,))
+        self.set_password(username, new_password)
+        return self._grant(row)
+
+    def refresh(self, username: str, refresh_token: str) -> Tokens:
+        """Make a new access token from a refresh token.
+
+        Raises:
+            RefreshTokenSpentError: It was used 90 times.
+            AccountError: Unknown, expired or revoked, or of another account.
+        """
+        digest = _fingerprint(refresh_token)
+        with self._database.transaction() as database:
+            found = database.execute(
+                "SELECT * FROM refresh_tokens WHERE digest = ? AND username = ?", (digest, username)
+            ).fetchone()
+            if found is None:
+                raise AccountError("NotAuthorizedException: Invalid Refresh Token")
+            # The count is looked at before the token: a spent token says so even when it is revoked as well.
+            if found["uses"] >= REFRESH_TOKEN_USES:
+                raise RefreshTokenSpentError("Refresh tokens limit has been exceeded.")
+            if found["revoked"]:
+                raise AccountError("NotAuthorizedException: Refresh Token has been revoked")
+            if self._now() - found["issued_at"] >= REFRESH_TOKEN_LIFE.total_seconds():
+                raise AccountError("NotAuthorizedException: Refresh Token has expired")
+            database.execute("UPDATE refresh_tokens SET uses = uses + 1 WHERE digest = ?", (digest,))
+        row = self._require(username)
+        access, identity = self._sign(row, digest, refreshed=True)
+        return Tokens(identity, access, None)
+
+    def revoke(self, refresh_token: str) -> None:
+        """Revoke a refresh token and the access tokens that came from it.
+
+        In the public source of 2025 the access token of the login itself stays valid until it expires.
+
+        Raises:
+            AccountError: Unknown token.
+        """
+        digest = _fingerprint(refresh_token)
+        with self._database.transaction() as database:
+            if not database.execute("UPDATE refresh_tokens SET revoked = 1 WHERE digest = ?", (digest,)).rowcount:
+                raise AccountError("UnauthorizedException: Invalid refresh token.")
+            minted_first = 1 if self._source_2025 else 0
+            database.execute(
+                "UPDATE access_tokens SET revoked = 1 WHERE origin = ? AND refreshed >= ?", (digest, minted_first)
+            )
+
+    def change_password(self, access_token: str, previous: str, proposed: str) -> None:
+        """Change the password of the account that the access token belongs to.
+
+        Raises:
+            AccountError: The token or the previous password is wrong, or the new one is against the policy.
+        """
+        try:
+            user = self.identify(access_token)
+        except TokenRefusedError as refusal:
+            raise AccountError(str(refusal)) from None
+        self._authenticate(user.username, previous)
+        _check_policy(proposed)
+        self.set_password(user.username, proposed)
+
+    def forgot_password(self, username: str) -> None:
+        """Send a confirmation code to the outbox. An e-mail address stands for its account.
+
+        Raises:
+            LookupError: No account has this e-mail address.
+            AccountError: No such account, one without group, or one that still has its temporary password.
+        """
+        if "@" in username:
+            found = self._database.row("SELECT username FROM users WHERE email = ?", username)
+            if found is None:
+                raise LookupError("User not found.")
+            username = found["username"]
+        row = self._row(username)
+        if row is None:
+            raise AccountError("UserNotFoundException: Username/client id combination not found.")
+        if row["temporary"] or not json.loads(row["groups"]):
+            raise AccountError("NotAuthorizedException: User password cannot be reset in the current state.")
+        code = f"{secrets.randbelow(1_000_000):06d}"
+        self._database.change("REPLACE INTO codes VALUES (?, ?, ?)", username, code, self._now())
+        self._outbox.send(username, row["email"], "forgot-password", code)
+
+    def confirm_password(self, username: str, code: str, password: str) -> None:
+        """Set a new password with the code of `forgot_password`.
+
+        Raises:
+            AccountError: Wrong or expired code, no such account, or a password against the policy.
+        """
+        self._require(username)
+        with self._database.transaction() as database:
+            found = database.execute("SELECT * FROM codes WHERE username = ?", (username,)).fetchone()
+            if found is None or self._now() - found["issued_at"] > CODE_LIFE.total_seconds():
+                raise AccountError("ExpiredCodeException: Invalid code provided, please request a code again.")
+            if not hmac.compare_digest(found["code"].encode(), code.encode()):
+                raise AccountError("CodeMismatchException: Invalid verification code provided, please try again.")
+            _check_policy(password)
+            database.execute("DELETE FROM codes WHERE username = ?", (username,))
+        self.set_password(username, password)
+
+    def identify(self, access_token: str) -> User:
+        """The user behind an access token.
+
+        Raises:
+            TokenRefusedError: Not a valid token, or revoked; the message is the text of the 401 answer.
+        """
+        claims = self._mint.verify(access_token)
+        known = self._database.row("SELECT revoked FROM access_tokens WHERE identifier = ?", claims["jti"])
+        if known is None or known["revoked"]:
+            raise TokenRefusedError("NotAuthorizedException: Access Token has been revoked")
+        row = self._row(claims["username"])
+        if row is None:
+            raise TokenRefusedError("UserNotFoundException: User does not exist.")
+        return user_of(row)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+    def _row(self, username: str) -> sqlite3.Row | None:
+        return self._database.row("SELECT * FROM users WHERE username = ?", username)
+
+    def _require(self, username: str) -> sqlite3.Row:
+        row = self._row(username)
+        if row is None:
+            raise AccountError("UserNotFoundException: Username/client id combination not found.")
+        return row
+
+    def _update_user(self, username: str, assignment: str, *values: object) -> None:
+        self._require(username)
+        # `assignment` is one of the literals of this module.
+        self._database.change(f"UPDATE users SET {assignment} WHERE username = ?", *values, username)  # noqa: S608
+
+    def _authenticate(self, username: str, password: str) -> sqlite3.Row:
+        row = self._row(username)
+        salt = row["salt"] if row is not None else b""
+        _, digest = hash_password(password, salt)
+        if row is None or not hmac.compare_digest(digest, row["digest"]):
+            raise AccountError("NotAuthorizedException: Incorrect username or password.")
+        return row
+
+    def _grant(self, row: sqlite3.Row) -> Tokens:
+        refresh_token = secrets.token_urlsafe(256)
+        digest = _fingerprint(refresh_token)
+        now = self._now()
+        with self._database.transaction() as database:
+            # What has expired answers as what was never issued.
+            database.execute("DELETE FROM access_tokens WHERE issued_at < ?", (now - 2 * ACCESS_TOKEN_SECONDS,))
+            database.execute(
+                "INSERT INTO refresh_tokens (digest, username, issued_at) VALUES (?, ?, ?)",
+                (digest, row["username"], now),
+            )
+        access, identity = self._sign(row, digest, refreshed=False)
+        return Tokens(identity, access, refresh_token)
+
+    def _sign(self, row: sqlite3.Row, origin: str, *, refreshed: bool) -> tuple[str, str]:
+        user = user_of(row)
+        access, identifier = self._mint.access_token(
+            username=user.username, subject=user.subject, groups=user.groups, origin=origin[:32]
+        )
+        identity = self._mint.id_token(
+            username=user.username, subject=user.subject, email=user.email, groups=user.groups, origin=origin[:32]
+        )
+        self._database.change(
+            "INSERT INTO access_tokens (identifier, username, origin, refreshed, issued_at) VALUES (?, ?, ?, ?, ?)",
+            *(identifier, user.username, origin, refreshed, self._now()),
+        )
+        return access, identity
+
+    def _default_account(self) -> tuple[str, str]:
+        """The account of `account.json`: made with a new folder, and whatever happened before, the file opens it."""
+        try:
+            username, password = read_default_account(self._state)
+        except FileNotFoundError:
+            username, password = DEFAULT_USERNAME, f"Sandbox-{secrets.token_hex(8)}-1"
+            _write_default_account(self._state, username, password)
+        if self._row(username) is None:
+            self.create(username, password, groups=("group_3",))
+        else:
+            try:
+                self._authenticate(username, password)
+            except AccountError:
+                self.set_password(username, password)
+        return username, password
+
+
+def _write_default_account(state: Path, username: str, password: str) -> None:
+    write_private(state / "account.json", json.dumps({"username": username, "password": password}).encode())
+
+
+def read_default_account(state: Path) -> tuple[str, str]:
+    """Username and password of the account that the state folder started with, as they are now."""
+    content = json.loads((state / "account.json").read_bytes())
+    return content["username"], content["password"]
+
+
+def _fingerprint(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _check_policy(password: str) -> None:
+    violation = policy_violation(password)
+    if violation is not None:
+        raise AccountError(f"InvalidPasswordException: Password did not conform with policy: {violation}")

@@ -1,0 +1,170 @@
+"""Access and id tokens: RS256 JSON web tokens, signed with a key that lies in the state folder.
+
+Belongs here: making and checking a token's form, signature, client and age. Does not belong here: who holds which
+token, use counts and revocation (`accounts`).
+
+Source: the service's documentation of authentication; the texts of refusals are those of the token library that the
+service's public source uses.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from resources.sandbox.accounts.private import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.sandbox.clock import Clock
+
+#: Life of access and id tokens, as told in `expires_in`.
+ACCESS_TOKEN_SECONDS = 86_400
+
+_CLIENT_ID = "2r0v5o1fsandboxclient0local"
+_ISSUER_PATH = "/pool"
+
+
+class TokenRefusedError(Exception):
+    """A token that is not accepted; the message is the text of the 401 answer."""
+
+
+class TokenMint:
+    """Signs and verifies tokens. The key is made at first use of a state folder and then kept, mode 0600."""
+
+    def __init__(self, state: Path, clock: Clock, issuer: str) -> None:
+        """Read the key in `state`, or make it."""
+        self._clock = clock
+        self._issuer = issuer + _ISSUER_PATH
+        pem = _private_key(state / "signing-key.pem")
+        key = serialization.load_pem_private_key(pem, password=None)
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise TypeError(
+                f"{state / 'signing-key.pem'} holds no RSA key; remove it, the sandbox then makes a new one."
+            )
+        self._private = key
+        self._public = key.public_key()
+        numbers = self._public.public_numbers()
+        self._jwk = {
+            "kty": "RSA",
+            "alg": "RS256",
+            "use": "sig",
+            "n": _base64url(numbers.n),
+            "e": _base64url(numbers.e),
+        }
+        self._kid = str(uuid.uuid5(uuid.NAMESPACE_URL, self._jwk["n"]))
+
+    @property
+    def key_set(self) -> dict[str, Any]:
+        """The public key as a JSON web key set (`{iss}/.well-known/jwks.json`)."""
+        return {"keys": [{"kid": self._kid, **self._jwk}]}
+
+    def access_token(self, *, username: str, subject: str, groups: Sequence[str], origin: str) -> tuple[str, str]:
+        """Sign an access token; returns it and its identifier (`jti`). `origin` names the refresh token behind it."""
+        identifier = str(uuid.uuid4())
+        claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="access")
+        return self._sign({**claims, "jti": identifier, "client_id": _CLIENT_ID, "username": username}), identifier
+
+    def id_token(self, *, username: str, subject: str, email: str, groups: Sequence[str], origin: str) -> str:
+        """Sign an id token: it tells who the user is and opens no data."""
+        claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="id")
+        identity = {"aud": _CLIENT_ID, "cognito:username": username, "email": email, "email_verified": True}
+        return self._sign({**claims, "jti": str(uuid.uuid4()), **identity})
+
+    def verify(self, token: str) -> dict[str, Any]:
+        """Check form, key, signature, age and client of an access token; returns its claims.
+
+        Raises:
+            TokenRefusedError: The token is not accepted; the message says why in the service's words.
+        """
+        if token.count(".") != 2:
+            raise TokenRefusedError("token contains an invalid number of segments")
+        header = _decode_segment(token.split(".", maxsplit=1)[0])
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or not algorithm.startswith("RS"):
+            raise TokenRefusedError(f"unexpected signing method: {algorithm}")
+        kid = header.get("kid")
+        if not isinstance(kid, str):
+            raise TokenRefusedError("kid header not found")
+        if kid != self._kid:
+            raise TokenRefusedError("key not found")
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                self._public,
+                algorithms=["RS256"],
+                # Age and audience follow the sandbox's clock and the service's own rule, below.
+                options={"verify_exp": False, "verify_aud": False, "verify_iat": False},
+            )
+        except jwt.InvalidTokenError:
+            raise TokenRefusedError("crypto/rsa: verification error") from None
+        late = int(self._clock.now().timestamp()) - int(claims["exp"])
+        if late >= 0:
+            raise TokenRefusedError(f"token is expired by {go_duration(late)}")
+        if claims.get("client_id") != _CLIENT_ID:
+            raise TokenRefusedError("incorrect client id")
+        return claims
+
+    def _claims(self, *, username: str, subject: str, groups: Sequence[str], origin: str, use: str) -> dict[str, Any]:
+        now = self._clock.now()
+        return {
+            "sub": subject,
+            "cognito:groups": list(groups),
+            "iss": self._issuer,
+            "origin_jti": origin,
+            "event_id": str(uuid.uuid5(uuid.NAMESPACE_OID, username)),
+            "token_use": use,
+            "scope": "aws.cognito.signin.user.admin",
+            "auth_time": _seconds(now),
+            "iat": _seconds(now),
+            "exp": _seconds(now) + ACCESS_TOKEN_SECONDS,
+        }
+
+    def _sign(self, claims: dict[str, Any]) -> str:
+        return jwt.encode(claims, self._private, algorithm="RS256", headers={"kid": self._kid})
+
+
+def go_duration(seconds: int) -> str:
+    """Whole seconds as the service prints a duration: `1h2m3s`, `2m0s`, `3s`."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{rest}s"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def _private_key(path: Path) -> bytes:
+    if path.exists():
+        return path.read_bytes()
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    write_private(path, pem)
+    return pem
+
+
+def _decode_segment(segment: str) -> dict[str, Any]:
+    try:
+        value = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))
+    except (binascii.Error, ValueError):
+        value = None
+    if not isinstance(value, dict):
+        raise TokenRefusedError("illegal base64 data at input byte 0")
+    return value
+
+
+def _seconds(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+def _base64url(number: int) -> str:
+    return base64.urlsafe_b64encode(number.to_bytes((number.bit_length() + 7) // 8, "big")).rstrip(b"=").decode()

@@ -1,0 +1,91 @@
+"""The service's own port as an app: finds the operation of a request and turns refusals into error bodies.
+
+Belongs here: routing, CORS, request ids, the last resort for defects. Does not belong here: any single operation.
+
+Source: the service's documentation of its hosts: unknown paths and methods are the same 404 with the usual body.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect, Request
+
+from resources.sandbox.api import answers
+from resources.sandbox.api.answers import Refusal
+from resources.sandbox.api.endpoints import authentication, batches, metadata, snapshots
+from resources.sandbox.api.journal import CONTROLS
+from resources.sandbox.api.operations import perform
+from resources.sandbox.api.spec import describe
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from resources.sandbox.api.control import Control
+    from resources.sandbox.api.operations import Operation, Service
+
+OPERATIONS: tuple[Operation, ...] = (
+    *authentication.OPERATIONS,
+    *metadata.OPERATIONS,
+    *snapshots.OPERATIONS,
+    *batches.OPERATIONS,
+)
+
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, POST, OPTIONS, HEAD",
+    "Access-Control-Allow-Headers": "*",
+}
+
+_logger = logging.getLogger(__name__)
+
+
+def service_app(service: Service, control: Control) -> ASGIApp:
+    """The app of the service's own port."""
+    routes = [(_pattern(operation.path), operation) for operation in service.operations]
+
+    async def answer(request: Request) -> Response:
+        path = request.url.path
+        if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
+            return answers.no_content()
+        if path.startswith(CONTROLS):
+            return await control.answer(request)
+        if path == "/spec" and request.method == "GET":
+            return answers.document(describe(service))
+        # a slash at the end makes no other path: generated clients write one
+        path = path.removesuffix("/")
+        for pattern, operation in routes:
+            match = pattern.fullmatch(path)
+            if match is not None and request.method in operation.methods:
+                request.scope["path_params"] = match.groupdict()
+                return await perform(operation, service, request)
+        raise Refusal(404)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        accept = request.headers.get("accept")
+        try:
+            response = await answer(request)
+        except Refusal as refusal:
+            response = answers.error(accept, refusal.status, refusal.message)
+        except ClientDisconnect:
+            return
+        except Exception:
+            _logger.exception("The sandbox failed to answer %s %s.", request.method, request.url.path)
+            response = answers.error(accept, 500, "Internal Server Error")
+        if not request.url.path.startswith(CONTROLS):
+            response.headers.update(_CORS)
+        if not request.url.path.startswith("/v1/"):
+            response.headers["X-Request-Id"] = str(uuid.uuid4())
+        await response(scope, receive, send)
+
+    return app
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    pieces = re.split(r"\{(\w+)\}", path)
+    return re.compile("".join(f"(?P<{p}>[^/]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces)))

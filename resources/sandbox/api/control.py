@@ -1,0 +1,192 @@
+"""The controls of a running sandbox under `/sandbox/`, for tests and people in other processes and other languages.
+
+| request | what it does |
+|---|---|
+| `GET /sandbox/identity` | who answers: identity, pid, addresses, clock |
+| `GET /sandbox/hours` | the oldest and the newest hour whose batches are listed, as their paths have them |
+| `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
+| `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
+| `GET`, `DELETE /sandbox/requests` | what was asked, oldest first; forget it |
+| `GET`, `POST`, `DELETE /sandbox/snapshots` | the exports that stand; a new one out of turn: `{"identifier": "...", "after_downloads": n, "free": bool}`; back to the schedule |
+| `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
+| `GET`, `POST /sandbox/accounts` | the accounts; make or change one: `{"username": "...", "groups": [...], "password": "...", "temporary": bool, "quotas": {"snapshot": n}}` |
+| `POST /sandbox/tokens` | end tokens early: `{"username": "...", "revoke": "access" or "all"}` or `{"username": "...", "exhaust": true}` |
+| `GET`, `POST`, `DELETE /sandbox/admissions` | address ranges that need no token; `{"network": "127.0.0.0/8", "groups": [...]}` |
+| `GET /sandbox/outbox` | the messages sent, oldest first, with codes and temporary passwords |
+| `POST /sandbox/stop` | end the sandbox |
+
+They need no token: the sandbox listens on loopback only. A page in a browser is refused: it could be anybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from resources.sandbox.api import administration, answers
+from resources.sandbox.api.answers import Refusal
+from resources.sandbox.api.operations import LOOPBACK_NAMES
+from resources.sandbox.api.parameters import decode_json
+from resources.sandbox.settings import YEARS
+from resources.sandbox.store.exports import newest_hour
+from resources.sandbox.store.object_index import oldest_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from resources.sandbox.api.journal import Journal
+    from resources.sandbox.api.operations import Service
+    from resources.sandbox.faults.faults import Faults
+
+
+@dataclass
+class Control:
+    """The controls of one sandbox. `stop` ends it."""
+
+    service: Service
+    faults: Faults
+    journal: Journal
+    stop: Callable[[], None]
+    #: Set once the sandbox is ending: it then no longer says who it is, so that nobody joins it.
+    ending: bool = field(default=False)
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request below `/sandbox/`.
+
+        Raises:
+            Refusal: 404 for what there is not, 422 for what cannot be read, 503 when the sandbox is ending.
+        """
+        if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
+            raise Refusal(403, "Controls are for programs on this machine, not for pages in a browser.")
+        content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
+        try:
+            match request.method, request.url.path.removeprefix("/sandbox/"):
+                case "GET", "identity":
+                    return self._identity()
+                case "GET", "hours":
+                    return self._hours()
+                case method, "faults" if method in ("GET", "POST", "DELETE"):
+                    return self._set_faults(method, content)
+                case method, "clock" if method in ("GET", "POST"):
+                    return self._set_clock(content)
+                case method, "snapshots" if method in ("GET", "POST", "DELETE"):
+                    return await asyncio.to_thread(self._set_snapshots, method, content)
+                case "GET", "requests":
+                    return answers.document([list(seen) for seen in self.journal.requests])
+                case "DELETE", "requests":
+                    self.journal.requests.clear()
+                    return answers.no_content()
+                case "POST", "limits":
+                    per_second = content["per_second"]
+                    per_second = None if per_second is None else float(per_second)
+                    self.service.rate.set(per_second, int(content.get("burst", 1)))
+                    return answers.no_content()
+                case method, "accounts" if method in ("GET", "POST"):
+                    return self._set_accounts(method, content)
+                case "POST", "tokens":
+                    return answers.document(administration.spoil_tokens(self.service.accounts, content))
+                case method, "admissions" if method in ("GET", "POST", "DELETE"):
+                    return self._set_admissions(method, content)
+                case "GET", "outbox":
+                    return self._outbox()
+                case "POST", "stop":
+                    self.ending = True
+                    self.stop()
+                    return answers.no_content()
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise Refusal(422, f"The sandbox cannot read this: {error}") from None
+        raise Refusal(404)
+
+    def _identity(self) -> Response:
+        if self.ending:
+            raise Refusal(503)
+        return answers.document(
+            {
+                "identity": self.service.settings.identity,
+                "pid": os.getpid(),
+                "url": self.service.url,
+                "object_url": self.service.object_url,
+                "now": self.service.clock.now().isoformat(),
+            }
+        )
+
+    def _hours(self) -> Response:
+        now = self.service.clock.now()
+        newest = newest_hour(self.service.contents, now)
+        oldest = oldest_hour(now)
+        return answers.document({"oldest": f"{oldest:%Y-%m-%d/%H}", "newest": f"{newest:%Y-%m-%d/%H}"})
+
+    def _set_faults(self, method: str, content: Any) -> Response:
+        if method == "DELETE":
+            self.faults.clear()
+        elif method == "POST":
+            for description in content if isinstance(content, list) else [content]:
+                self.faults.add_from(description)
+        return answers.document([fault.as_dict() for fault in self.faults.active()])
+
+    def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
+        exports = self.service.exports
+        if method == "DELETE":
+            exports.clear()
+        elif method == "POST":
+            downloads, free = int(content.get("after_downloads", 0)), bool(content.get("free"))
+            exports.export(content["identifier"], after_downloads=downloads, free=free)
+        told = []
+        for identifier in exports.identifiers():
+            for free in (False, True):
+                turn = exports.turn(identifier, free=free)
+                if turn is not None:
+                    started, ended = turn.started.isoformat(), turn.ended.isoformat()
+                    told.append({"identifier": identifier, "free": free, "started": started, "ended": ended})
+        return answers.document(told)
+
+    def _set_accounts(self, method: str, content: dict[str, Any]) -> Response:
+        if method == "POST":
+            return answers.document(administration.change(self.service.accounts, content))
+        return answers.document(administration.listed(self.service.accounts))
+
+    def _set_admissions(self, method: str, content: dict[str, Any]) -> Response:
+        accounts = self.service.accounts
+        if method == "DELETE":
+            accounts.admissions.withdraw()
+        elif method == "POST":
+            administration.admit(accounts, content)
+        return answers.document([{"network": n, "groups": groups} for n, groups in accounts.admissions.all().items()])
+
+    def _outbox(self) -> Response:
+        told = [
+            {
+                "to": m.to,
+                "username": m.username,
+                "purpose": m.purpose,
+                "secret": m.secret,
+                "sent_at": m.sent_at.isoformat(),
+            }
+            for m in self.service.accounts.outbox()
+        ]
+        return answers.document(told)
+
+    def _set_clock(self, content: dict[str, Any]) -> Response:
+        clock = self.service.clock
+        if "set" in content:
+            moment = datetime.fromisoformat(content["set"])
+            _check_year(moment)
+            clock.set(moment)
+        if "advance_seconds" in content:
+            by = timedelta(seconds=float(content["advance_seconds"]))
+            _check_year(clock.now() + by)
+            clock.advance(by)
+        if content.get("release"):
+            clock.release()
+        return answers.document({"now": clock.now().isoformat(), "frozen": clock.frozen})
+
+
+def _check_year(moment: datetime) -> None:
+    if moment.year not in YEARS:
+        raise ValueError(f"the world has the years {YEARS[0]} to {YEARS[-1]}, and not {moment.year}.")

@@ -1,0 +1,168 @@
+"""Carrying out faults on the answers of either port.
+
+Belongs here: what a fault does to an answer on its way out. Does not belong here: which faults are set (`faults`), and
+what damage does to an archive (`damage`); damage and expired signatures are only marked on the request.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+
+from resources.sandbox.api import answers
+from resources.sandbox.api.journal import CONTROLS
+from resources.sandbox.faults.faults import ARCHIVE_KINDS, DAMAGE, EXPIRED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from resources.sandbox.faults.faults import Fault, Faults, Where
+
+_BALANCER_STATUSES = frozenset({502, 503, 504})
+_SLICE_SECONDS = 0.02
+
+
+class _ConnectionCutError(Exception):
+    """Ends an answer before its end; the server then closes the connection."""
+
+
+def misbehaving(app: ASGIApp, faults: Faults, where: Where, api_path: Callable[[str], str]) -> ASGIApp:
+    """The app with the faults of its port; `api_path` names the service's path that a path of this port belongs to."""
+
+    async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(CONTROLS):
+            await app(scope, receive, send)
+            return
+        for fault in faults.take(where, scope["method"], api_path(scope["path"])):
+            if fault.kind == "delay":
+                await asyncio.sleep(float(fault.details["seconds"]))
+            elif fault.kind in ("status", "html"):
+                await _instead(fault, Headers(scope=scope).get("accept"))(scope, receive, send)
+                return
+            elif fault.kind == "expired":
+                scope[EXPIRED] = True
+            elif fault.kind in ARCHIVE_KINDS:
+                scope[DAMAGE] = fault
+            else:
+                send = _BODY_KINDS[fault.kind](fault.details, send).send
+        try:
+            await app(scope, receive, send)
+        except _ConnectionCutError:
+            # Returning with the answer unfinished makes the server close the connection.
+            return
+
+    return faulty
+
+
+def _instead(fault: Fault, accept: str | None) -> Response:
+    status = int(fault.details["status"])
+    phrase = HTTPStatus(status).phrase
+    page = fault.details.get("html")
+    if fault.kind == "html" or page or (page is None and status in _BALANCER_STATUSES):
+        title = "Maintenance" if status == HTTPStatus.OK else f"{status} {phrase}"
+        text = (
+            f"<html>\r\n<head><title>{title}</title></head>\r\n"
+            f"<body>\r\n<center><h1>{title}</h1></center>\r\n</body>\r\n</html>\r\n"
+        )
+        answer = Response(text, status_code=status, media_type="text/html")
+    else:
+        message = fault.details["message"]
+        answer = answers.error(accept, status, phrase if message is None else str(message))
+    if (wait := fault.details.get("retry_after")) is not None:
+        answer.headers["Retry-After"] = str(wait)
+    return answer
+
+
+class _Body(abc.ABC):
+    """An answer on its way out; subclasses change its headers and its pieces."""
+
+    def __init__(self, details: dict[str, Any], send: Send) -> None:
+        self.details = details
+        self._send = send
+        self.position = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.start(MutableHeaders(raw=message["headers"]))
+            await self._send(message)
+        else:
+            await self.piece(message.get("body", b""), more=message.get("more_body", False))
+
+    @abc.abstractmethod
+    def start(self, headers: MutableHeaders) -> None:
+        """Look at the answer's headers, and change them."""
+
+    @abc.abstractmethod
+    async def piece(self, body: bytes, *, more: bool) -> None:
+        """Take the next piece of the body, and forward what is to go out."""
+
+    async def forward(self, body: bytes, *, more: bool) -> None:
+        self.position += len(body)
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+class _Cut(_Body):
+    def start(self, headers: MutableHeaders) -> None:
+        after = self.details["after"]
+        self.end = int(headers.get("content-length", "0")) // 2 if after is None else int(after)
+
+    async def piece(self, body: bytes, *, more: bool) -> None:
+        await self.forward(body[: self.end - self.position], more=True)
+        if self.position >= self.end or not more:
+            raise _ConnectionCutError
+
+
+class _Length(_Body):
+    def start(self, headers: MutableHeaders) -> None:
+        self.end = max(0, int(headers.get("content-length", "0")) + int(self.details["delta"]))
+        headers["content-length"] = str(self.end)
+
+    async def piece(self, body: bytes, *, more: bool) -> None:
+        rest = self.end - self.position
+        if not more and len(body) < rest:
+            await self.forward(body, more=True)
+            raise _ConnectionCutError
+        if rest or not more:
+            await self.forward(body[:rest], more=more and len(body) < rest)
+
+
+class _Flip(_Body):
+    def start(self, headers: MutableHeaders) -> None:
+        # `bytes 100-199/5000`: positions count in the whole object, so that a resumed download meets them too.
+        first, total = 0, int(headers.get("content-length", "0"))
+        if "content-range" in headers:
+            span, _, whole = headers["content-range"].removeprefix("bytes ").partition("/")
+            first, total = int(span.split("-")[0]), int(whole)
+        at = self.details["at"]
+        begin = (total // 2 if at is None else int(at)) - first
+        self.flipped = range(begin, begin + int(self.details["bytes"]))
+
+    async def piece(self, body: bytes, *, more: bool) -> None:
+        changed = bytearray(body)
+        for index in self.flipped:
+            if 0 <= index - self.position < len(changed):
+                changed[index - self.position] ^= 0xFF
+        await self.forward(bytes(changed), more=more)
+
+
+class _Slow(_Body):
+    def start(self, headers: MutableHeaders) -> None:
+        del headers
+        self.step = max(1, int(float(self.details["bytes_per_second"]) * _SLICE_SECONDS))
+
+    async def piece(self, body: bytes, *, more: bool) -> None:
+        for start in range(0, len(body), self.step):
+            await self.forward(body[start : start + self.step], more=True)
+            await asyncio.sleep(_SLICE_SECONDS)
+        if not more:
+            await self.forward(b"", more=False)
+
+
+_BODY_KINDS: dict[str, type[_Body]] = {"cut": _Cut, "length": _Length, "flip": _Flip, "slow": _Slow}

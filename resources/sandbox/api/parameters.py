@@ -1,0 +1,150 @@
+"""Reading `fields`, `filters` and `limit` from a request: the query of a GET, the body of a POST.
+
+Belongs here: how the parameters are written and what is refused (422 with the text of the service's decoder or
+validator). Does not belong here: what they do to records (`selection`).
+
+Source: the service's documentation of filtering; exact refusals follow its public source.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from resources.sandbox.api.answers import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_MOST_ITEMS = 255
+_MOST_CHARACTERS = 255
+_HIGHEST_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One condition on one field."""
+
+    field: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a request asks for."""
+
+    fields: tuple[str, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    limit: int | None = None
+
+
+async def read_parameters(request: Request) -> Parameters:
+    """The parameters of a request.
+
+    GET: the query alone; `fields` repeated, `filters` repeated with one JSON object each. POST: the JSON body, or,
+    with any other content type than JSON, a form (so that a JSON body sent as such is ignored).
+
+    Raises:
+        Refusal: 422, the parameters do not bind.
+    """
+    if request.method == "GET":
+        parameters = _from_form(request.query_params.multi_items())
+    else:
+        body = await request.body()
+        if content_type(request) == "application/json":
+            parameters = _from_json(body)
+        else:
+            form = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
+            parameters = _from_form([*form, *request.query_params.multi_items()])
+    _validate(parameters)
+    return parameters
+
+
+def content_type(request: Request) -> str:
+    """The content type of the body without its parameters."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def decode_json(text: str | bytes) -> Any:
+    """Decode JSON.
+
+    Raises:
+        Refusal: 422 with the decoder's text.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise Refusal(422, "exceeded max depth") from None
+    except UnicodeDecodeError:
+        raise Refusal(422, "invalid character '\\ufffd' looking for beginning of value") from None
+    except json.JSONDecodeError as error:
+        if error.pos >= len(error.doc.rstrip()):
+            raise Refusal(422, "unexpected EOF" if error.doc.strip() else "EOF") from None
+        raise Refusal(422, f"invalid character '{error.doc[error.pos]}' looking for beginning of value") from None
+    except ValueError:
+        raise Refusal(422, "json: cannot unmarshal number of so many digits") from None
+
+
+def _from_form(items: list[tuple[str, str]]) -> Parameters:
+    limits = [value for key, value in items if key == "limit" and value]
+    try:
+        limit = int(limits[0]) if limits else None
+    except ValueError:
+        raise Refusal(422, f'strconv.ParseInt: parsing "{limits[0]}": invalid syntax') from None
+    return Parameters(
+        fields=tuple(value for key, value in items if key == "fields"),
+        filters=tuple(_filter(decode_json(value)) for key, value in items if key == "filters"),
+        limit=limit,
+    )
+
+
+def _from_json(body: bytes) -> Parameters:
+    if not body:
+        return Parameters()
+    content = decode_json(body)
+    if content is None:
+        return Parameters()
+    if not isinstance(content, dict):
+        raise _mismatch(content, "value of type handlers.Model")
+    fields, filters, limit = (content.get(key) for key in ("fields", "filters", "limit"))
+    if fields is not None and not isinstance(fields, list):
+        raise _mismatch(fields, "struct field Model.fields of type []string")
+    for field in fields or ():
+        if not isinstance(field, str):
+            raise _mismatch(field, "struct field Model.fields of type string")
+    if filters is not None and not isinstance(filters, list):
+        raise _mismatch(filters, "struct field Model.filters of type []handlers.Filter")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+        raise _mismatch(limit, "struct field Model.limit of type int")
+    return Parameters(tuple(fields or ()), tuple(_filter(item) for item in filters or ()), limit)
+
+
+def _filter(item: Any) -> Filter:
+    if not isinstance(item, dict):
+        raise _mismatch(item, "value of type handlers.Filter")
+    field = item.get("field", "")
+    if not isinstance(field, str):
+        raise _mismatch(field, "struct field Filter.field of type string")
+    return Filter(field, item.get("value"))
+
+
+def _mismatch(value: Any, target: str) -> Refusal:
+    names = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return Refusal(422, f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {target}")
+
+
+def _validate(parameters: Parameters) -> None:
+    for name, items in (("Fields", parameters.fields), ("Filters", parameters.filters)):
+        if len(items) > _MOST_ITEMS:
+            raise _invalid(name, "max")
+    for index, field in enumerate(parameters.fields):
+        if not 1 <= len(field) <= _MOST_CHARACTERS:
+            raise _invalid(f"Fields[{index}]", "max" if field else "min")
+    if parameters.limit is not None and parameters.limit > _HIGHEST_LIMIT:
+        raise _invalid("Limit", "max")
+
+
+def _invalid(name: str, rule: str) -> Refusal:
+    return Refusal(422, f"Key: 'Model.{name}' Error:Field validation for '{name}' failed on the '{rule}' tag")

@@ -1,0 +1,227 @@
+"""Faults as data: what goes wrong, on which paths, how often.
+
+Belongs here: the faults that are set, and which of them a request meets. Does not belong here: carrying them out on
+an answer (`misbehaviour`) or damaging an archive (`damage`).
+
+| kind | where | details |
+|---|---|---|
+| `status` | api | `status` 500, `message` (default: the status text), `html` (default: for 502, 503, 504), `retry_after` |
+| `html` | api | `status` 200: a page instead of JSON |
+| `delay` | api | `seconds` 1.0: the answer comes later, otherwise unchanged |
+| `cut` | objects | `after` bytes of the body (default: half), then the connection closes |
+| `length` | objects | `delta` 1: the header announces that many bytes more (or fewer) than there are |
+| `flip` | objects | `at` offset in the whole object (default: its middle), `bytes` 1: these bytes are inverted |
+| `slow` | objects | `bytes_per_second` 1,000,000 |
+| `expired` | api | the signed URL handed out is already past its life |
+| `gzip_truncated` | objects | `keep` 0.5: the share of the archive that is left |
+| `line_malformed`, `line_huge`, `line_type`, `line_utf8` | objects | `line` 0: before this line of the first member; `size` 20,000,000 for `line_huge`; `replace` false: in its place |
+| `empty`, `empty_member`, `no_ndjson` | objects | an archive of no member, of one without a line, of one that is no NDJSON |
+
+`where` can be given for the first eight: `api` is the service's own port, `objects` the port of the signed URLs. The path is
+always that of the service (`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that
+damage an archive take `listed`: true damages the archive itself, so that the list tells the damaged one's MD5 and size
+(until the fault is cleared); false (the default) serves damage against the listed MD5, `count` times.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Set on a request: the damage that the archive it asks for is served with.
+DAMAGE = "sandbox.damage"
+#: Set on a request: the signed URL that it is answered with has already expired.
+EXPIRED = "sandbox.expired"
+
+Where = Literal["api", "objects"]
+
+#: Details of each kind and their defaults; None: worked out from the answer.
+_ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = {
+    "status": ("api", {"status": 500, "message": None, "html": None, "retry_after": None}),
+    "html": ("api", {"status": 200}),
+    "delay": ("api", {"seconds": 1.0}),
+    "expired": ("api", {}),
+    "cut": ("objects", {"after": None}),
+    "length": ("objects", {"delta": 1}),
+    "flip": ("objects", {"at": None, "bytes": 1}),
+    "slow": ("objects", {"bytes_per_second": 1_000_000}),
+}
+_LINE: dict[str, Any] = {"line": 0, "replace": False}
+_ARCHIVES: dict[str, dict[str, Any]] = {
+    "gzip_truncated": {"keep": 0.5},
+    "line_malformed": _LINE,
+    "line_huge": {**_LINE, "size": 20_000_000},
+    "line_type": _LINE,
+    "line_utf8": _LINE,
+    "empty": {},
+    "empty_member": {},
+    "no_ndjson": {},
+}
+ARCHIVE_KINDS = frozenset(_ARCHIVES)
+KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
+
+
+_NUMBERS = (int, float)
+#: What a detail must be, unless it is left to the answer (None).
+_TYPES: dict[str, tuple[type, ...]] = {
+    "status": (int,),
+    "message": (str,),
+    "html": (bool,),
+    "retry_after": (int, str),
+    "seconds": _NUMBERS,
+    "after": (int,),
+    "delta": (int,),
+    "at": (int,),
+    "bytes": (int,),
+    "bytes_per_second": _NUMBERS,
+    "line": (int,),
+    "replace": (bool,),
+    "size": (int,),
+    "keep": _NUMBERS,
+}
+
+
+@dataclass
+class Fault:
+    """One fault. `remaining` counts down with each request it hits; None: for ever."""
+
+    path: str
+    kind: str
+    method: str | None = None
+    count: int | None = 1
+    where: Where = "api"
+    listed: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+    identifier: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    hits: int = 0
+
+    @property
+    def remaining(self) -> int | None:
+        """How many requests it will still hit."""
+        return None if self.count is None else self.count - self.hits
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fault as `/sandbox/faults` tells it."""
+        return {
+            "identifier": self.identifier,
+            "path": self.path,
+            "method": self.method,
+            "kind": self.kind,
+            "where": self.where,
+            "listed": self.listed,
+            "count": self.count,
+            "hits": self.hits,
+            **self.details,
+        }
+
+
+class Faults:
+    """The faults that are set, in order. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._faults: list[Fault] = []
+
+    def add(
+        self, path: str = "*", method: str | None = None, kind: str = "status", count: int | None = 1, **details: Any
+    ) -> Fault:
+        """Set a fault for requests whose path matches the glob `path` (and whose method is `method`, if given).
+
+        Raises:
+            ValueError: Unknown kind or detail; the message names what there is.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"There is no fault of kind {kind!r}; there are {', '.join(sorted(KINDS))}.")
+        listed = bool(details.pop("listed", False))
+        if listed and kind not in ARCHIVE_KINDS:
+            raise ValueError(f"`listed` belongs to damaged archives; a fault of kind {kind!r} has none.")
+        natural, known = ("objects", _ARCHIVES[kind]) if kind in ARCHIVE_KINDS else _ANSWERS[kind]
+        where = details.pop("where", natural)
+        if where not in get_args(Where) or (kind in ARCHIVE_KINDS and where != "objects"):
+            raise ValueError(f"A fault of kind {kind!r} cannot stand at {where!r}.")
+        if unknown := sorted(set(details) - set(known)):
+            raise ValueError(
+                f"A fault of kind {kind!r} has no {', '.join(unknown)}; it has {', '.join(sorted(known))}."
+            )
+        for name, value in details.items():
+            wanted = _TYPES[name]
+            if value is not None and (
+                not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)
+            ):
+                raise ValueError(f"`{name}` is {value!r}; it must be {' or '.join(kind.__name__ for kind in wanted)}.")
+        if details.get("status") is not None and details["status"] not in set(HTTPStatus):
+            raise ValueError(f"`status` is {details['status']}; there is no such status of HTTP.")
+        if not isinstance(path, str) or not isinstance(method, str | None):
+            raise ValueError("`path` and `method` must be texts.")  # noqa: TRY004 - what is sent is a value
+        if count is not None and (not isinstance(count, int) or count < 1):
+            raise ValueError(f"`count` is {count!r}; it must be at least 1, or null for every request.")
+        fault = Fault(
+            path=path,
+            method=method.upper() if method else None,
+            kind=kind,
+            count=count,
+            where=where,
+            listed=listed,
+            details={**known, **details},
+        )
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def add_from(self, description: Mapping[str, Any]) -> Fault:
+        """Set a fault from the JSON object of `POST /sandbox/faults`.
+
+        Raises:
+            ValueError: As `add`.
+        """
+        try:
+            return self.add(**description)
+        except TypeError as error:
+            raise ValueError(f"This is not a fault: {error}.") from None
+
+    def clear(self) -> None:
+        """Let everything go well again; archives with listed damage are whole again, too."""
+        with self._lock:
+            self._faults.clear()
+
+    def active(self) -> list[Fault]:
+        """The faults that are set, also those that hit as often as they should."""
+        with self._lock:
+            return list(self._faults)
+
+    def take(self, where: Where, method: str, path: str) -> list[Fault]:
+        """The faults this request meets; each is counted.
+
+        Of several that would decide the answer alone only the first is taken; a delay goes with anything.
+        """
+        taken: list[Fault] = []
+        with self._lock:
+            for fault in self._faults:
+                if fault.where != where or fault.listed or not _applies(fault, method, path):
+                    continue
+                if fault.kind != "delay" and any(t.kind != "delay" for t in taken):
+                    continue
+                fault.hits += 1
+                taken.append(fault)
+        return taken
+
+    def listed_damage(self, path: str) -> Fault | None:
+        """The damage that the archive behind a download path has itself."""
+        with self._lock:
+            for fault in self._faults:
+                if fault.listed and fnmatchcase(path, fault.path):
+                    return fault
+        return None
+
+
+def _applies(fault: Fault, method: str, path: str) -> bool:
+    if fault.remaining == 0 or (fault.method is not None and fault.method != method):
+        return False
+    return fnmatchcase(path, fault.path)

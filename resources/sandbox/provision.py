@@ -1,0 +1,49 @@
+"""The accounts that a sandbox starts with: those of the command line and of the environment."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from resources.sandbox.accounts.private import write_private
+from resources.sandbox.api import administration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from resources.sandbox.accounts.accounts import Accounts
+    from resources.sandbox.options import Options
+
+
+def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) -> list[str]:
+    """Make the accounts of the command line and of the environment; returns a line to tell of each.
+
+    `WME_USERNAME` and `WME_PASSWORD`, where both are set, are the name and the password of an account that may do
+    everything: a client that reads them works unchanged. The password is kept as a digest and shown nowhere.
+    """
+    told = []
+    username, password = environ.get("WME_USERNAME", "").strip(), environ.get("WME_PASSWORD", "").strip()
+    if username and password:
+        # some clients send the name in lower case, as the service's user pool keeps it
+        for name in {username, username.lower()}:
+            administration.change(
+                accounts, {"username": name, "password": password, "groups": administration.EVERYTHING}
+            )
+        told.append(f"Account: {username}, with the password of WME_PASSWORD.")
+    folder = options.settings.state / "accounts"
+    for account in options.accounts:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{account.name}.json"
+        # the password of the start before, where there was one
+        kept = json.loads(path.read_bytes())["password"] if path.exists() else None
+        wanted = {"username": account.name, "groups": [account.group], "temporary": account.temporary}
+        made = administration.change(accounts, {**wanted, "password": kept})
+        write_private(path, json.dumps({"username": account.name, "password": made["password"]}).encode())
+        kind = "temporary password" if account.temporary else "password"
+        told.append(f"Account: {account.name} ({account.group}), {kind} in {path}.")
+    for quota in options.quotas:
+        administration.change(accounts, {"username": quota.name, "quotas": {quota.kind: quota.limit}})
+    for network, group in options.admitted:
+        accounts.admissions.admit(network, [group])
+        told.append(f"Admitted without a token: {network} ({group}).")
+    return told

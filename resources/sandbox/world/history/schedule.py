@@ -1,0 +1,344 @@
+"""When which family plays which act: a timetable without beginning, known at any hour without replay.
+
+Belongs here: how many families play each script, the moments of their acts, the numbers that follow from the moments,
+and the state of a family at any moment. Does not belong here: what scripts say (`scripts`), what operations do
+(`pages`), and text.
+
+How it works. An hour of a project has a fixed number of places, and every act of every family that is due in the
+hour has one of them for its own: the families of a script are spread over the hours of its period, so an act is due
+in an hour for a fixed number of families, and a permutation that depends on the hour deals out the places. The
+moment of an act and the numbers of its revisions are functions of hour and place. Numbers therefore rise with time
+and never repeat. A place is wide enough for all operations of its act: nothing straddles an hour.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from resources.sandbox.world.chance import mix, salt
+from resources.sandbox.world.history import scripts
+from resources.sandbox.world.history.pages import Event, Family, Moment, Page, Revision, Title, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from resources.sandbox.world.history.scripts import Script
+    from resources.sandbox.world.text.titles import Titles
+
+#: Hours are counted from 2020-01-01T00 UTC, so that revision numbers stay within 32 bits as the service's do.
+EPOCH_HOUR = 438_288
+HOUR = 3_600_000_000
+_SECOND = 1_000_000
+#: Most operations an act may have: each gets a quarter of the act's place.
+_OPERATIONS = 4
+#: Revisions of a page that a record tells of: the newest, and the one before it.
+_TOLD_OF = 2
+_FIRST_REVISION = 100_000_000
+_FIRST_NEW_PAGE = 20_000_000
+_FIRST_PAGE = 5_000
+_PAGE_STEP = 37
+#: Fewest places in an hour, so that the operations of one act follow each other within seconds in small worlds too.
+_PLACES = 600
+#: Ordinary edits in namespace 0: what they are made of, from few busy pages to many quiet ones.
+_ORDINARY = (scripts.HOT, scripts.WARM, scripts.COLD)
+_BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
+#: Hours after which a page of the still ones is edited again, unless that were too many edits; and the most there are.
+_STILL_HOURS, _STILLEST_HOURS = 720, 8_760
+_STILL_SHARE = 0.1
+#: Changes of the other namespaces as a part of those in namespace 0.
+_SHARES = {6: 0.02, 10: 0.03, 14: 0.04}
+#: Families per hour of each special script, and the rate from which there are more.
+_SPECIAL_FAMILIES = 2
+_SPECIAL_RATE = 1000
+#: The ordinary edits of an hour vary by this part: less, never more.
+_VARIATION = 16
+_OVERFILL = 1.03
+#: A namespace with at most so many changes per hour has hours without any.
+_FEW = 2
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The families that play one script in one namespace.
+
+    Attributes:
+        namespace: Where their pages are at home.
+        script: What they play.
+        count: Families that begin their cycle in the same hour.
+        varies: Whether some hours have fewer than `count`.
+        first_place: Number of the first place of its acts.
+        first_page: Number of the first of its pages.
+    """
+
+    namespace: int
+    script: Script
+    count: int
+    varies: bool
+    first_place: int
+    first_page: int
+
+    @property
+    def families(self) -> int:
+        """How many families there are at most."""
+        return self.count * self.script.period
+
+
+class Timetable:
+    """The timetable of one project."""
+
+    def __init__(
+        self,
+        seed: int,
+        project: str,
+        namespaces: tuple[int, ...],
+        rate: int,
+        titles: Titles,
+        articles: int | None = None,
+    ) -> None:
+        """Lay out the casts of a project.
+
+        Args:
+            seed: Of the world.
+            project: Database name.
+            namespaces: Those that are served.
+            rate: Changes per hour in namespace 0.
+            titles: What its pages are called.
+            articles: About how many pages namespace 0 has, as far as `rate` allows so few; None: as
+                many as `usual_articles` says.
+        """
+        self.project = project
+        self._titles = titles
+        self._served = frozenset(namespaces)
+        self._salt = salt("timetable", seed, project)
+        self.casts = tuple(self._lay_out(rate, namespaces, articles))
+        places = sum(cast.count * len(cast.script.acts) for cast in self.casts)
+        self.places = max(places, _PLACES)
+        self._width = HOUR / self.places
+        step = int(self.places * 0.618_034)
+        while math.gcd(step, self.places) != 1:
+            step += 1
+        self._step = step
+        self._offset = lru_cache(maxsize=4096)(self._offset_of)
+
+    @staticmethod
+    def _lay_out(rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
+        place = page = 0
+        # every namespace is laid out whether it is served or not: what is served must not change what happens
+        for namespace in sorted({0, *_SHARES, *namespaces}):
+            for script, count, varies in _shares(namespace, rate, articles):
+                if not count:
+                    continue
+                yield Cast(namespace, script, count, varies, place, page)
+                place += count * len(script.acts)
+                page += count * script.period * script.pages
+
+    # --- moments -------------------------------------------------------------------------------------------------
+
+    def _offset_of(self, hour: int) -> int:
+        return mix(self._salt ^ (hour * 2 + 1)) % self.places
+
+    def _begins(self, cast: Cast, hour: int, index: int, within: int) -> tuple[int, int]:
+        """Start (microseconds since 1970) and number of the act `index` that falls into `hour`."""
+        number = cast.first_place + index * cast.count + within
+        place = (number * self._step + self._offset(hour)) % self.places
+        ordinal = ((hour - EPOCH_HOUR) * self.places + place) * _OPERATIONS
+        jitter = 0.02 + 0.15 * (mix(ordinal ^ self._salt) & 0xFFFF) / 0x10000
+        return hour * HOUR + int((place + jitter) * self._width), ordinal
+
+    def _moment(self, start: int, ordinal: int, index: int, *, fresh: bool) -> Moment:
+        number = ordinal + index
+        at = start + int(index * self._width / _OPERATIONS)
+        scatter = mix(number * 3 + self._salt)
+        created = at - 90_000 - scatter % (3 * _SECOND)
+        return Moment(
+            at=at,
+            gap=max(1, int(self._width * 0.02)),
+            created=created,
+            edited=created - (scatter >> 32) % (2 * _SECOND),
+            ordinal=number,
+            revision=_FIRST_REVISION + number,
+            page=_FIRST_NEW_PAGE + number // _OPERATIONS,
+            fresh=self._titles.fresh(number // _OPERATIONS) if fresh else "",
+        )
+
+    # --- families ------------------------------------------------------------------------------------------------
+
+    def _count(self, cast: Cast, slot: int) -> int:
+        """Families of the cast whose cycle begins in the hours that are `slot` modulo the period."""
+        if not cast.varies:
+            return cast.count
+        # where little happens, some hours are quiet
+        spread = cast.count if cast.count <= _FEW else cast.count // _VARIATION
+        return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
+
+    def plays(self, cast: Cast, family: int) -> bool:
+        """Whether there is a family of that number, of the most there can be."""
+        within, slot = divmod(family, cast.script.period)
+        return within < self._count(cast, slot)
+
+    def families(self, cast: Cast) -> Iterator[int]:
+        """The families of the cast, by number."""
+        for slot in range(cast.script.period):
+            for within in range(self._count(cast, slot)):
+                yield within * cast.script.period + slot
+
+    def busy(self, cast: Cast, first: int, last: int) -> Iterator[int]:
+        """The families of the cast with an act in the hours from `first` to `last`, each once."""
+        period = cast.script.period
+        slots = {
+            (hour - act.hour) % period
+            for act in cast.script.acts
+            for hour in range(first, min(last, first + period - 1) + 1)
+        }
+        for slot in sorted(slots):
+            for within in range(self._count(cast, slot)):
+                yield within * period + slot
+
+    def play(self, cast: Cast, family: int, end: int, since: int | None = None) -> tuple[Family, list[Event]]:
+        """A family as it stands after everything published before `end`, and its events from `since` on.
+
+        Args:
+            cast: Its cast.
+            family: Its number.
+            end: Microseconds since 1970.
+            since: Microseconds since 1970; None: no events are told.
+        """
+        script = cast.script
+        within, slot = divmod(family, script.period)
+        table = Family(self.project, cast.namespace, self._served, scripts.VARIANTS, self._at_first(cast, family))
+        events: list[Event] = []
+        cycle = (end // HOUR - slot) // script.period
+        due = [
+            (*self._begins(cast, hour, index, within), act.operations)
+            for past in (cycle - 2, cycle - 1, cycle)
+            for index, act in enumerate(script.acts)
+            if (hour := past * script.period + slot + act.hour) * HOUR < end
+        ]
+        due.sort()
+        if script.only_edits:
+            # no earlier revision is told of but the one before the last
+            untold = bisect_left(due, (end if since is None else since,))
+            del due[: max(0, untold - _TOLD_OF)]
+        for begin, ordinal, operations in due:
+            for index, operation in enumerate(operations):
+                moment = self._moment(begin, ordinal, index, fresh=operation.fresh)
+                if moment.at >= end:
+                    return table, events
+                told = table.apply(operation, moment)
+                if since is not None and moment.at >= since:
+                    events += told
+        return table, events
+
+    def _at_first(self, cast: Cast, family: int) -> dict[int, Page]:
+        """The pages as every cycle finds them, but for what the cycles before it leave behind."""
+        pages = {}
+        for number in range(cast.script.pages):
+            index = cast.first_page + family * cast.script.pages + number
+            home = Title(cast.namespace, self._titles.settled(index))
+            born = 1_000_000_000 + mix(self._salt ^ index) % 550_000_000  # from September 2001 to February 2019
+            pages[number] = Page(
+                identifier=_FIRST_PAGE + _PAGE_STEP * index,
+                home=home,
+                title=home,
+                created=born * _SECOND,
+                revision=Revision(1_000 + index, born * _SECOND, None),
+            )
+        return pages
+
+    def hour(self, hour: int, until: int) -> list[Event]:
+        """Every event published in the hour (counted from 1970), in order of publication.
+
+        What happens from `until` on (microseconds since 1970) is left out, but for second halves of what began before.
+        """
+        end = min(until, (hour + 1) * HOUR)
+        events: list[Event] = []
+        for cast in self.casts:
+            for family in self.busy(cast, hour, hour):
+                if self._acts(cast, family, hour, end):
+                    events += self.play(cast, family, end, hour * HOUR)[1]
+        events.sort(key=_order)
+        return events
+
+    def _acts(self, cast: Cast, family: int, hour: int, end: int) -> bool:
+        """Whether an act of the family begins in the hour and before `end`."""
+        within, slot = divmod(family, cast.script.period)
+        return any(
+            (hour - act.hour - slot) % cast.script.period == 0 and self._begins(cast, hour, index, within)[0] < end
+            for index, act in enumerate(cast.script.acts)
+        )
+
+
+def _order(event: Event) -> tuple[int, int, str]:
+    return event.published, event.ordinal, event.title.text
+
+
+def usual_articles(rate: int) -> int:
+    """About how many pages namespace 0 has at `rate` changes per hour when nobody asks for fewer or more."""
+    settled, ordinary = _settled(rate)
+    return settled + round(ordinary * _pages_per_edit(_USUAL))
+
+
+def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[Script, int, bool]]:
+    """Scripts of a namespace, families of each that begin in one hour, and whether the number varies."""
+    if namespace == 0:
+        for script in scripts.SPECIAL:
+            yield script, _special_families(rate), False
+        settled, ordinary = _settled(rate)
+        mixture: tuple[float, ...] = _USUAL
+        still = 0
+        if articles is not None:
+            usual = ordinary * _pages_per_edit(_USUAL)
+            still = max(0, round(articles - settled - usual))
+            mixture = _mixture((articles - settled) / ordinary) if ordinary and not still else _USUAL
+        for script, share in zip(_ORDINARY, mixture, strict=True):
+            yield script, round(ordinary * share / len(script.acts)), True
+        if still:
+            families = min(round(still / _STILL_HOURS), round(ordinary * _STILL_SHARE))
+            families = max(1, families, math.ceil(still / _STILLEST_HOURS))
+            yield scripts.still(math.ceil(still / families)), families, False
+        return
+    changes = round(rate * _SHARES.get(namespace, 0.01))
+    lively = (scripts.WANDER, scripts.LAZARUS, scripts.BORN) if changes >= 3 * _SPECIAL_RATE // 50 else ()
+    for script in lively:
+        changes -= _told(script)
+        yield script, 1, False
+    yield scripts.WARM, max(1, changes), True
+
+
+def _special_families(rate: int) -> int:
+    return max(_SPECIAL_FAMILIES, rate // _SPECIAL_RATE)
+
+
+def _settled(rate: int) -> tuple[int, float]:
+    """Pages of the special scripts in namespace 0, and the ordinary edits per hour beside them."""
+    families = _special_families(rate)
+    pages = sum(families * script.period * script.pages for script in scripts.SPECIAL)
+    special = families * sum(_told(script) for script in scripts.SPECIAL)
+    return pages, max(0.0, rate - special) * _OVERFILL
+
+
+def _pages_per_edit(mixture: tuple[float, ...]) -> float:
+    """How many pages it takes for one edit per hour."""
+    return sum(
+        share * script.period * script.pages / len(script.acts)
+        for script, share in zip(_ORDINARY, mixture, strict=True)
+    )
+
+
+def _mixture(pages: float) -> tuple[float, ...]:
+    """What ordinary edits are made of when there are so many pages for one edit per hour."""
+    for fewer, more in ((_BUSIEST, _BUSY), (_BUSY, _USUAL)):
+        low, high = _pages_per_edit(fewer), _pages_per_edit(more)
+        if pages <= high:
+            part = max(0.0, (pages - low) / (high - low))
+            return tuple(one + part * (other - one) for one, other in zip(fewer, more, strict=True))
+    return _USUAL
+
+
+def _told(script: Script) -> int:
+    """About how many events a cycle has: two of a move, one of anything else."""
+    return sum(2 if operation.verb is Verb.MOVE else 1 for act in script.acts for operation in act.operations)

@@ -1,0 +1,1 @@
+"""What pages say: made-up languages, titles, Parsoid-like markup, or records of a corpus."""

@@ -1,0 +1,269 @@
+"""Texts of pages: Parsoid-like HTML and wikitext, made for every revision of every page from a stock of blocks.
+
+Belongs here: markup. Does not belong here: words (`language`) and everything around the text (`articles`).
+
+A stock of blocks (paragraphs, lists, tables, infoboxes) is made once per language, each in both markups. The text of
+a revision is a run of blocks that belongs to the page, with one block replaced and one reference added that belong to
+the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The length of a
+wikitext is known without making it, because a record also tells the length of the revision before.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from resources.sandbox.world.chance import Chance, mix
+from resources.sandbox.world.text.blocks import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, Stock, made
+from resources.sandbox.world.wire import inside, joined
+
+if TYPE_CHECKING:
+    from orjson import Fragment
+
+    from resources.sandbox.world.text.language import Lexicon
+
+#: Spread of the log-normal distribution of sizes.
+_SIGMA = 0.75
+#: Namespaces other than articles hold shorter texts.
+_SHORTER = {6: 0.25, 10: 0.5, 14: 0.15}
+#: From this size on a page has an infobox.
+_BOXED_BYTES = 4_000
+#: Pages of which the parts that all revisions share are kept in memory, some kilobytes of each.
+_PAGES_IN_MEMORY = 8_192
+
+
+class Text(NamedTuple):
+    """The text of a revision.
+
+    Attributes:
+        html: Parsoid HTML, encoded.
+        wikitext: Wikitext, encoded.
+        characters: Length of the wikitext.
+        size: Bytes of the wikitext in UTF-8.
+        abstract: The beginning as plain text; empty outside namespace 0.
+        needs_citation: How many sentences are marked as lacking a citation.
+    """
+
+    html: Fragment
+    wikitext: Fragment
+    characters: int
+    size: int
+    abstract: str
+    needs_citation: int
+
+
+class Setting(NamedTuple):
+    """What a text tells of the page and the revision that it belongs to.
+
+    Attributes:
+        page: Page id.
+        home: Title the page was born under: the text does not follow a move.
+        title: Full title now, with prefix.
+        namespace: Namespace it stands in.
+        native: Namespace it was born in: it shapes the text, which does not follow a move.
+        language: Language code.
+        direction: `ltr` or `rtl`.
+        host: Host of the wiki.
+        revision: Revision id.
+        previous: Id of the revision before; 0: none.
+        modified: When the revision was made, as the head of the document tells it.
+        categories: Full titles of the categories.
+    """
+
+    page: int
+    home: str
+    title: str
+    namespace: int
+    native: int
+    language: str
+    direction: str
+    host: str
+    revision: int
+    previous: int
+    modified: str
+    categories: tuple[str, ...]
+
+
+_HEAD = (
+    "<!DOCTYPE html>\n"
+    '<html prefix="dc: http://purl.org/dc/terms/ mw: http://mediawiki.org/rdf/" '
+    'about="https://{host}/wiki/Special:Redirect/revision/{revision}">'
+    '<head prefix="mwr: https://{host}/wiki/Special:Redirect/"><meta charset="utf-8"/>'
+    '<meta property="mw:pageId" content="{page}"/><meta property="mw:pageNamespace" content="{namespace}"/>'
+    '<link rel="dc:replaces" resource="mwr:revision/{previous}"/>'
+    '<meta property="dc:modified" content="{modified}"/><meta property="mw:htmlVersion" content="2.8.0"/>'
+    '<link rel="dc:isVersionOf" href="//{host}/wiki/{address}"/><base href="//{host}/wiki/"/>'
+    '<title>{title}</title><meta http-equiv="content-language" content="{language}"/>'
+    '<meta http-equiv="vary" content="Accept"/></head>'
+    '<body id="mwAA" lang="{language}" class="mw-content-{direction} sitedir-{direction} {direction} '
+    'mw-body-content parsoid-body mediawiki mw-parser-output" dir="{direction}" '
+    'data-mw-parsoid-version="0.20.0.0-alpha23" data-mw-html-version="2.8.0">'
+    '<section data-mw-section-id="0" id="mwAQ">'
+)
+#: What no title has.
+_GAP = "\0"
+_TAIL = "</section></body></html>"
+_ARCHIVED = "https://archive.example.org/web/"
+
+
+class Library:
+    """All texts of one language."""
+
+    def __init__(self, lexicon: Lexicon, seed: int, body_bytes: int) -> None:
+        """Make the stock. `body_bytes` is the mean size of HTML and wikitext together."""
+        self._seed = seed
+        self._body_bytes = body_bytes
+        stock = Stock(lexicon)
+        self._leads, self._boxes, self._blocks = stock.leads, stock.boxes, stock.blocks
+        self._block_bytes = sum(block.total for block in self._blocks) / BLOCKS
+        self._box_bytes = sum(block.total for block in self._boxes) / INFOBOXES
+        self._frame_bytes = len(_HEAD) + sum(lead.total for lead in self._leads) / LEADS + 700
+        #: A record is asked for the text of one revision and the length of the one before: of the same page.
+        self._shape = lru_cache(maxsize=64)(self._shape_of)
+        self._head = lru_cache(maxsize=_PAGES_IN_MEMORY)(_head)
+        self._footer = lru_cache(maxsize=_PAGES_IN_MEMORY)(_footer)
+        # twice over, so that a run may go past the end
+        run = self._blocks + self._blocks
+        self._html = [block.html for block in run]
+        self._wikitext = [block.wikitext for block in run]
+        self._characters = [0, *accumulate(block.characters for block in run)]
+        self._sizes = [0, *accumulate(block.size for block in run)]
+        self._citations = [0, *accumulate(block.needs_citation for block in run)]
+
+    # --- a revision ----------------------------------------------------------------------------------------------
+
+    def characters(self, setting: Setting) -> int:
+        """Length of the wikitext of a revision, in characters, without making it."""
+        plan = _Plan(self, setting)
+        length = self._characters[plan.end] - self._characters[plan.start]
+        length += self._blocks[plan.replacement].characters - self._blocks[plan.replaced].characters
+        length += self._leads[plan.lead].characters + len(setting.home) + 6
+        if plan.box is not None:
+            length += self._boxes[plan.box].characters
+        return length + len(_reference(setting)) + self._footer(setting.categories).characters
+
+    def text(self, setting: Setting) -> Text:
+        """The text of a revision, whole."""
+        plan = _Plan(self, setting)
+        lead, footer = self._leads[plan.lead], self._footer(setting.categories)
+        head, replaces, changed, rest = self._head(
+            setting.host, setting.page, setting.namespace, setting.title, setting.language, setting.direction
+        )
+        old, new = self._blocks[plan.replaced], self._blocks[plan.replacement]
+        box = NO_BLOCK if plan.box is None else self._boxes[plan.box]
+        title = f"'''{setting.home}'''"
+        reference = _reference(setting)
+        wikitext = self._wikitext[plan.start : plan.end]
+        wikitext[plan.at] = new.wikitext
+        document = self._html[plan.start : plan.end]
+        document[plan.at] = new.html
+        opening = f'<p id="mwAg"><b id="mwAw">{html.escape(setting.home, quote=False)}</b>'
+        characters = self._characters[plan.end] - self._characters[plan.start] + new.characters - old.characters
+        size = self._sizes[plan.end] - self._sizes[plan.start] + new.size - old.size
+        own = title + reference
+        citations = self._citations[plan.end] - self._citations[plan.start]
+        return Text(
+            html=joined(
+                [
+                    head,
+                    b"%d" % setting.revision,
+                    replaces,
+                    b"%d" % setting.previous,
+                    changed,
+                    setting.modified.encode(),
+                    rest,
+                    box.html,
+                    inside(opening),
+                    lead.html,
+                    inside(_reference_html(setting) + "</p>"),
+                    *document,
+                    footer.html,
+                ]
+            ),
+            wikitext=joined(
+                [box.wikitext, inside(title), lead.wikitext, inside(reference), *wikitext, footer.wikitext]
+            ),
+            characters=characters + box.characters + lead.characters + len(own) + footer.characters,
+            size=size + box.size + lead.size + len(own.encode()) + footer.size,
+            abstract=f"{setting.home}{lead.plain}" if setting.namespace == 0 else "",
+            needs_citation=citations + new.needs_citation - old.needs_citation,
+        )
+
+    def _size(self, chance: Chance, namespace: int) -> float:
+        """Bytes of HTML and wikitext together that a page shall have, log-normally distributed."""
+        radius = math.sqrt(-2 * math.log(1 - chance.unit()))
+        normal = radius * math.cos(2 * math.pi * chance.unit())
+        mean = self._body_bytes * _SHORTER.get(namespace, 1.0)
+        return mean * math.exp(_SIGMA * normal - _SIGMA**2 / 2)
+
+    def lent(self, _language: str, _host: str, _page: int) -> dict[str, Any]:
+        """What a page borrows from a real record: nothing, all its text is made up."""
+        return {}
+
+    # --- what a plan reads ---------------------------------------------------------------------------------------
+
+    def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
+        """Lead, first block, number of blocks and infobox of a page."""
+        return self._shape(page.host, page.page, page.native)
+
+    def _shape_of(self, host: str, page: int, namespace: int) -> tuple[int, int, int, int | None]:
+        chance = Chance("text", self._seed, host, page)
+        size = self._size(chance, namespace)
+        lead, start = chance.below(LEADS), chance.below(BLOCKS)
+        box = chance.below(INFOBOXES) if namespace == 0 and size >= _BOXED_BYTES else None
+        rest = size - self._frame_bytes - (0 if box is None else self._box_bytes)
+        return lead, start, min(BLOCKS, max(1, round(rest / self._block_bytes))), box
+
+
+class _Plan:
+    """Which blocks the text of a revision is made of."""
+
+    __slots__ = ("at", "box", "end", "lead", "replaced", "replacement", "start")
+
+    def __init__(self, library: Library, setting: Setting) -> None:
+        self.lead, self.start, count, self.box = library.shape(setting)
+        self.end = self.start + count
+        lot = mix(setting.revision * 7 + setting.page)
+        self.at = lot % count
+        self.replaced = (self.start + self.at) % BLOCKS
+        self.replacement = (lot >> 20) % BLOCKS
+
+
+def _reference(setting: Setting) -> str:
+    return f"<ref>{{{{cite web |url={_ARCHIVED}{setting.revision} |title={setting.home}}}}}</ref>\n"
+
+
+def _reference_html(setting: Setting) -> str:
+    return (
+        f'<sup about="#mwt2" class="mw-ref reference" id="cite_ref-0" rel="dc:references" typeof="mw:Extension/ref">'
+        f'<a href="{_ARCHIVED}{setting.revision}"><span class="mw-reflink-text">[0]</span></a></sup>'
+    )
+
+
+def _head(host: str, page: int, namespace: int, title: str, language: str, direction: str) -> list[bytes]:
+    """The beginning of a document in four parts, between which a revision puts its number, the one before and its date."""
+    head = _HEAD.format(
+        host=host,
+        revision=_GAP,
+        page=page,
+        namespace=namespace,
+        previous=_GAP,
+        modified=_GAP,
+        address=html.escape(title.replace(" ", "_")),
+        title=html.escape(title, quote=False),
+        language=language,
+        direction=direction,
+    )
+    return inside(head).split(inside(_GAP))
+
+
+def _footer(categories: tuple[str, ...]) -> Block:
+    """The end of a page: its categories."""
+    document = "".join(
+        f'\n<link rel="mw:PageProp/Category" href="./{html.escape(name.replace(" ", "_"))}" id="mwC{number}"/>'
+        for number, name in enumerate(categories)
+    )
+    return made(document + _TAIL, "\n" + "".join(f"[[{name}]]\n" for name in categories))

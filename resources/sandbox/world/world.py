@@ -1,0 +1,276 @@
+"""The world behind the sandbox: what every wiki in it holds and tells, at any moment, from a seed alone.
+
+Belongs here: the questions that the service (and whoever checks a mirror of it) asks of the world. Does not belong
+here: HTTP, accounts, clocks. The world has no present: every question names its moment, and no answer depends on the
+questions before it.
+
+`truth` reads the page table at a moment (`pages`); the hour files tell the events that changed it. Neither is made
+from the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from resources.sandbox.world import reference
+from resources.sandbox.world.articles import Writer
+from resources.sandbox.world.census import Census
+from resources.sandbox.world.chance import salt
+from resources.sandbox.world.history.schedule import HOUR, Timetable, usual_articles
+from resources.sandbox.world.text.bodies import Library
+from resources.sandbox.world.text.corpus import Corpus
+from resources.sandbox.world.text.language import Lexicon
+from resources.sandbox.world.text.titles import Titles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from resources.sandbox.settings import Settings
+    from resources.sandbox.world.census import Entry
+    from resources.sandbox.world.history.pages import Event
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SERVED = (0, 6, 10, 14)
+#: Most articles of a project that nobody asked for: a first run shall take seconds.
+_ARTICLES = 5_000
+#: Minutes after the end of an hour at which a project's export starts, and how long it may take.
+_EXPORT_FROM, _EXPORT_SPAN = 2, 5
+_MINUTE = 60_000_000
+_EXPORT_SECONDS = 55
+#: The list of an hour appears no earlier than this after the hour's end, and this long after the last export.
+_LISTED_AT_LEAST = timedelta(minutes=4)
+_LISTED_AFTER = timedelta(seconds=80)
+#: Minutes after midnight at which a project's snapshots are exported, and how long that may take.
+_SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
+_SNAPSHOT_SECONDS = 5_400
+
+
+@dataclass(frozen=True)
+class _Wiki:
+    timetable: Timetable
+    writer: Writer
+
+
+class World:
+    """All wikis of a sandbox. Safe for threads; nothing is made before it is asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Describe the world of `settings` (seed, projects, namespaces, rates).
+
+        Raises:
+            ValueError: A project or namespace is not known.
+        """
+        self._settings = settings
+        self._known = {name: reference.project(name) for name in settings.projects}
+        unknown = set(settings.namespaces) - set(_SERVED)
+        if unknown:
+            raise ValueError(f"The service has the namespaces 0, 6, 10 and 14, not {sorted(unknown)}.")
+        self._wikis: dict[str, _Wiki] = {}
+        self._corpus: Corpus | None = None
+        self._guard = threading.Lock()
+
+    # --- reference -----------------------------------------------------------------------------------------------
+
+    def codes(self) -> list[dict[str, Any]]:
+        """The kinds of wiki, as `/v2/codes` lists them."""
+        return reference.codes()
+
+    def languages(self) -> list[dict[str, Any]]:
+        """The languages, as `/v2/languages` lists them."""
+        return reference.languages()
+
+    def projects(self) -> list[dict[str, Any]]:
+        """The projects, as `/v2/projects` lists them: those with articles here, and more."""
+        return reference.projects()
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """The namespaces, as `/v2/namespaces` lists them."""
+        return reference.namespaces()
+
+    # --- pages and events ----------------------------------------------------------------------------------------
+
+    def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
+        """Every event of the project published in [start, end), in order of publication.
+
+        All types, visibility changes among them, of the namespaces that are served. `record` tells what one holds.
+        """
+        first, last = micros(start), micros(end)
+        timetable = self._wiki(project).timetable
+        for hour in range(first // HOUR, -(-last // HOUR)):
+            for event in timetable.hour(hour, last):
+                if first <= event.published < last and event.title.namespace in self._settings.namespaces:
+                    yield event
+
+    def record(self, event: Event) -> dict[str, Any]:
+        """The record that an event's message holds, in wire form."""
+        return self._wiki(event.project).writer.record(event)
+
+    def pages_at(
+        self, project: str, namespace: int, moment: datetime, since: datetime | None = None
+    ) -> Iterator[Event]:
+        """The articles of a namespace that are live after all events published before `moment`.
+
+        Of each is given the `update` that was last published of it, with the page as the page table holds it at
+        `moment`. Nothing is held in memory but the page at hand.
+
+        Args:
+            project: Database name.
+            namespace: Namespace.
+            moment: Any moment, timezone-aware.
+            since: Only pages with an `update` published from this moment on.
+
+        Raises:
+            ValueError: The sandbox has no articles of that project or namespace.
+        """
+        if namespace not in self._settings.namespaces:
+            raise ValueError(
+                f"This sandbox has no articles in namespace {namespace}, but in {self._settings.namespaces}."
+            )
+        timetable = self._wiki(project).timetable
+        end, begin = micros(moment), None if since is None else micros(since)
+        for cast in timetable.casts:
+            if namespace != cast.namespace and namespace not in cast.script.namespaces:
+                continue
+            if begin is None:
+                families = timetable.families(cast)
+            else:
+                families = timetable.busy(cast, begin // HOUR, (end - 1) // HOUR)
+            for family in families:
+                for page in timetable.play(cast, family, end)[0].live(namespace):
+                    event = page.event
+                    # scripts see to it that no page is live without an update in one of the last cycles
+                    assert event is not None
+                    if begin is None or event.published >= begin:
+                        yield event._replace(state=page.state, title=page.title)
+
+    def truth(
+        self, project: str, namespace: int, moment: datetime, since: datetime | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The records of the articles that are live after all events published before `moment`, whole.
+
+        Read from the page table, never folded from events. Arguments as of `pages_at`.
+        """
+        writer = self._wiki(project).writer
+        for event in self.pages_at(project, namespace, moment, since):
+            yield writer.record(event)
+
+    # --- hour files ----------------------------------------------------------------------------------------------
+
+    def export_started_at(self, project: str, hour: datetime) -> datetime:
+        """The end of what the hour's files of a project hold: they tell what was published before it.
+
+        Some minutes after the hour's end, the same for all namespaces; the hour's end itself without overlap.
+        """
+        if not self._settings.overlap:
+            return hour + timedelta(hours=1)
+        return _moment(self._export(project, hour))
+
+    def hour_ready_at(self, hour: datetime) -> datetime:
+        """When the list of the hour appears: all exports of all projects have ended."""
+        last = max(_moment(self._export(project, hour)) for project in self._settings.projects)
+        return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
+
+    def hour_events(self, project: str, hour: datetime) -> Iterator[Event]:
+        """The events that the hour's files of a project hold: all of its time but changes of visibility."""
+        for event in self.events(project, hour, self.export_started_at(project, hour)):
+            if event.type != "visibility-change":
+                yield event
+
+    def line(self, event: Event) -> bytes:
+        """The record of an event as a line of an archive, without the line end."""
+        return self._wiki(event.project).writer.line(event)
+
+    def key(self, event: Event) -> str:
+        """The key of an event's message in its topic."""
+        return f"/{event.project}/{self._wiki(event.project).writer.name(event.title)}"
+
+    def export_ended_at(self, identifier: str, hour: datetime) -> int:
+        """When the export of an hour's file ended, nanoseconds since 1970."""
+        project, _ = self.parts(identifier)
+        took = salt("export", self._settings.seed, identifier, micros(hour)) % (_EXPORT_SECONDS * 10**9)
+        return self._export(project, hour) * 1_000 + 5 * 10**9 + took
+
+    def _export(self, project: str, hour: datetime) -> int:
+        """When the export of a project's hour starts, microseconds since 1970."""
+        span = salt("export", self._settings.seed, project, micros(hour)) % (_EXPORT_SPAN * _MINUTE)
+        return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
+
+    # --- snapshots -----------------------------------------------------------------------------------------------
+
+    def snapshot_identifiers(self) -> list[str]:
+        """The snapshots there may be: one for every project and namespace."""
+        return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
+
+    def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
+        """When the export of a day starts, the same for all namespaces of a project, and when it ends.
+
+        Args:
+            identifier: Of the snapshot.
+            day: Any moment of the day, UTC.
+        """
+        midnight = micros(day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
+        project, _ = self.parts(identifier)
+        draw = salt("snapshot", self._settings.seed, project, midnight)
+        started = midnight + _SNAPSHOT_FROM * _MINUTE + draw % (_SNAPSHOT_SPAN * _MINUTE)
+        took = salt("snapshot", self._settings.seed, identifier, midnight) % (_SNAPSHOT_SECONDS * 1_000_000)
+        return _moment(started), _moment(started + 5 * _MINUTE + took)
+
+    def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
+        """What an export holds, line by line: the `update` that each line tells, and why it stands there.
+
+        Those that are `live`, and copies of them, are the pages of `pages_at`; the others are `older` or `lingering`.
+        """
+        project, namespace = self.parts(identifier)
+        return Census(self._wiki(project).timetable, namespace, micros(started), serial)
+
+    def parts(self, identifier: str) -> tuple[str, int]:
+        """Project and namespace of a snapshot."""
+        if identifier not in self.snapshot_identifiers():
+            raise ValueError(
+                f"This sandbox has no snapshot {identifier!r}; it has {', '.join(self.snapshot_identifiers())}."
+            )
+        project, _, namespace = identifier.rpartition("_namespace_")
+        return project, int(namespace)
+
+    def language(self, project: str) -> str:
+        """The language of a project."""
+        return self._known[project].language
+
+    # --- making --------------------------------------------------------------------------------------------------
+
+    def _wiki(self, project: str) -> _Wiki:
+        with self._guard:
+            if project not in self._wikis:
+                self._wikis[project] = self._make(project)
+            return self._wikis[project]
+
+    def _make(self, project: str) -> _Wiki:
+        settings = self._settings
+        if project not in self._known:
+            raise ValueError(f"This sandbox has no articles of {project!r}, but of {', '.join(self._known)}.")
+        known = self._known[project]
+        lexicon = Lexicon(known.language)
+        if settings.corpus is not None and self._corpus is None:
+            self._corpus = Corpus(settings.corpus)
+        texts = self._corpus or Library(lexicon, settings.seed, settings.body_bytes)
+        articles, rate = settings.articles, settings.changes_per_hour
+        if articles is None and usual_articles(rate) > _ARTICLES:
+            articles = _ARTICLES
+        timetable = Timetable(settings.seed, project, settings.namespaces, rate, Titles(lexicon), articles)
+        direction = reference.LANGUAGES[known.language].direction
+        return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts))
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970."""
+    if moment.tzinfo is None:
+        raise ValueError("The world needs timezone-aware moments; add tzinfo.")
+    return (moment - _START) // _MICROSECOND
+
+
+def _moment(micros: int) -> datetime:
+    return _START + timedelta(microseconds=micros)

@@ -1,7 +1,9 @@
-"""What exists: the assets, one module per dataset, in the order of the data's way.
+"""What exists: the assets of every declared dataset, then the current articles and the published file.
 
-reference, batches and hourly, articles, published; checks beside them.
+    lists, hourly, snapshots    a factory for each family of datasets: archive, lake and warehouse
+    hour, snapshot              the steps of one hour and of one snapshot
+    articles, published         what all of them become
+    checks, housekeeping        what must hold, and what may go
 
-Belongs here: what is made of what, and what is told of it. Does not belong here: when (see `pipelines`), or how the outside
-is touched (see `resources`).
+When something runs is decided in `pipelines`; how the outside is touched, in `resources`.
 """

@@ -1,24 +1,25 @@
 """The current articles: what the pages are now, by the snapshots and the changes that were loaded.
 
-Belongs here: when the state is advanced and what is told of it. Does not belong here: the rule that decides it, which is
-SQL in `resources.warehouse`.
+The rule that decides it is SQL in `resources.warehouse`.
 """
 
 import dagster as dg
 
+from assets import layers
 from assets.describe import OWNERS, table_metadata
-from assets.failures import told
-from assets.ingest import WAREHOUSE as CHANGES
-from assets.snapshots import WAREHOUSE as SNAPSHOTS
+from assets.failures import as_failure
+from resources import datasets
 from resources.adapters import WarehouseResource
 from resources.tables import ARTICLES
 
+#: The datasets that the rule of the current state is about.
+IN_ARTICLES = (datasets.ARTICLE_CHANGES, datasets.SNAPSHOT_ARTICLES)
 KEY = dg.AssetKey(["warehouse", "articles"])
 
 
 @dg.asset(
     key=KEY,
-    deps=[CHANGES, SNAPSHOTS],
+    deps=[layers.warehouse_key(dataset) for dataset in IN_ARTICLES],
     group_name="warehouse",
     kinds={"duckdb", "table"},
     owners=list(OWNERS),
@@ -28,7 +29,7 @@ KEY = dg.AssetKey(["warehouse", "articles"])
 )
 def articles(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Advance `articles` by every snapshot and hour that was loaded since the last time, in one transaction."""
-    with told():
+    with as_failure():
         applied = warehouse.warehouse.apply_changes()
     context.log.info("%s", applied)
     return dg.MaterializeResult(

@@ -1,25 +1,28 @@
 """Checks: what must hold of the hours just made, and what must hold at any time.
 
-Belongs here: what is asked and what is said when it does not hold. Does not belong here: the SQL that looks (see
-`resources.warehouse`), and anything that mends.
-
 A blocking check stops assets of its own run only, so none of these is relied on to keep bad data out: the loader refuses
 unverified input by itself. They are there for people.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
 import pyarrow.parquet as pq
 
+from assets import layers
 from assets.describe import drift_of
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun
+from assets.hour import HourlyRun
 from assets.partitions import HOURS, RETENTION, last_complete_hour
+from resources import datasets
 from resources.adapters import EnterpriseResource, WarehouseResource
+from resources.datasets import Dataset, Family
 from resources.formatting import hour_text
+from resources.lake import Conversion
 from resources.tables import HourState
+from resources.warehouse import HourAudit
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
@@ -29,61 +32,110 @@ REJECTS_SHARE = 0.001
 #: States that need no attention. `not_yet` is not a gap either: the service has not published the hour.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.NOT_YET})
 
-_VERIFIED = dg.AssetCheckSpec(
-    "archives_verified",
-    asset=ARCHIVE,
-    description="Every archive of the hour still has the MD5 that the service told.",
-)
-_ACCOUNTED = dg.AssetCheckSpec(
-    "rows_accounted", asset=LAKE, description="The Parquet files hold the rows that their conversion counted."
-)
-_REJECTS = dg.AssetCheckSpec(
-    "rejects_share", asset=LAKE, description=f"At most {REJECTS_SHARE:.1%} of the lines were rejected."
-)
-_KNOWN = dg.AssetCheckSpec(
-    "fields_known",
-    asset=LAKE,
-    description="Every field of the records has a column. One that has none is kept in `extra`: it is news, and no loss.",
-)
-_LOADED = dg.AssetCheckSpec(
-    "loaded_whole",
-    asset=WAREHOUSE,
-    description="DuckDB holds the hour's rows, less the exact duplicates within a file.",
-)
-_UNIQUE = dg.AssetCheckSpec("unique_key", asset=WAREHOUSE, description="No event stands twice in one hour.")
-_IN_HOUR = dg.AssetCheckSpec(
-    "no_event_before_its_hour", asset=WAREHOUSE, description="An hour's file begins with the hour."
-)
-HOURLY = [_VERIFIED, _ACCOUNTED, _REJECTS, _KNOWN, _LOADED, _UNIQUE, _IN_HOUR]
+
+@dataclass(frozen=True)
+class HourlyCheck:
+    """A check of the hours of a run: its specification, and what finds out what is wrong.
+
+    Attributes:
+        find: Returns what is wrong, in sentences, and how many things were looked at.
+    """
+
+    spec: dg.AssetCheckSpec
+    find: Callable[[HourlyRun], tuple[list[str], int]]
+    is_warning: bool = False
+
+    def result(self, run: HourlyRun) -> dg.AssetCheckResult:
+        """The answer for the hours that a run made."""
+        wrong, looked_at = self.find(run)
+        return dg.AssetCheckResult(
+            asset_key=self.spec.asset_key,
+            check_name=self.spec.name,
+            passed=not wrong,
+            severity=dg.AssetCheckSeverity.WARN if self.is_warning else dg.AssetCheckSeverity.ERROR,
+            description="; ".join(wrong[:20]) or None,
+            metadata={"looked_at": looked_at, "wrong": len(wrong)},
+        )
+
+
+def hourly(dataset: Dataset) -> list[HourlyCheck]:
+    """The checks of a dataset of hourly files: those that its columns allow."""
+    archive, lake, warehouse = layers.keys(dataset)
+    names = dataset.table.schema.names
+
+    def check(
+        name: str,
+        asset: dg.AssetKey,
+        description: str,
+        find: Callable[[HourlyRun], tuple[list[str], int]],
+        *,
+        is_warning: bool = False,
+    ) -> HourlyCheck:
+        return HourlyCheck(dg.AssetCheckSpec(name, asset=asset, description=description), find, is_warning)
+
+    found = [
+        check(
+            "archives_verified",
+            archive,
+            "Every archive of the hour still has the MD5 reported by the service.",
+            _verified,
+        ),
+        check("rows_accounted", lake, "The Parquet files hold the rows that their conversion counted.", _accounted),
+        check(
+            "rejects_share",
+            lake,
+            f"At most {REJECTS_SHARE:.1%} of the lines were rejected.",
+            _rejects,
+            is_warning=True,
+        ),
+    ]
+    if "extra" in names:
+        found.append(
+            check(
+                "fields_known",
+                lake,
+                "Every field of the records has a column. A field without one is kept in `extra`: it is new, not an error.",
+                _known,
+                is_warning=True,
+            )
+        )
+    found.append(
+        check(
+            "loaded_whole",
+            warehouse,
+            "DuckDB holds the hour's rows, less the exact duplicates within a file.",
+            _audited(lambda a: a.row_count != a.expected_count and f"{a.row_count} rows, {a.expected_count} expected"),
+        )
+    )
+    if dataset.table.key:
+        found.append(
+            check(
+                "unique_key",
+                warehouse,
+                "No event appears twice in one hour.",
+                _audited(lambda a: a.repeated_count and f"{a.repeated_count} events appear twice"),
+            )
+        )
+    if "event_at" in names:
+        found.append(
+            check(
+                "no_event_before_its_hour",
+                warehouse,
+                "An hour's file begins with the hour.",
+                _audited(lambda a: a.early_count and f"{a.early_count} events before the hour"),
+            )
+        )
+    return found
 
 
 def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
     """Answer the selected checks for the hours that a run made."""
-    for spec, answer in (
-        (_VERIFIED, _verified),
-        (_ACCOUNTED, _accounted),
-        (_REJECTS, _rejects),
-        (_KNOWN, _known),
-    ):
-        if spec.key in selected:
-            yield answer(run)
-    if any(spec.key in selected for spec in (_LOADED, _UNIQUE, _IN_HOUR)):
-        names = {key.name for key in selected if key.asset_key == WAREHOUSE}
-        yield from (result for result in _audited(run) if result.check_name in names)
+    for check in hourly(run.dataset):
+        if check.spec.key in selected:
+            yield check.result(run)
 
 
-def _result(spec: dg.AssetCheckSpec, wrong: list[str], looked_at: int, *, warn: bool = False) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        asset_key=spec.asset_key,
-        check_name=spec.name,
-        passed=not wrong,
-        severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
-        description="; ".join(wrong[:20]) or None,
-        metadata={"looked_at": looked_at, "wrong": len(wrong)},
-    )
-
-
-def _verified(run: HourlyRun) -> dg.AssetCheckResult:
+def _verified(run: HourlyRun) -> tuple[list[str], int]:
     archives = [archive for archived in run.archived.values() for archive in archived.archives]
     wrong = []
     for archive in archives:
@@ -91,58 +143,50 @@ def _verified(run: HourlyRun) -> dg.AssetCheckResult:
             digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if digest != archive.version:
             wrong.append(
-                f"{archive.identifier} of {hour_text(archive.batch_hour)} is damaged: MD5 {digest}, told {archive.version}"
+                f"{archive.identifier} of {hour_text(archive.batch_hour)} is damaged: its MD5 is {digest}, the service reported {archive.version}"
             )
-    return _result(_VERIFIED, wrong, len(archives))
+    return wrong, len(archives)
 
 
-def _accounted(run: HourlyRun) -> dg.AssetCheckResult:
-    conversions = [c for made in run.conversions.values() for c in made]
-    wrong = []
-    for c in conversions:
-        rows = pq.read_metadata(c.path).num_rows
-        if rows != c.row_count:
-            wrong.append(f"{c.identifier} of {hour_text(c.batch_hour)}: {rows} rows in the file, {c.row_count} counted")
-    return _result(_ACCOUNTED, wrong, len(conversions))
+def _accounted(run: HourlyRun) -> tuple[list[str], int]:
+    conversions = _conversions(run)
+    rows = [(c, pq.read_metadata(c.path).num_rows) for c in conversions]
+    return [
+        f"{c.identifier} of {hour_text(c.batch_hour)}: {count} rows in the file, {c.row_count} counted"
+        for c, count in rows
+        if count != c.row_count
+    ], len(conversions)
 
 
-def _rejects(run: HourlyRun) -> dg.AssetCheckResult:
+def _rejects(run: HourlyRun) -> tuple[list[str], int]:
     wrong, looked_at = [], 0
     for hour, made in run.conversions.items():
         rows, rejects = sum(c.row_count for c in made), sum(c.reject_count for c in made)
         looked_at += rows + rejects
         if rejects > REJECTS_SHARE * (rows + rejects):
             wrong.append(f"{hour_text(hour)}: {rejects} of {rows + rejects} lines rejected; `wme rejects` lists them")
-    return _result(_REJECTS, wrong, looked_at, warn=True)
+    return wrong, looked_at
 
 
-def _known(run: HourlyRun) -> dg.AssetCheckResult:
-    conversions = [c for made in run.conversions.values() for c in made]
-    wrong = [f"{seen.path} in {seen.count:,} places, for example {seen.example}" for seen in drift_of(conversions)]
-    return _result(_KNOWN, wrong, len(conversions), warn=True)
+def _known(run: HourlyRun) -> tuple[list[str], int]:
+    conversions = _conversions(run)
+    drift = drift_of(conversions)
+    return [f"{seen.path} in {seen.count:,} places, for example {seen.example}" for seen in drift], len(conversions)
 
 
-def _audited(run: HourlyRun) -> Iterator[dg.AssetCheckResult]:
-    audits = run.warehouse.warehouse.audit(run.loaded)
-    yield _result(
-        _LOADED,
-        [
-            f"{hour_text(a.batch_hour)}: {a.row_count} rows, {a.expected_count} expected"
-            for a in audits
-            if a.row_count != a.expected_count
-        ],
-        len(audits),
-    )
-    yield _result(
-        _UNIQUE,
-        [f"{hour_text(a.batch_hour)}: {a.repeated_count} events stand twice" for a in audits if a.repeated_count],
-        len(audits),
-    )
-    yield _result(
-        _IN_HOUR,
-        [f"{hour_text(a.batch_hour)}: {a.early_count} events before the hour" for a in audits if a.early_count],
-        len(audits),
-    )
+def _conversions(run: HourlyRun) -> list[Conversion]:
+    return [c for made in run.conversions.values() for c in made]
+
+
+def _audited(wrong: Callable[[HourAudit], str | bool | int]) -> Callable[[HourlyRun], tuple[list[str], int]]:
+    """A check of what DuckDB holds: `wrong` says what is, or nothing."""
+
+    def find(run: HourlyRun) -> tuple[list[str], int]:
+        audits = run.audits
+        answers = [(audit, wrong(audit)) for audit in audits]
+        return [f"{hour_text(audit.batch_hour)}: {text}" for audit, text in answers if text], len(audits)
+
+    return find
 
 
 @dg.asset_check(
@@ -156,6 +200,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     since = last_complete_hour(datetime.now(UTC)) - RETENTION
     wrong = [
         f"{row.project_id} namespace {row.namespace_id} {hour_text(row.batch_hour)}: {row.state}"
+        for dataset in datasets.datasets(Family.HOURLY)
         # not of the published file, which may be older, or not be there
         for row in warehouse.warehouse.coverage(since=since, published=False)
         if (row.project_id, row.namespace_id) in set(enterprise.scope) and row.state not in COVERED
@@ -172,17 +217,20 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     # on the published file, because a check of the hours is skipped with them when one of them fails
     asset=_PUBLISHED,
     name="no_failed_hours",
-    description="No hour sits failed. To mend one: read its sentence in the asset's partitions, remove the cause, and "
-    "materialize the hour again; what was fetched is kept.",
+    description="No hour has failed. To repair one, read its message in the asset's partitions, remove the cause, and materialize the "
+    "hour again; what was fetched is kept.",
 )
 def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
     """Count the hours whose last attempt failed; a quiet failure is the dangerous one."""
-    # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
-    hours = context.op_execution_context.job_def.asset_layer.asset_graph.get(WAREHOUSE).partitions_def or HOURS
-    failed = (
-        context.instance.get_status_by_partition(WAREHOUSE, list(hours.get_partition_keys()[-24 * 62 :]), hours) or {}
-    )
-    keys = sorted(key for key, status in failed.items() if status is not None and status.value == "FAILED")
+    graph = context.op_execution_context.job_def.asset_layer.asset_graph
+    keys = []
+    for dataset in datasets.datasets(Family.HOURLY):
+        key = layers.warehouse_key(dataset)
+        # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
+        hours = graph.get(key).partitions_def if graph.has(key) else None
+        recent = list((hours or HOURS).get_partition_keys()[-24 * 62 :])
+        found = context.instance.get_status_by_partition(key, recent, hours or HOURS) or {}
+        keys += sorted(name for name, status in found.items() if status is not None and status.value == "FAILED")
     return dg.AssetCheckResult(
         passed=not keys,
         severity=dg.AssetCheckSeverity.WARN,

@@ -1,8 +1,4 @@
-"""Archives to Parquet, as hours and snapshots alike want it: several beside one another, with their progress.
-
-Belongs here: that one step, and handing on what it left. Does not belong here: which archives (see `batches`,
-`snapshot_sets`), and how one is converted.
-"""
+"""Archives to Parquet, for hours and snapshots alike: several at once, with their progress."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
+from resources.engine.progress import increments
 from resources.errors import MirrorError
 from resources.lake import find_conversion
 
@@ -42,7 +39,7 @@ def convert_archives(
     Args:
         name: What they are of, for whoever watches.
         archives: The archives.
-        layout: Where the lake lies.
+        layout: Of the data folder.
         bodies: Body columns to keep.
         converter: Threads and memory, shared by all archives under way.
         engine: Runs several archives at once, and hears of the progress.
@@ -54,22 +51,12 @@ def convert_archives(
     total = sum(
         a.path.stat().st_size for a in archives if find_conversion(a, layout, kept, converter.record_bytes_max) is None
     )
-    task = engine.reporter.start(f"convert {name}", total, "B") if total else None
+    with engine.task(f"convert {name}", total, "B") as advance:
 
-    def one(archive: Archive) -> Conversion:
-        told = 0
+        def one(archive: Archive) -> Conversion:
+            return converter.convert(archive, layout, bodies=kept, progress=increments(advance))
 
-        def progress(done: int, _all: int) -> None:
-            nonlocal told
-            if task is not None:
-                task.advance(done - told)
-            told = done
-
-        return converter.convert(archive, layout, bodies=kept, progress=progress)
-
-    outcomes = engine.map(one, archives)
-    if task is not None:
-        task.finish()
+        outcomes = engine.map(one, archives)
     conversions = [outcome.unwrap() for outcome in outcomes]
     for conversion in conversions:
         if conversion.converted:

@@ -1,13 +1,10 @@
-"""What Dagster shows of tables and files: column schemas, markdown tables, the standard metadata keys.
-
-Belongs here: metadata derived from the table declarations, from counts and from the first rows of a file.
-Does not belong here: reading more than a page of data.
-"""
+"""What Dagster shows: column schemas, markdown tables, and the metadata of each layer."""
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dagster as dg
 import pyarrow as pa
@@ -19,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from assets.hour import ArchivedHour
     from resources.lake import Conversion
     from resources.tables import Table
+    from resources.warehouse import HourLoad
 
 OWNERS = ("team:data-platform",)
 
@@ -74,6 +73,8 @@ def table_metadata(table: Table) -> dict[str, Any]:
 
 def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
     """The first rows of each Parquet file as a markdown table, few in all and only of the named columns."""
+    declared = pq.read_schema(paths[0]).names
+    columns = [name for name in columns if name in declared] or declared[:PREVIEW_ROWS]
     each = -(-PREVIEW_ROWS // len(paths))
     rows: list[dict[str, Any]] = []
     for path in paths[:PREVIEW_ROWS]:
@@ -84,7 +85,7 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
 
 
 def drift_of(conversions: Iterable[Conversion]) -> list[Drift]:
-    """The fields without a column that stand in several conversions, each once, the most frequent first."""
+    """The fields without a column found by several conversions, each once, the most frequent first."""
     found: dict[str, Drift] = {}
     for seen in (drift for conversion in conversions for drift in conversion.drift):
         known = found.get(seen.path)
@@ -112,3 +113,97 @@ def _cell(column: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and not column.endswith("_id"):
         return f"{value:,}"
     return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")[:200]
+
+
+class Layer(NamedTuple):
+    """One materialized layer of one hour: its asset, its metadata, and the version of the data."""
+
+    key: dg.AssetKey
+    metadata: dict[str, Any]
+    data_version: str
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.md5("\n".join(sorted(parts)).encode(), usedforsecurity=False).hexdigest()
+
+
+def archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
+    """The metadata of an hour in the archive."""
+    files = [
+        {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "bytes": a.path.stat().st_size}
+        for a in archived.archives
+    ]
+    metadata: dict[str, Any] = {
+        "files": len(files),
+        "bytes": sum(file["bytes"] for file in files),
+        "files_fetched": len(archived.fetched),
+        "bytes_fetched": sum(landed.size_bytes for landed in archived.fetched),
+        "requests": archived.request_count,
+        "archives": markdown(files, ("project", "namespace", "version", "bytes")),
+    }
+    if archived.archives:
+        metadata["dagster/uri"] = str(archived.archives[0].path.parent)
+    if archived.absent:
+        metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
+    return Layer(key, metadata, _digest(f"{a.identifier} {a.version}" for a in archived.archives))
+
+
+def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:
+    """The metadata of Parquet files, of an hour or a snapshot."""
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": sum(c.row_count for c in conversions),
+        "rejects": sum(c.reject_count for c in conversions),
+        "ndjson_bytes": sum(c.ndjson_bytes for c in conversions),
+        "lake_bytes": sum(c.lake_bytes for c in conversions),
+        "files": len(conversions),
+        "files_converted": sum(c.converted for c in conversions),
+        "seconds": round(sum(c.seconds for c in conversions), 3),
+    }
+    if conversions:
+        metadata["dagster/uri"] = str(conversions[0].path.parent)
+        metadata["preview"] = preview([c.path for c in conversions], PREVIEW)
+    if drift := drift_of(conversions):
+        rows = [{"field": one.path, "count": one.count, "example": one.example} for one in drift]
+        metadata["unknown_fields"] = markdown(rows, ("field", "count", "example"))
+    if remarks := remarks_of(conversions):
+        metadata["remarks"] = remarks
+    return metadata
+
+
+def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[Conversion]) -> Layer:
+    """The metadata of an hour in the lake."""
+    # fetching and converting, by archive; loading is one transaction for the whole hour
+    seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
+    metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}
+    drift = [
+        {"archive": c.identifier, "field": d.path, "count": d.count, "example": d.example}
+        for c in conversions
+        for d in c.drift
+    ]
+    if drift:
+        metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
+    return Layer(key, metadata, _digest(c.digest for c in conversions))
+
+
+def hour_warehouse_layer(key: dg.AssetKey, conversions: Sequence[Conversion], load: HourLoad) -> Layer:
+    """The metadata of an hour in DuckDB."""
+    by_project = [
+        {
+            "project": c.project_id,
+            "namespace": c.namespace_id,
+            "rows": c.row_count,
+            "update": c.update_count,
+            "delete": c.delete_count,
+            "rejects": c.reject_count,
+        }
+        for c in conversions
+    ]
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": load.held_row_count,
+        "duplicates": load.held_duplicate_count,
+        "changed": load.changed,
+        "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
+    }
+    if not load.held_row_count:
+        metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
+    return Layer(key, metadata, _digest(c.digest for c in conversions))

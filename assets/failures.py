@@ -1,7 +1,6 @@
-"""Errors of the library as Dagster failures: the one place that decides what may be tried again.
+"""Errors of the library as Dagster failures.
 
-Belongs here: the mapping, and the sentence that people read. Does not belong here: retrying. A request is retried by
-the client, a broken body by the download, a run by whoever launched it; never one cause by two of them.
+Nothing is retried here: the client retries a request, the download a broken body, Dagster a run; each cause has one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def sentence(error: Exception) -> str:
-    """What to tell people: the library's own sentence, or the kind and text of an error that has none."""
+    """The message for people: the library's own sentence, or the kind and text of an error that has none."""
     text = str(error).strip()
     if isinstance(error, MirrorError):
         return text
@@ -44,8 +43,8 @@ def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Make a failure with its sentence of whatever goes wrong within."""
+def as_failure() -> Iterator[None]:
+    """Turn whatever goes wrong within into a Dagster failure with a sentence."""
     try:
         yield
     except dg.Failure:
@@ -55,9 +54,9 @@ def told() -> Iterator[None]:
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure:
-    """The failure of a run over several hours, naming the hours that failed and why; what many have in common is told once.
+    """The failure of a run over several hours, naming the hours that failed and why; what several have in common is said once.
 
-    Hours that are not named have been committed: running again repeats only those that are.
+    All other hours have been committed: running again repeats only the failed ones.
     """
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):

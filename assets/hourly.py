@@ -1,11 +1,9 @@
-"""The three hourly layers as one asset: archive, lake and warehouse of the changes, an hour at a time.
+"""Hourly files as assets: archive, lake and warehouse of a dataset in one, an hour at a time.
 
 One multi-asset over the three, because a run of its own costs seconds and a step of its own too, and because as separate
 assets over a range one bad hour would turn every hour red and load nothing. Each hour logs its own materialization in
-every layer as it commits; an hour that fails is red, and the others go on into the warehouse.
-
-Belongs here: the asset, the loop over a run's hours, how Dagster is told of each.
-Does not belong here: taking an hour through its layers (see `ingest`) and the steps of that (see `batches`).
+every layer as it commits; an hour that fails is red, and the others go on into the warehouse. What is done of an hour is in
+`hour`.
 """
 
 from collections.abc import Iterator
@@ -16,76 +14,53 @@ from typing import Any
 import dagster as dg
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
-from assets import checks
-from assets.describe import OWNERS, lake_metadata, table_metadata
+from assets import checks, layers
+from assets.describe import Layer
 from assets.failures import failed_hours, failure, sentence
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE, HourlyRun, Layer
-from assets.partitions import HOURS, hour_of, key_of, oldest_hour, recent_hours
+from assets.hour import HourlyRun
+from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text
 from resources.lake import ConversionError, sweep
-from resources.tables import ARTICLE_CHANGES, HourState
-
-_SPECS = [
-    dg.AssetSpec(
-        ARCHIVE,
-        skippable=True,
-        group_name="archive",
-        kinds={"http", "file"},
-        owners=list(OWNERS),
-        description="The service's hourly files as served: verified against their MD5, kept for ever. The service keeps an "
-        "hour for two days; what was once fetched is never fetched again.",
-    ),
-    dg.AssetSpec(
-        LAKE,
-        deps=[ARCHIVE],
-        skippable=True,
-        group_name="lake",
-        kinds={"parquet"},
-        owners=list(OWNERS),
-        description="The changes of the hour as Parquet, one file per archive, bodies included; lines that could not be "
-        "converted beside it, whole and with their reason.",
-        metadata=lake_metadata(ARTICLE_CHANGES),
-    ),
-    dg.AssetSpec(
-        WAREHOUSE,
-        deps=[LAKE],
-        skippable=True,
-        group_name="warehouse",
-        kinds={"duckdb", "table"},
-        owners=list(OWNERS),
-        description=ARTICLE_CHANGES.description,
-        metadata=table_metadata(ARTICLE_CHANGES.narrow),
-    ),
-]
+from resources.tables import HourState
 
 
-@dg.multi_asset(
-    name="hourly_changes",
-    specs=_SPECS,
-    check_specs=checks.HOURLY,
-    partitions_def=HOURS,
-    can_subset=True,
-    # a day per run: a run of its own for each hour would cost more than the hour
-    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
-    pool=HOURS_POOL,
-)
-def hourly_changes(
-    context: dg.AssetExecutionContext,
-    enterprise: EnterpriseResource,
-    lake: LakeResource,
-    warehouse: WarehouseResource,
-    engine: EngineResource,
-) -> Iterator[Any]:
-    """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
-    try:
-        converter = engine.converter(lake)
-    except ConversionError as error:
-        raise failure(error) from error
-    with converter:
-        run = HourlyRun(enterprise, lake, warehouse, converter, engine.engine(context.log.info))
-        yield from _take(context, run, context.selected_asset_keys)
+def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
+    """The assets of a dataset of hourly files, over these partitions."""
+
+    @dg.multi_asset(
+        name=f"hourly_{dataset.archive}",
+        specs=[
+            layers.archive_spec(dataset, skippable=True),
+            layers.lake_spec(dataset, skippable=True),
+            layers.warehouse_spec(dataset, skippable=True),
+        ],
+        check_specs=[check.spec for check in checks.hourly(dataset)],
+        partitions_def=hours,
+        can_subset=True,
+        # a day per run: a run of its own for each hour would cost more than the hour
+        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
+        pool=HOURS_POOL,
+    )
+    def bring_in(
+        context: dg.AssetExecutionContext,
+        enterprise: EnterpriseResource,
+        lake: LakeResource,
+        warehouse: WarehouseResource,
+        engine: EngineResource,
+    ) -> Iterator[Any]:
+        """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
+        try:
+            converter = engine.converter(lake)
+        except ConversionError as error:
+            raise failure(error) from error
+        with converter:
+            run = HourlyRun(enterprise, lake, warehouse, converter, engine.engine(context.log.info), dataset)
+            yield from _take(context, run, context.selected_asset_keys)
+
+    return bring_in
 
 
 def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.AssetKey]) -> Iterator[Any]:
@@ -106,7 +81,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
     made: set[tuple[dg.AssetKey, datetime]] = set()
     with ExitStack() as stack:
         client = None
-        if ARCHIVE in selected:
+        if layers.archive_key(run.dataset) in selected:
             try:
                 client = stack.enter_context(run.enterprise.client())
                 run.plan(hours, client)
@@ -148,7 +123,7 @@ def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime
     """Tell Dagster of one layer of one hour.
 
     A result of the asset would speak for every partition of the run at its end, also for those that failed. So only an
-    hour that is alone in its run is told as a result (which lets assets behind it follow in the same run).
+    hour that is alone in its run is reported as a result (which lets downstream assets follow in the same run).
     """
     if alone:
         yield dg.MaterializeResult(
@@ -168,10 +143,10 @@ def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     """Decide what the hours are that the service no longer has.
 
-    One from before the mirror began is nothing that a backfill over everything could bring in: it is told as what it is, with
+    One from before the mirror began cannot be brought in by any backfill: it is materialized as what it is, with
     no files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and red.
     """
-    began = oldest_hour(run.lake.layout.archive / "batches")
+    began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     for hour, cause in run.gone.items():
         if BACKFILL_ID_TAG not in context.run.tags or (began is not None and began < hour):
             run.failed[hour] = cause

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from assets.snapshot_sets import archived_sets
+from assets.snapshot import archived_sets
 from resources import datasets
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from assets.snapshot_sets import ArchivedSnapshot
+    from assets.snapshot import ArchivedSnapshot
     from resources.lake import Layout
     from resources.warehouse import Ledger, Named, Warehouse
 

@@ -1,8 +1,7 @@
-"""The hours: the one partitioning of everything that comes in hourly files.
+"""The partitions: the hours of everything that comes in hourly files, and the identifiers of snapshots.
 
-Belongs here: the partitions definition and the way between a partition key and a moment.
-Does not belong here: projects and namespaces. They are configuration, because hour x project would pass Dagster's limit
-of 100,000 partitions within a year and its range backfills of two dimensions are unreliable.
+Projects and namespaces are configuration, because hour x project would pass Dagster's limit of 100,000 partitions within a
+year and its range backfills of two dimensions are unreliable.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import dagster as dg
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from resources.datasets import Dataset
+
 HOUR = timedelta(hours=1)
 #: The service keeps an hour's files for two days.
 RETENTION = timedelta(hours=48)
@@ -28,6 +29,11 @@ EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
 def hours_since(first: datetime) -> dg.HourlyPartitionsDefinition:
     """The hours from `first` on. In UTC, so that no hour is doubled or missing when clocks change."""
     return dg.HourlyPartitionsDefinition(start_date=key_of(first), timezone="UTC", fmt=_FORMAT)
+
+
+def snapshots_of(dataset: Dataset) -> dg.DynamicPartitionsDefinition:
+    """The snapshots of a dataset by the service's identifiers, which sensors and commands add."""
+    return dg.DynamicPartitionsDefinition(name=dataset.archive)
 
 
 def hour_of(partition_key: str) -> datetime:

@@ -1,21 +1,20 @@
-"""The published file: what analysts open, replaced whole by a rename, never locked.
-
-Belongs here: when it is published and what is told of it. Does not belong here: how (see `resources.warehouse`).
-"""
+"""The published file: what analysts open, replaced whole by a rename, never locked."""
 
 from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
+from assets import layers
+from assets.articles import IN_ARTICLES
 from assets.articles import KEY as ARTICLES
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
-from assets.failures import told
+from assets.failures import as_failure
 from assets.housekeeping import clean, is_due
+from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.formatting import moment_text
 from resources.lake.origin import origin_of
-from resources.tables import REFERENCE_TABLES
 from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
 
 KEY = dg.AssetKey(["published", "warehouse"])
@@ -31,42 +30,50 @@ ORDER BY ALL"""
 _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, name LIMIT {PREVIEW_ROWS}"  # noqa: S608
 
 
-@dg.asset(
-    key=KEY,
-    deps=[ARTICLES, *(dg.AssetKey(["warehouse", table.name]) for table in REFERENCE_TABLES)],
-    group_name="published",
-    kinds={"duckdb"},
-    owners=list(OWNERS),
-    description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
-    "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
-    "were replaced go after a grace period.",
-)
-def published_warehouse(
-    context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
-) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Say what is missing in the coverage, then publish, unless the run publishes only when it is due and it is not."""
-    store, every = warehouse.warehouse, warehouse.publish_every
-    with told():
-        # in any case, since the checks look for gaps there
-        store.fill_coverage(enterprise.projects, enterprise.namespaces)
-    if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
-        context.log.info("Not published: %s", next_text(store.publication(), every))
-        metadata = _times(store, every) | {"changed": False}
-        return dg.MaterializeResult(metadata=metadata | _tidied(context, lake, store))
-    with told():
-        published = store.publish({"service": origin_of(store.data) or "unknown"})
-    context.log.info("%s", published)
-    metadata = {
-        "dagster/uri": str(published.path),
-        "bytes": published.size_bytes,
-        "seconds": round(published.seconds, 3),
-        "changed": published.changed,
-        "seconds_locked": round(published.locked_seconds, 3),
-        "lake_files": published.lake_file_count,
-        "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
-        "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
-    }
-    return dg.MaterializeResult(metadata=metadata | _times(store, every) | _tidied(context, lake, store))
+def published_warehouse() -> dg.AssetsDefinition:
+    """The asset of the published file, behind the tables of all datasets."""
+
+    @dg.asset(
+        key=KEY,
+        deps=[ARTICLES, *(layers.warehouse_key(one) for one in datasets.datasets() if one not in IN_ARTICLES)],
+        group_name="published",
+        kinds={"duckdb"},
+        owners=list(OWNERS),
+        description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
+        "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
+        "were replaced go after a grace period.",
+    )
+    def publish(
+        context: dg.AssetExecutionContext,
+        enterprise: EnterpriseResource,
+        lake: LakeResource,
+        warehouse: WarehouseResource,
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """Say what is missing in the coverage, then publish, unless the run publishes only when it is due and it is not."""
+        store, every = warehouse.warehouse, warehouse.publish_every
+        with as_failure():
+            # in any case, since the checks look for gaps there
+            store.fill_coverage(enterprise.projects, enterprise.namespaces)
+        if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
+            context.log.info("Not published: %s", next_text(store.publication(), every))
+            metadata = _times(store, every) | {"changed": False}
+            return dg.MaterializeResult(metadata=metadata | _tidied(context, lake, store))
+        with as_failure():
+            published = store.publish({"service": origin_of(store.data) or "unknown"})
+        context.log.info("%s", published)
+        metadata = {
+            "dagster/uri": str(published.path),
+            "bytes": published.size_bytes,
+            "seconds": round(published.seconds, 3),
+            "changed": published.changed,
+            "seconds_locked": round(published.locked_seconds, 3),
+            "lake_files": published.lake_file_count,
+            "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
+            "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
+        }
+        return dg.MaterializeResult(metadata=metadata | _times(store, every) | _tidied(context, lake, store))
+
+    return publish
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:

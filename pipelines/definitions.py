@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import articles, checks, hourly, partitions, published, reference, snapshots
+from assets import articles, checks, hourly, lists, partitions, published, snapshots
 from pipelines import settings as settings_module
 from pipelines.jobs import JOBS
 from pipelines.process.processes import executor
 from pipelines.schedules import SCHEDULES
 from pipelines.sensors import SENSORS
+from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import Family
 from resources.lake import Layout
 from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ASSETS = (
-    reference.archive_reference,
-    reference.lake_reference,
-    reference.warehouse_reference,
-    snapshots.snapshot_files,
-    snapshots.snapshot_articles,
-    hourly.hourly_changes,
-    articles.articles,
-    published.published_warehouse,
-)
+
+def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefinition]:
+    """The assets of every declared dataset, then what is made of all of them."""
+    return [
+        *lists.list_assets(datasets.datasets(Family.LIST)),
+        *(asset for one in datasets.datasets(Family.SNAPSHOT) for asset in snapshots.snapshot_assets(one)),
+        *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
+        articles.articles,
+        published.published_warehouse(),
+    ]
 
 
 def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
@@ -118,9 +120,8 @@ def build_defs(
     chosen = settings if settings is not None else settings_module.read()
     loggers = overrides.pop("loggers", None)
     hours = partitions.hours_since(first_hour(chosen, *asked))
-    in_hours = hourly.hourly_changes.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=hours))
     return dg.Definitions(
-        assets=[in_hours if one is hourly.hourly_changes else one for one in ASSETS],
+        assets=build_assets(hours),
         asset_checks=checks.STANDING,
         jobs=JOBS,
         schedules=SCHEDULES,

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets import articles, ingest, published, reference, snapshots
-from resources.tables import REFERENCE_TABLES
+from assets import articles, layers, published
+from resources import datasets
 
-_HOURS = dg.AssetSelection.assets(ingest.ARCHIVE, ingest.LAKE, ingest.WAREHOUSE)
-_SNAPSHOTS = dg.AssetSelection.assets(snapshots.ARCHIVE, snapshots.LAKE, snapshots.WAREHOUSE)
+_HOURS = dg.AssetSelection.assets(*layers.keys(datasets.ARTICLE_CHANGES))
+_SNAPSHOTS = dg.AssetSelection.assets(*layers.keys(datasets.SNAPSHOT_ARTICLES))
 _STATE = dg.AssetSelection.assets(articles.KEY, published.KEY)
-_REFERENCE = dg.AssetSelection.assets(
-    reference.ARCHIVE,
-    *(dg.AssetKey([layer, table.name]) for layer in ("lake", "warehouse") for table in REFERENCE_TABLES),
-)
+_REFERENCE = dg.AssetSelection.assets(*{key for one in datasets.LISTS for key in layers.keys(one)})
 
 reference_job = dg.define_asset_job(
     "reference", selection=_REFERENCE, description="The four reference lists, from the service to DuckDB."

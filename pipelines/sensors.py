@@ -14,20 +14,23 @@ from dagster._core.storage.tags import (
     RUN_KEY_TAG,
 )
 
-from assets import snapshot_sets, snapshots
+from assets import layers
+from assets import snapshot as snapshot_sets
 from assets.failures import sentence
-from assets.ingest import WAREHOUSE
 from assets.partitions import RETENTION, key_of
 from assets.published import WHEN_DUE, next_text
-from assets.snapshots import SNAPSHOTS
 from pipelines import discovery
 from pipelines.jobs import JOBS, hours_job, publish_job, reference_job, snapshots_job
 from pipelines.process import processes
+from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.errors import MirrorError
 
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+
+
 _JOB_NAMES = frozenset(job.name for job in JOBS)
-_SNAPSHOT_LAYERS = frozenset({snapshots.ARCHIVE, snapshots.LAKE, snapshots.WAREHOUSE})
+_SNAPSHOT_LAYERS = frozenset(layers.keys(datasets.SNAPSHOT_ARTICLES))
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
 #: What of a run's tags says what it does; the others say who began it.
 _KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, *WHEN_DUE})
@@ -104,7 +107,9 @@ def discover_snapshots(
     if not changed:
         return dg.SkipReason("Every snapshot of the mirrored projects is archived in its present version.")
     # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
-    context.instance.add_dynamic_partitions(str(SNAPSHOTS.name), [record.identifier for record in changed])
+    context.instance.add_dynamic_partitions(
+        datasets.SNAPSHOT_ARTICLES.archive, [record.identifier for record in changed]
+    )
     return dg.SensorResult(
         run_requests=[
             dg.RunRequest(run_key=f"{record.identifier} {record.version}", partition_key=record.identifier)

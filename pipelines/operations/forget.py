@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.partitions import hour_of
-from assets.snapshots import SNAPSHOTS
 from pipelines.process import instance as instances
 from pipelines.settings import SettingsError
+from resources import datasets
 from resources.lake import Layout
 from resources.lake.origin import origin_of
 from resources.warehouse import Warehouse
@@ -73,7 +73,9 @@ def survey(settings: Settings, project: str) -> Remains:
     if settings.dagster_home.exists():
         with instances.opened(settings.dagster_home) as instance:
             partitions = tuple(
-                name for name in instance.get_dynamic_partitions(str(SNAPSHOTS.name)) if its.fullmatch(name)
+                name
+                for name in instance.get_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive)
+                if its.fullmatch(name)
             )
     return Remains(
         project_id=project,
@@ -112,7 +114,7 @@ def forget(settings: Settings, project: str) -> Remains:
     if found.partitions:
         with instances.opened(settings.dagster_home) as instance:
             for name in found.partitions:
-                instance.delete_dynamic_partition(str(SNAPSHOTS.name), name)
+                instance.delete_dynamic_partition(datasets.SNAPSHOT_ARTICLES.archive, name)
     for root, files in ((layout.lake, found.lake), (layout.archive, found.archive)):
         for path in files:
             path.unlink(missing_ok=True)

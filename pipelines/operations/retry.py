@@ -15,7 +15,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assets import batches, snapshot_sets
+from assets import hour as batches
+from assets import snapshot as snapshot_sets
 from assets.converting import NotArchivedError
 from assets.partitions import HOUR
 from pipelines.operations import rejects as rejected

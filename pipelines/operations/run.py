@@ -18,16 +18,16 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
 )
 
-from assets import batches, snapshot_sets
-from assets import snapshots as snapshots_
-from assets.ingest import LAKE, WAREHOUSE
+from assets import hour as batches
+from assets import layers
+from assets import snapshot as snapshot_sets
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from assets.published import WHEN_DUE
-from assets.snapshots import SNAPSHOTS
 from pipelines.definitions import build_defs, first_hour
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from pipelines.settings import SettingsError
+from resources import datasets
 from resources.datasets import LISTS
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import hour_text
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from resources.adapters import EnterpriseResource
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.warehouse import Warehouse
+
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
@@ -78,7 +82,7 @@ class DryRun:
     @property
     def file_count(self) -> int:
         """Archives to fetch."""
-        return sum(plan.missing_count for plan in self.plans) + sum(len(plan.missing) for plan in self.snapshots)
+        return sum(len(plan.missing) for plan in self.plans) + sum(len(plan.missing) for plan in self.snapshots)
 
     @property
     def byte_count(self) -> int:
@@ -208,7 +212,7 @@ def run(
         # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
         if due:
             _execute(defs, "reference", instance, report, mark)
-        instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(snapshots))
+        instance.add_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive, list(snapshots))
         for identifier in snapshots:
             if not report.unavailable:
                 _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
@@ -250,10 +254,10 @@ def from_archive(
             defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
             _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])
         defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
-        instance.add_dynamic_partitions(str(SNAPSHOTS.name), list(identifiers))
+        instance.add_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive, list(identifiers))
         for identifier in identifiers:
-            layers = [snapshots_.LAKE, snapshots_.WAREHOUSE]
-            _execute(defs, "snapshots", instance, report, mark, layers, partition_key=identifier)
+            behind = layers.keys(datasets.SNAPSHOT_ARTICLES)[1:]
+            _execute(defs, "snapshots", instance, report, mark, behind, partition_key=identifier)
         _execute(defs, "publish", instance, report, mark)
     return report
 

@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assets import names, snapshot_sets
+from assets import names
+from assets import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import SnapshotPlan, check_together, errors, superseded
 from resources.lake import Layout

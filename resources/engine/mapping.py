@@ -6,13 +6,14 @@ Belongs here: the order, bound and isolation of parallel work. Does not belong h
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from resources.engine.progress import LineReporter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from resources.engine.progress import Reporter
 
@@ -39,6 +40,10 @@ def _silent(_line: str) -> None:
     """A reporter nobody listens to."""
 
 
+def _nobody(_amount: float) -> None:
+    """Progress of work that there is none of."""
+
+
 @dataclass(frozen=True)
 class Engine:
     """Runs functions over items on threads of this machine.
@@ -49,6 +54,18 @@ class Engine:
 
     workers: int = 4
     reporter: Reporter = field(default_factory=lambda: LineReporter(_silent))
+
+    @contextmanager
+    def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
+        """Tell of work of `total` units while it goes on; nothing is told of none. Yields what is called with each amount done."""
+        if not total:
+            yield _nobody
+            return
+        task = self.reporter.start(label, total, unit)
+        try:
+            yield task.advance
+        finally:
+            task.finish()
 
     def map(
         self,

@@ -33,6 +33,19 @@ class Reporter(Protocol):
         """Begin a task of `total` units (`B` for bytes, else a noun in the singular)."""
 
 
+def increments(advance: Callable[[float], None], done_before: float = 0) -> Callable[[float, float | None], None]:
+    """What hears how much is done in all, and advances by what is new; `done_before` was done before."""
+    reached = done_before
+
+    def progress(done: float, _total: float | None) -> None:
+        nonlocal reached
+        if done > reached:
+            advance(done - reached)
+            reached = done
+
+    return progress
+
+
 class LineReporter:
     """Says a plain line at the beginning, at most every `seconds` in between, and at the end.
 

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import batches, snapshot_sets
+from assets import hour as batches
+from assets import snapshot as snapshot_sets
+from assets import snapshots
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import adapters
@@ -36,12 +38,12 @@ if TYPE_CHECKING:
 
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (
-    (EnterpriseClient, "reference", "reference"),
+    (EnterpriseClient, "list_records", "reference"),
     (batches, "fetch_hour", "download"),
-    (batches, "convert_hour", "convert"),
+    (batches, "convert_archives", "convert"),
     (batches, "load_hour", "load"),
     (snapshot_sets, "fetch_snapshot", "download snapshot"),
-    (snapshot_sets, "convert_snapshot", "convert snapshot"),
+    (snapshots, "convert_archives", "convert snapshot"),
     (snapshot_sets, "load_snapshot", "load snapshot"),
     (Warehouse, "apply_changes", "apply"),
     (Warehouse, "publish", "publish"),

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.ingest import LAKE
+from assets import layers
 from pipelines.operations import run
 from pipelines.process import instance
 from pipelines.settings import read
+from resources import datasets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> int:

@@ -15,12 +15,18 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from assets import layers
 from assets.partitions import HOUR, key_of, recent_hours
+from resources import datasets
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = """

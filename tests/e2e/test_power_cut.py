@@ -22,16 +22,22 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from assets import layers
 from assets.partitions import HOUR, key_of
 from pipelines.process import instance as instances
 from pipelines.process import processes
+from resources import datasets
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import left
 from tests.e2e.test_materialize_all import LAUNCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 #: As many as the quick location looks at.

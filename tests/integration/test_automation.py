@@ -16,12 +16,13 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 
-from assets.ingest import LAKE, WAREHOUSE
+from assets import layers
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, last_complete_hour, recent_hours
 from pipelines import discovery
 from pipelines.definitions import build_defs, build_resources
 from pipelines.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.settings import Settings
+from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from resources.sandbox import Sandbox
+
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 
 @dataclass

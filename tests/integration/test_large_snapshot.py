@@ -19,9 +19,10 @@ TAKE = """
 import json, sys
 from datetime import datetime
 from pathlib import Path
-from assets import snapshot_sets
+from assets import snapshot as snapshot_sets
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Patience, Service, Wishes
+from assets.converting import convert_archives
 from resources.lake import Converter, Layout
 from resources.warehouse import Warehouse
 
@@ -34,8 +35,8 @@ with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, patie
     plan = client.plan_snapshot("enwiki_namespace_0", folder, Wishes(form="chunks"))
     archived = snapshot_sets.fetch_snapshot(plan, client, layout, engine)
 with Converter(memory_bytes=512 << 20) as converter:
-    made = snapshot_sets.convert_snapshot(
-        archived, layout, bodies=("html", "wikitext"), converter=converter, engine=engine
+    made = convert_archives(
+        archived.identifier, archived.archives, layout, bodies=("html", "wikitext"), converter=converter, engine=engine
     )
 load = snapshot_sets.load_snapshot(archived, made, warehouse)
 applied = warehouse.apply_changes()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from assets import snapshot_sets
+from assets import snapshot as snapshot_sets
 from assets.converting import NotArchivedError
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets import batches
+from assets import hour as batches
 from assets.converting import files_of
 from resources.lake import convert
 from resources.sandbox import Settings, running

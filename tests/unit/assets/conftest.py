@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import batches
-from assets.ingest import HourlyRun
+from assets import hour as batches
+from assets.converting import convert_archives
+from assets.hour import HourlyRun
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Service
+from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
 from resources.warehouse import Warehouse
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
@@ -103,7 +105,14 @@ class Bench:
         return batches.fetch_hour(self.plan(*scope), self.client, self.layout, self.engine)
 
     def convert(self, archived: batches.ArchivedHour, bodies: tuple[str, ...] = ("html", "wikitext")) -> Any:
-        return batches.convert_hour(archived, self.layout, bodies=bodies, converter=self.converter, engine=self.engine)
+        return convert_archives(
+            hour_text(archived.hour),
+            archived.archives,
+            self.layout,
+            bodies=bodies,
+            converter=self.converter,
+            engine=self.engine,
+        )
 
     def listed(self) -> dict[str, str]:
         """Version by identifier, of the list that is archived."""

@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from assets import batches
+from assets import hour as batches
 from assets.converting import NotArchivedError
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.lake import ArchiveError
 from resources.tables import HourState
-from tests.unit.assets.conftest import NEXT, record
+from tests.unit.assets.conftest import record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.error_trees import ENTERPRISE
 
@@ -28,23 +28,23 @@ def test_a_plan_takes_the_mirrored_files_alone_and_counts_what_is_not_archived(b
     assert sorted(one.identifier for one in plan.wanted) == ["enwiki_namespace_0", "frwiki_namespace_0"]
     assert plan.absent == (IT,)
     sizes = {one.project_id: one.approximate_bytes for one in plan.wanted}
-    assert (plan.missing_count, plan.missing_bytes) == (2, sum(sizes.values()))
+    assert (len(plan.missing), plan.missing_bytes) == (2, sum(sizes.values()))
 
     bench.fetch(EN)
     plan = bench.plan(FR, IT, EN)
-    assert (plan.missing_count, plan.missing_bytes) == (1, sizes["frwiki"])
+    assert (len(plan.missing), plan.missing_bytes) == (1, sizes["frwiki"])
     assert len(plan.wanted) == 2
     bench.serve("enwiki", 1, 2, 3)  # another version is another file
-    assert bench.plan(EN).missing_count == 1
+    assert len(bench.plan(EN).missing) == 1
 
 
 def test_what_is_archived_costs_one_request_and_no_download(bench):
     bench.serve("enwiki", 1)
     first = bench.fetch(EN)
-    assert (first.fetched_count, first.fetched_bytes) == (1, first.archive_bytes)
+    assert [landed.size_bytes for landed in first.fetched] == [first.archives[0].path.stat().st_size]
     before = bench.downloads(), len(bench.fake.api.requests)
     again = bench.fetch(EN)
-    assert (again.fetched_count, again.fetched_bytes, again.request_count) == (0, 0, 1)
+    assert (again.fetched, again.request_count) == ((), 1)
     assert (bench.downloads(), len(bench.fake.api.requests)) == (before[0], before[1] + 1)
     assert again.archives == first.archives
 
@@ -73,14 +73,14 @@ def test_an_hour_is_archived_only_when_all_its_files_are(bench):
     with pytest.raises(NotArchivedError, match=r"Nothing of 2026-11-01 05:00 UTC is archived"):
         batches.archived_hour(HOUR, bench.layout, [EN])
     bench.serve("frwiki", 1)
-    assert bench.fetch(EN, FR).fetched_count == 1  # the other was kept
+    assert len(bench.fetch(EN, FR).fetched) == 1  # the other was kept
 
 
 def test_a_body_that_begins_again_is_not_counted_twice(bench):
     bench.serve("enwiki", *range(200))
     bench.fake.ranges = False
     bench.fake.cut(500, 900)
-    size = bench.fetch(EN).archive_bytes
+    size = bench.fetch(EN).archives[0].path.stat().st_size
     assert size > 900
     told = [line for line in bench.said if " in " in line]
     assert len(told) == 1
@@ -94,8 +94,7 @@ def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_la
     found = batches.archived_hour(HOUR, bench.layout, [IT, EN])
     assert [one.project_id for one in found.archives] == ["enwiki"]
     assert found.absent == (IT,)
-    assert (found.fetched_count, found.request_count) == (0, 0)
-    assert found.archive_bytes == found.archives[0].path.stat().st_size
+    assert (found.fetched, found.request_count) == ((), 0)
 
     found.archives[0].path.unlink()
     with pytest.raises(NotArchivedError, match="The archive of enwiki_namespace_0 for 2026-11-01 05:00 UTC is not in"):
@@ -134,13 +133,8 @@ def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, mo
 
 @pytest.mark.parametrize("kind", [*ENTERPRISE, OSError])
 def test_what_is_remembered_of_an_hour_that_failed(kind):
-    told = batches.statuses_of(NEXT, [EN, FR], kind("No."), "No.")
-    assert [(one.batch_hour, one.project_id, one.namespace_id, one.reason) for one in told] == [
-        (NEXT, "enwiki", 0, "No."),
-        (NEXT, "frwiki", 0, "No."),
-    ]
     states = {errors.NotPublishedYet: HourState.NOT_YET, errors.RetentionPassed: HourState.PAST_RETENTION}
-    assert {one.state for one in told} == {states.get(kind, HourState.MISSING)}
+    assert batches.state_of(kind("No.")) is states.get(kind, HourState.MISSING)
 
 
 def test_one_damaged_archive_fails_the_hour_and_the_others_are_converted(bench):

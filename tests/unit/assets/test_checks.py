@@ -9,15 +9,20 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import checks
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from assets import checks, layers
 from assets.partitions import RETENTION, last_complete_hour
+from resources import datasets
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 
-KEYS = {spec.name: spec.key for spec in checks.HOURLY}
+ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+
+
+KEYS = {check.spec.name: check.spec.key for check in checks.hourly(datasets.ARTICLE_CHANGES)}
 LINES = round(1 / checks.REJECTS_SHARE)
 
 
@@ -125,7 +130,7 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
         (
             "UPDATE article_changes SET event_id = 'enwiki-1', name = 'Page 1'",
             "unique_key",
-            "1 events stand twice",
+            "1 events appear twice",
         ),
         (
             "UPDATE article_changes SET event_at = batch_hour - INTERVAL 1 MICROSECOND WHERE article_id = 1",

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from assets.converting import NotArchivedError
-from assets.failures import failed_hours, failure, sentence, told
+from assets.failures import as_failure, failed_hours, failure, sentence
 from assets.names import UnknownNameError
 from resources import lake
 from resources.enterprise import errors
@@ -108,11 +108,11 @@ def test_one_hour_that_is_left_is_one():
 
 
 def test_whatever_goes_wrong_within_becomes_a_failure_once():
-    with pytest.raises(dg.Failure) as caught, told():
+    with pytest.raises(dg.Failure) as caught, as_failure():
         raise errors.RateLimited("Too many.")
     assert (caught.value.description, caught.value.allow_retries) == ("Too many.", True)
     own = dg.Failure("Mine.", allow_retries=False)
-    with pytest.raises(dg.Failure) as caught, told():
+    with pytest.raises(dg.Failure) as caught, as_failure():
         raise own
     assert caught.value is own
 

@@ -12,9 +12,10 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from assets.hourly import hourly_changes
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
-from assets.partitions import hour_of, key_of
+from assets import layers
+from assets.hourly import hourly_assets
+from assets.partitions import HOURS, hour_of, key_of
+from resources import datasets
 from resources.adapters import EngineResource
 from tests.unit.assets.conftest import NEXT
 from tests.unit.enterprise.conftest import HOUR
@@ -23,6 +24,12 @@ from tests.unit.enterprise.loopback import json_reply
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
+
+ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+CHANGES = hourly_assets(datasets.ARTICLE_CHANGES, HOURS)
+
 
 ALL = [ARCHIVE, LAKE, WAREHOUSE]
 BEFORE = HOUR - timedelta(hours=1)
@@ -52,7 +59,7 @@ def materialize(bench: Any) -> Iterator[Callable[..., Told]]:
 
         def run(hours: Sequence[datetime], *projects: str) -> Told:
             result = dg.materialize(
-                [hourly_changes],
+                [CHANGES],
                 instance=instance,
                 resources=bench.resources(*projects) | {"engine": EngineResource(workers=2, threads=1)},
                 tags={
@@ -153,7 +160,7 @@ def test_an_hour_alone_in_its_run_is_told_once_in_each_layer(bench, materialize)
     told = materialize([HOUR])
     assert (told.failure, told.noted) == (None, {})
     assert told.made == {key: [HOUR] for key in ALL}
-    assert told.passed == {spec.name for spec in hourly_changes.check_specs}
+    assert told.passed == {spec.name for spec in CHANGES.check_specs}
 
 
 def test_what_a_killed_run_left_unfinished_in_the_lake_is_removed_first(bench, materialize):

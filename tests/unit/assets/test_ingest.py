@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from assets import layers
 from assets.converting import NotArchivedError
-from assets.ingest import ARCHIVE, LAKE, WAREHOUSE
+from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
@@ -15,6 +16,11 @@ from resources.tables import HourState
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import error_reply
+
+ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+
 
 ALL = [ARCHIVE, LAKE, WAREHOUSE]
 LONG_AGO = HOUR - timedelta(days=3)

@@ -25,7 +25,7 @@ def publish(bench):
     def run(minutes, tags=WHEN_DUE, **more):
         with dg.DagsterInstance.ephemeral() as instance:
             result = dg.materialize(
-                [published_warehouse],
+                [published_warehouse()],
                 instance=instance,
                 resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES},
                 tags=tags,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets import snapshot_sets
-from assets.converting import NotArchivedError
+from assets import snapshot as snapshot_sets
+from assets.converting import NotArchivedError, convert_archives
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import models
 from resources.lake import RECORD_BYTES_MAX
@@ -121,8 +122,8 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     for missing, of in ((2, archived.archives[:1]), (1, archived.archives[1:])):
         with pytest.raises(NotArchivedError, match=f"{missing} of the 2 archives of {NAME} are not converted"):
             snapshot_sets.all_conversions(archived, bench.layout, ["html"], RECORD_BYTES_MAX)
-        one = snapshot_sets.ArchivedSnapshot(archived.identifier, archived.version, archived.exported_at, of)
-        snapshot_sets.convert_snapshot(one, bench.layout, **how)
+        one = replace(archived, archives=of)
+        convert_archives(one.identifier, one.archives, bench.layout, **how)
     with pytest.raises(NotArchivedError):
         snapshot_sets.all_conversions(archived, bench.layout, ["html", "wikitext"], RECORD_BYTES_MAX)
 

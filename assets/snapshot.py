@@ -1,14 +1,11 @@
-"""Snapshots, from the service to DuckDB: what one snapshot is, told in four steps.
+"""A snapshot, from the service to DuckDB: what it is in the archive, and the steps of its way.
 
     plan     whole or in chunks, what it costs, and what is archived already
-    fetch    the missing archives, each verified and each tried again alone, then the set as a whole
+    fetch    the missing archives, each verified, then the set as a whole
     convert  archives to Parquet, rejects beside it
     load     the version in DuckDB, whole, in one transaction
 
-Belongs here: these steps as plain functions over library objects. Does not belong here: anything of Dagster (see
-`snapshots`), or how a step is done (see the packages of `resources`).
-
-Source: the service's snapshot endpoints, /v2/snapshots and below.
+Source: the service's snapshot endpoints, for articles /v2/snapshots and below.
 """
 
 from __future__ import annotations
@@ -16,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
-from resources.datasets import SNAPSHOT_ARTICLES
+from assets.converting import NotArchivedError, files_of, known_conversions
+from resources import datasets
+from resources.engine.progress import increments
 from resources.enterprise import Wishes, read_sets
-from resources.errors import ends_run, retryable
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
 
@@ -28,11 +25,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.datasets import Dataset
     from resources.engine import Engine
     from resources.enterprise import EnterpriseClient, SnapshotPlan, SnapshotSet
     from resources.enterprise.models import Snapshot as SnapshotRecord
-    from resources.enterprise.snapshot.plan import Form, Piece
-    from resources.lake import Conversion, Converter, Layout
+    from resources.enterprise.snapshot.plan import Form
+    from resources.lake import Conversion, Layout
     from resources.warehouse import SnapshotLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
@@ -44,7 +42,7 @@ DISK_FACTOR = 2.5
 
 @dataclass(frozen=True)
 class ArchivedSnapshot:
-    """One version of a snapshot as it lies in the archive, complete.
+    """One version of a snapshot as it is in the archive, complete.
 
     Attributes:
         identifier: The service's identifier.
@@ -53,6 +51,7 @@ class ArchivedSnapshot:
         archives: Its files: one, or one for each chunk.
     """
 
+    dataset: Dataset
     identifier: str
     version: str
     exported_at: datetime
@@ -69,97 +68,84 @@ def mirrored(records: Iterable[SnapshotRecord], scope: Scope) -> list[SnapshotRe
     return [record for record in records if (record.project_id, record.namespace_id) in set(scope)]
 
 
-def is_archived(record: SnapshotRecord, layout: Layout) -> bool:
+def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datasets.SNAPSHOT_ARTICLES) -> bool:
     """Whether this version of a snapshot is archived, complete. Versions have no order: another one is a newer one."""
     try:
-        archived_snapshot(record.identifier, layout, record.version)
+        archived_snapshot(record.identifier, layout, record.version, dataset)
     except NotArchivedError:
         return False
     return True
 
 
 def wishes_of(min_free_gb: float, *, form: Form | None = None, beyond_quota: bool = False) -> Wishes:
-    """What to tell the planner, whoever asks: the form, the quota, and what the disk is to hold in the end and to leave free."""
+    """The options of a fetch: the form, the quota, and what the disk must hold in the end and leave free."""
     return Wishes(form=form, beyond_quota=beyond_quota, keep_free_bytes=int(min_free_gb * 1e9), disk_factor=DISK_FACTOR)
 
 
-def plan_snapshot(identifier: str, client: EnterpriseClient, layout: Layout, min_free_gb: float) -> SnapshotPlan:
+def plan_snapshot(
+    identifier: str,
+    client: EnterpriseClient,
+    layout: Layout,
+    min_free_gb: float,
+    dataset: Dataset = datasets.SNAPSHOT_ARTICLES,
+) -> SnapshotPlan:
     """How to have the snapshot, and what that costs. Costs no quota.
 
     Raises:
         NotFound: The service has no such snapshot.
     """
-    return client.plan_snapshot(
-        identifier, layout.snapshot_archive(SNAPSHOT_ARTICLES, identifier), wishes_of(min_free_gb)
-    )
+    folder = layout.snapshot_archive(dataset, identifier)
+    return client.plan_snapshot(identifier, folder, wishes_of(min_free_gb), dataset)
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
-    """Land the missing files, several at once, then see that they belong together.
-
-    A file that fails for a reason that may pass is tried once more, alone, when the others are there.
+    """Land the missing files, several at once, and see that they belong together.
 
     Raises:
         StaleSnapshot: The service replaced the snapshot meanwhile.
         EnterpriseError: A file could not be landed. The others are kept, and so are the parts of this one.
     """
-    plan.check()
-    task = engine.reporter.start(f"download {plan.identifier}", plan.missing_bytes, "B") if plan.missing else None
-
-    def fetch(piece: Piece) -> None:
-        told = piece.there_bytes
-
-        def progress(done: int, _total: int | None) -> None:
-            nonlocal told
-            if task is not None and done > told:
-                task.advance(done - told)
-                told = done
-
-        client.fetch_piece(plan, piece, progress)
-
-    failed = [outcome for outcome in engine.map(fetch, plan.missing, ends=ends_run) if outcome.error is not None]
-    if all(retryable(outcome.error) and not ends_run(outcome.error) for outcome in failed if outcome.error):
-        failed = [outcome for outcome in engine.map(fetch, [outcome.item for outcome in failed]) if outcome.error]
-    if task is not None:
-        task.finish()
-    for outcome in failed:
-        outcome.unwrap()
-    client.confirm_snapshot(plan)
-    return archived_snapshot(plan.identifier, layout, plan.snapshot.version)
+    with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
+        progress = increments(advance, sum(piece.there_bytes for piece in plan.pieces))
+        client.download_snapshot(plan, workers=engine.workers, progress=progress)
+    return archived_snapshot(plan.identifier, layout, plan.snapshot.version, plan.dataset)
 
 
-def archived_snapshot(identifier: str, layout: Layout, version: str | None = None) -> ArchivedSnapshot:
-    """A version as it lies in the archive, the newest unless one is named. No network.
+def archived_snapshot(
+    identifier: str, layout: Layout, version: str | None = None, dataset: Dataset = datasets.SNAPSHOT_ARTICLES
+) -> ArchivedSnapshot:
+    """A version as it is in the archive, the newest unless one is named. No network.
 
     Raises:
         NotArchivedError: There is no complete set.
     """
-    folder = layout.snapshot_archive(SNAPSHOT_ARTICLES, identifier)
-    found = [one for one in archived_sets(folder).values() if version in (None, one.version)]
+    sets = archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
+    found = [one for one in sets if version in (None, one.version)]
     if not found:
         raise NotArchivedError(
             f"No complete set of files of {identifier} is archived, so there is nothing to convert. Materialize "
-            "archive/snapshots of this snapshot first; what was fetched of it is kept."
+            f"archive/{dataset.archive} of this snapshot first; what was fetched of it is kept."
         )
     newest = max(found, key=lambda one: one.exported_at)
     for archive in newest.archives:
         if not archive.path.exists():
             raise NotArchivedError(
-                f"{archive.path.name} of {identifier} was removed from the archive. Materialize archive/snapshots of this "
-                "snapshot to fetch it again, if the service still offers this version."
+                f"{archive.path.name} of {identifier} was removed from the archive. Materialize archive/{dataset.archive} "
+                "of this snapshot to fetch it again, if the service still offers this version."
             )
     return newest
 
 
-def archived_sets(folder: Path) -> dict[Path, ArchivedSnapshot]:
+def archived_sets(folder: Path, dataset: Dataset = datasets.SNAPSHOT_ARTICLES) -> dict[Path, ArchivedSnapshot]:
     """The complete sets of a snapshot's folder in the archive, by their manifests; files of old ones may be gone."""
-    return {one.path: _archived(one) for one in read_sets(folder)}
+    return {one.path: _archived(one, dataset) for one in read_sets(folder)}
 
 
-def _archived(found: SnapshotSet) -> ArchivedSnapshot:
+def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
     record = found.snapshot
     archives = tuple(
         SnapshotArchive(
+            dataset=dataset,
             path=found.path.with_name(file.name),
             identifier=file.identifier,
             version=file.version,
@@ -171,20 +157,7 @@ def _archived(found: SnapshotSet) -> ArchivedSnapshot:
         )
         for file in found.files
     )
-    return ArchivedSnapshot(record.identifier, record.version, found.exported_at, archives)
-
-
-def convert_snapshot(
-    archived: ArchivedSnapshot, layout: Layout, *, bodies: Iterable[str], converter: Converter, engine: Engine
-) -> list[Conversion]:
-    """The snapshot's archives as Parquet, several beside one another. What is converted already is kept.
-
-    Raises:
-        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
-    """
-    return convert_archives(
-        archived.identifier, archived.archives, layout, bodies=bodies, converter=converter, engine=engine
-    )
+    return ArchivedSnapshot(dataset, record.identifier, record.version, found.exported_at, archives)
 
 
 def all_conversions(
@@ -199,7 +172,7 @@ def all_conversions(
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(
             f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "
-            "loaded. Materialize lake/snapshot_articles of this snapshot first."
+            f"loaded. Materialize lake/{archived.dataset.name} of this snapshot first."
         )
     return found
 

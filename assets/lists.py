@@ -1,0 +1,81 @@
+"""The reference lists, from the service to DuckDB.
+
+One asset pulls them all (small requests, no quota); each then has a Parquet file and a table of its own.
+
+Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects, /v2/namespaces.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets import layers
+from assets.converting import NotArchivedError
+from assets.describe import preview
+from assets.failures import as_failure
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import Dataset
+from resources.lake import ListConversion, convert_list
+
+
+def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
+    """The assets of all lists: one of the archive, one of the lake, one of the warehouse, the latter two for each list."""
+
+    @dg.multi_asset(name="archive_reference", specs=[layers.archive_spec(lists[0])])
+    def archive(
+        context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
+    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """Pull the lists and keep their bytes."""
+        metadata: dict[str, Any] = {}
+        digest = hashlib.md5(usedforsecurity=False)
+        with as_failure(), enterprise.client() as client:
+            for dataset in lists:
+                listing = client.list_records(dataset)
+                client.land(listing, lake.layout.list_archive(dataset))
+                metadata[f"{dataset.name}_count"] = len(listing.records)
+                digest.update(listing.raw)
+        context.log.info("Reference lists archived: %s", metadata)
+        return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
+
+    @dg.multi_asset(name="lake_reference", specs=[layers.lake_spec(one) for one in lists], can_subset=True)
+    def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
+        """Convert the archived lists to Parquet."""
+        for dataset in lists:
+            if layers.lake_key(dataset) not in context.selected_asset_keys:
+                continue
+            with as_failure():
+                raw, conversion = _converted(dataset, lake)
+            yield dg.MaterializeResult(
+                asset_key=layers.lake_key(dataset),
+                metadata={
+                    "dagster/row_count": conversion.row_count,
+                    "dagster/uri": str(conversion.path),
+                    "preview": preview([conversion.path], dataset.table.schema.names),
+                },
+                data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
+            )
+
+    @dg.multi_asset(name="warehouse_reference", specs=[layers.warehouse_spec(one) for one in lists], can_subset=True)
+    def load(context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource) -> Iterator[Any]:
+        """Replace the lists' tables in DuckDB."""
+        for dataset in lists:
+            if layers.warehouse_key(dataset) not in context.selected_asset_keys:
+                continue
+            with as_failure():
+                count = warehouse.warehouse.load_reference(dataset.name, _converted(dataset, lake)[1].path)
+            yield dg.MaterializeResult(asset_key=layers.warehouse_key(dataset), metadata={"dagster/row_count": count})
+
+    return [archive, convert, load]
+
+
+def _converted(dataset: Dataset, lake: LakeResource) -> tuple[bytes, ListConversion]:
+    """A list as it is archived, and its Parquet file, which is made where it is not there."""
+    try:
+        raw = lake.layout.list_archive(dataset).read_bytes()
+    except FileNotFoundError as error:
+        raise NotArchivedError(
+            f"The list of {dataset.name} is not archived; materialize archive/reference first."
+        ) from error
+    return raw, convert_list(dataset, raw, lake.layout)

@@ -153,7 +153,7 @@ def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
         yield from _of_hours(layout, day, named)
         yield from _archives_of_hours(layout, day, named)
     yield from _of_snapshots(layout, ledger)
-    for identifier in sorted({identifier for identifier, _, _ in ledger.versions}):
+    for identifier in sorted({identifier for identifier, _, _ in ledger.versions()}):
         yield from _archives_of_snapshot(layout, ledger, identifier)
 
 
@@ -179,7 +179,7 @@ def _of_hours(layout: Layout, day: date, named: Named) -> Iterator[tuple[Path, s
 
 def _of_snapshots(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     newest: dict[str, datetime] = {}
-    for identifier, _, loaded_at in ledger.versions:
+    for identifier, _, loaded_at in ledger.versions():
         newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
     named = ledger.of_snapshots().paths
     for identifier, since in newest.items():
@@ -229,7 +229,7 @@ def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> It
     sets = archived_sets(folder)
     if not sets:
         return
-    versions = {version for name, version, _ in ledger.versions if name == identifier}
+    versions = {version for name, version, _ in ledger.versions() if name == identifier}
     newest = max(sets.values(), key=_exported_at)
     kept = {manifest: one for manifest, one in sets.items() if one.version in versions or one == newest}
     wanted = {manifest.name for manifest in kept}

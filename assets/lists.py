@@ -64,7 +64,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
             if layers.warehouse_key(dataset) not in context.selected_asset_keys:
                 continue
             with as_failure():
-                count = warehouse.warehouse.load_reference(dataset.name, _converted(dataset, lake)[1].path)
+                count = warehouse.warehouse.load_list(dataset, _converted(dataset, lake)[1].path)
             yield dg.MaterializeResult(asset_key=layers.warehouse_key(dataset), metadata={"dagster/row_count": count})
 
     return [archive, convert, load]

@@ -116,8 +116,8 @@ def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: dateti
         "SELECT project_id, namespace_id, coalesce(first_hour, min(batch_hour)), max(batch_hour), "  # noqa: S608  constant texts
         f"max(batch_hour) FILTER (state IN ({covered})), "
         f"count(*) FILTER ({gap}), min(batch_hour) FILTER ({gap}) "
-        f"FROM hours LEFT JOIN ({statement('beginnings')}) AS begun USING (project_id, namespace_id) "
-        "GROUP BY project_id, namespace_id, first_hour",
+        f"FROM hours LEFT JOIN ({statement('beginnings')}) AS begun USING (table_name, project_id, namespace_id) "
+        "WHERE table_name = 'article_changes' GROUP BY project_id, namespace_id, first_hour",
         [since - _HOUR, since - _HOUR],
     ).rows
     known: dict[tuple[str, int], list[Any]] = {(project, namespace): rest for project, namespace, *rest in history}

@@ -34,7 +34,7 @@ from resources.lake.errors import ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.pieces import Pieces, Work
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
-from resources.tables import REJECTS, ChangeType, version_of
+from resources.tables import REJECTED_LINES, ChangeType, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ class Conversion:
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
     """Digest (hex) over all that decides the rows: archive, schema, converter, bodies kept, and the longest record."""
-    schema_version, kept = version_of(archive.table, REJECTS), sorted(_kept(archive.table, bodies))
+    schema_version, kept = version_of(archive.table, REJECTED_LINES), sorted(_kept(archive.table, bodies))
     parts = [archive.identifier, archive.version, schema_version, CONVERTER_VERSION, kept]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
@@ -223,7 +223,7 @@ class Converter:
                 "batch_hour": archive.batch_hour.isoformat(),
                 "project_id": archive.project_id,
                 "namespace_id": archive.namespace_id,
-                "schema_version": version_of(archive.table, REJECTS),
+                "schema_version": version_of(archive.table, REJECTED_LINES),
                 "converter_version": CONVERTER_VERSION,
                 "bodies": sorted(kept),
                 "digest": digest,
@@ -293,7 +293,7 @@ def _found(archive: Archive, target: Path, rejects_target: Path) -> Conversion |
 
 def _targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
     """The files of the rows and of the rejects."""
-    return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTS.name, digest)
+    return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTED_LINES.name, digest)
 
 
 def _conversion(

@@ -20,7 +20,7 @@ from isal import isal_zlib
 from resources.lake.errors import landing_failed
 from resources.lake.legible import legible
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
-from resources.tables import REJECTS
+from resources.tables import REJECTED_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,8 +101,8 @@ class RejectTable:
             "raw_path": [self.lines_path if long else None for long in is_long],
             "raw_offset": [None] * len(places),
         }
-        arrays = [pa.array(columns[column.name], column.type) for column in REJECTS]
-        return pa.RecordBatch.from_arrays(arrays, schema=REJECTS.schema)
+        arrays = [pa.array(columns[column.name], column.type) for column in REJECTED_LINES]
+        return pa.RecordBatch.from_arrays(arrays, schema=REJECTED_LINES.schema)
 
 
 class RejectsFile:
@@ -172,8 +172,8 @@ class RejectsFile:
         rows = pa.concat_batches(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting, self._waiting_bytes = [], 0
         if self._parquet is None:
-            self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTS))
-        self._parquet.write(encode(rows, REJECTS, level=self._level))
+            self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTED_LINES))
+        self._parquet.write(encode(rows, REJECTED_LINES, level=self._level))
 
     def _long_lines(self) -> _LinesFile:
         if self._lines is None:

@@ -19,7 +19,7 @@ from resources.tables.articles import (
     ChangeType,
 )
 from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
-from resources.tables.ledger import ABOUT, HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, HourState
+from resources.tables.ledger import ABOUT, HOURS, LOADS, PROJECT_STATE, REJECTED_LINES, REJECTS, SNAPSHOTS, HourState
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
 from resources.tables.versions import version_of
@@ -36,6 +36,7 @@ __all__ = [
     "QUESTIONS",
     "REDIRECTS",
     "REFERENCE_TABLES",
+    "REJECTED_LINES",
     "REJECTS",
     "SCHEMA_VERSION",
     "SNAPSHOTS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,12 +22,13 @@ class HourState(enum.StrEnum):
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
 
 
+_TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row is about.", required=True)
 _FILE = (HOUR_OR_BOUNDARY, *PROJECT_AND_NAMESPACE)
 LOADS = Table(
     "loads",
     "Ledger: which file was loaded when, and what it held. One row per file that is in the warehouse now.",
     (
-        Column("table_name", TEXT, "Table the file was loaded into.", required=True),
+        _TABLE_NAME,
         *_FILE,
         Column("identifier", TEXT, "The service's identifier of the archive.", required=True),
         Column("version", TEXT, "MD5 of the archive, the service's version.", required=True),
@@ -44,31 +46,36 @@ LOADS = Table(
         Column("ndjson_bytes", INT, "Bytes of the NDJSON in it.", required=True),
         Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
         Column("loaded_at", TIMESTAMP, "When the load was committed.", required=True),
-        Column("applied_at", TIMESTAMP, "When `articles` took it in; null while pending."),
+        Column(
+            "applied_at",
+            TIMESTAMP,
+            "When `articles` took it in; null while pending. Files of other datasets: loaded_at.",
+        ),
     ),
     key=("table_name", "batch_hour", "project_id", "namespace_id", "identifier"),
 )
 SNAPSHOTS = Table(
     "snapshots",
-    "The kept versions of each snapshot. The one with the greatest boundary_at (then exported_at) lies underneath `articles`; replaced ones stay "
-    "for a while, for the pages as they were.",
+    "The kept versions of each snapshot. Of `snapshot_articles` the one with the greatest boundary_at (then exported_at) lies underneath "
+    "`articles`; replaced ones stay for a while, for the pages as they were. Other datasets keep the version loaded last.",
     (
+        _TABLE_NAME,
         *SNAPSHOT_VERSION,
         *PROJECT_AND_NAMESPACE,
         Column(
             "boundary_at",
             TIMESTAMP,
-            "newest_event_at less ten minutes: older changes are in the snapshot, and their updates no longer count.",
-            required=True,
+            "newest_event_at less ten minutes: older changes are in the snapshot, and their updates no longer count. Null where the dataset "
+            "has no event_at.",
         ),
         Column(
             "batch_hour",
             TIMESTAMP,
-            "What stands as batch_hour with the rows that stem from this version: within a second of boundary_at, never a full "
-            "hour, and no other version's.",
+            "What stands as batch_hour with the rows that stem from this version: within a second of boundary_at (else of exported_at), never a "
+            "full hour, and no other version's.",
             required=True,
         ),
-        Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows.", required=True),
+        Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows; null where the dataset has none."),
         Column("exported_at", TIMESTAMP, "When the service made it (date_modified of the snapshot)."),
         Column("file_count", INT, "Files it was loaded from.", required=True),
         Column("row_count", INT, "Rows of the files, duplicates included.", required=True),
@@ -76,9 +83,10 @@ SNAPSHOTS = Table(
         Column("loaded_at", TIMESTAMP, "When the load was committed.", required=True),
         Column("applied_at", TIMESTAMP, "When `articles` took it in; null while pending."),
     ),
-    key=("snapshot_id", "snapshot_version"),
+    key=("table_name", "snapshot_id", "snapshot_version"),
 )
-REJECTS = Table(
+#: Rejected lines as a conversion writes them to the lake: the folder of the file says which table they are not in.
+REJECTED_LINES = Table(
     "rejects",
     "Lines that could not be converted, whole and with their reason. Nothing is dropped.",
     (
@@ -99,10 +107,12 @@ REJECTS = Table(
     ),
     key=("archive", "member", "line_number"),
 )
+REJECTS = replace(REJECTED_LINES, columns=(_TABLE_NAME, *REJECTED_LINES), key=("table_name", *REJECTED_LINES.key))
 HOURS = Table(
     "hours",
-    "Coverage: one row per hour, project and namespace, so that gaps are never silent.",
+    "Coverage: one row per dataset, hour, project and namespace, so that gaps are never silent.",
     (
+        _TABLE_NAME,
         BATCH_HOUR,
         *PROJECT_AND_NAMESPACE,
         Column("state", TEXT, "One of " + ", ".join(HourState) + ".", required=True),
@@ -112,7 +122,7 @@ HOURS = Table(
         Column("checked_at", TIMESTAMP, "When this was last looked at.", required=True),
         Column("reason", TEXT, "Why the hour is not loaded, in a sentence."),
     ),
-    key=("batch_hour", "project_id", "namespace_id"),
+    key=("table_name", "batch_hour", "project_id", "namespace_id"),
 )
 PROJECT_STATE = Table(
     "project_state",

@@ -24,7 +24,7 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
-from resources.warehouse.schema import ensure, quoted
+from resources.warehouse.schema import ensure, quoted, show_numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -171,6 +171,7 @@ class Connector:
         try:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS warehouse (READ_ONLY)")
             connection.execute("USE warehouse")
+            show_numbered(connection)
         except duckdb.Error as error:
             connection.close()
             raise QueryError(

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from resources.datasets import SNAPSHOT_ARTICLES
+
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
     import pyarrow as pa
 
+    from resources.datasets import Dataset
     from resources.tables import HourState
 
 
@@ -76,6 +79,12 @@ class Snapshot:
     files: tuple[SnapshotFile, ...]
     file_count: int
     exported_at: datetime | None = None
+    dataset: Dataset = SNAPSHOT_ARTICLES
+
+    @property
+    def is_of_articles(self) -> bool:
+        """Whether it lies underneath `articles`."""
+        return self.dataset.name == SNAPSHOT_ARTICLES.name
 
 
 @dataclass(frozen=True)
@@ -83,14 +92,14 @@ class SnapshotLoad:
     """What loading a snapshot did. `changed` is False when this version was loaded with the same content already.
 
     `is_base`: it lies underneath `articles` once they are brought up to date. `dropped_versions` are no longer kept;
-    `released_lake_paths` (relative to the lake) are files that nothing refers to any more but readers of what is published.
+    `boundary_at`: until when it is complete; None where its dataset has no `event_at`. `released_lake_paths` (relative to the lake) are files that nothing refers to any more but readers of what is published.
     """
 
     snapshot_id: str
     snapshot_version: str
     changed: bool
     is_base: bool
-    boundary_at: datetime
+    boundary_at: datetime | None
     file_count: int
     row_count: int
     duplicate_count: int
@@ -105,10 +114,11 @@ class SnapshotLoad:
         if not self.changed:
             return f"{name}: nothing to do, its {self.file_count} files are loaded with the same content."
         place = "" if self.is_base else " A newer one stays underneath the articles."
+        until = f", complete until {utc_text(self.boundary_at)}" if self.boundary_at else ""
         dropped = f" {len(self.dropped_versions)} older versions were let go." if self.dropped_versions else ""
         return (
             f"{name}: {self.file_count} files, {self.row_count:,} rows, {self.duplicate_count:,} duplicates, "
-            f"{self.reject_count:,} rejects, complete until {utc_text(self.boundary_at)}, in {self.seconds:.2f} s.{place}{dropped}"
+            f"{self.reject_count:,} rejects{until}, in {self.seconds:.2f} s.{place}{dropped}"
         )
 
 
@@ -250,6 +260,7 @@ class SummaryRow:
 class CoverageRow:
     """One row of `hours`."""
 
+    table_name: str
     batch_hour: datetime
     project_id: str
     namespace_id: int

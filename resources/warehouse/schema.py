@@ -7,26 +7,22 @@ rows. What the declarations do not name stands in the schema `internal`, or in c
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from datetime import UTC
 from importlib import resources
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 
-from resources import tables
+from resources import datasets, tables
 from resources.warehouse.errors import WarehouseVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
     from pathlib import Path
-
-    import duckdb
-
-#: Raised by one whenever `sql/internal.sql`, the internal columns or the views change their meaning.
-BUILD_VERSION = 4
-#: Versions whose files are brought up to date when they are opened: `rejects` gets columns, and all views are made anew.
-_OLDER = (2, 3)
 
 #: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
 #: names no event), the last word in the order of states. `file_row`: the row's place in its file. `title_key`: 64 bits of
@@ -38,15 +34,15 @@ INTERNAL_COLUMNS = {
 #: `title_key` of a row that has a project and a title.
 TITLE_KEY = "md5_number_lower(concat(project_id, chr(10), title))"
 
-NATIVE_TABLES = (
-    tables.ARTICLES,
-    tables.ARTICLE_CHANGES.narrow,
-    *tables.REFERENCE_TABLES,
-    tables.SNAPSHOTS,
-    tables.HOURS,
-    tables.LOADS,
-    tables.REJECTS,
-)
+#: Versions of build files before they had a digest, and the rows of their tables with the dataset that each is of.
+_NUMBERED = ("1.2", "1.3", "1.4")
+_OF_ARTICLES = {
+    tables.HOURS: "SELECT 'article_changes' AS table_name, * FROM",
+    tables.SNAPSHOTS: "SELECT 'snapshot_articles' AS table_name, * FROM",
+    tables.REJECTS: (
+        "SELECT if(batch_hour = time_bucket(INTERVAL 1 HOUR, batch_hour), 'article_changes', 'snapshot_articles') AS table_name, * FROM"
+    ),
+}
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 #: Views over files of the lake, in what is published.
 LAKE_VIEWS = (tables.ARTICLE_BODIES, tables.SNAPSHOT_ARTICLES.narrow)
@@ -115,7 +111,7 @@ def create_table(table: tables.Table) -> str:
         f"{identifier(column.name)} {sql_type(column.type)}{' NOT NULL' if column.required else ''}" for column in table
     ]
     columns += [f"{name} {kind}" for name, kind in INTERNAL_COLUMNS.get(table.name, {}).items()]
-    return f"CREATE TABLE {identifier(table.name)} (\n  " + ",\n  ".join(columns) + "\n)"
+    return f"CREATE TABLE IF NOT EXISTS {identifier(table.name)} (\n  " + ",\n  ".join(columns) + "\n)"
 
 
 def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
@@ -125,41 +121,114 @@ def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
         yield f"COMMENT ON COLUMN {identifier(table.name)}.{identifier(column.name)} IS {quoted(column.description)}"
 
 
+def native_tables() -> tuple[tables.Table, ...]:
+    """The declared tables of the build file: those of every dataset, less their bodies, and the ledger."""
+    of_datasets = (dataset.table.narrow for dataset in datasets.datasets() if dataset is not datasets.SNAPSHOT_ARTICLES)
+    return (tables.ARTICLES, *of_datasets, tables.SNAPSHOTS, tables.HOURS, tables.LOADS, tables.REJECTS)
+
+
+def digest() -> str:
+    """The version of a build file: a digest of everything that is declared of it."""
+    return hashlib.sha256(_script(native_tables()).encode()).hexdigest()[:16]
+
+
 def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Make the tables in a new build file, bring an older one up to date, leave one of the same version alone.
 
+    Missing tables and columns that may be null are added; views and comments are made anew. Tables that no dataset declares stay.
+
     Raises:
-        WarehouseVersionError: the file was made for other tables.
+        WarehouseVersionError: the file was made for other tables; nothing was changed.
     """
-    wanted = f"{tables.SCHEMA_VERSION}.{BUILD_VERSION}"
+    wanted = digest()
     made = connection.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'internal' AND table_name = 'meta'"
     ).fetchall()[0][0]
-    if made:
-        found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0]
-        if found in {f"{tables.SCHEMA_VERSION}.{number}" for number in _OLDER}:
-            views = [f"DROP VIEW {identifier(view.name)}" for view in reversed(VIEWS)] + _views()
-            _execute(connection, [statement("upgrade_rejects"), *comments(tables.REJECTS), *views], wanted)
-        elif found != wanted:
-            raise WarehouseVersionError(
-                f"{path.name} was made for tables of version {found}, and this program declares version {wanted}. "
-                f"Nothing was changed. Remove {path.name} and load the hours again: archive and lake are enough for that."
-            )
+    found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0] if made else None
+    if found == wanted:
         return
-    statements: list[str] = []
-    for table in NATIVE_TABLES:
-        statements += [create_table(table), *comments(table)]
-    statements += [statement("internal"), "INSERT INTO internal.meta VALUES ('', 0)"]
-    _execute(connection, statements + _views(), wanted)
-
-
-def _views() -> list[str]:
-    return [text for view in VIEWS for text in (create_view(view), *comments(view, "VIEW"))]
-
-
-def _execute(connection: duckdb.DuckDBPyConnection, statements: list[str], version: str) -> None:
-    """Change the tables, all or nothing, and note the version that they are of now."""
+    if found is not None and "." in found and found not in _NUMBERED:
+        raise _refusal(path, found)
     connection.execute("BEGIN")
-    connection.execute(";\n".join(statements))
-    connection.execute("UPDATE internal.meta SET schema_version = ?", [version])
+    try:
+        if found in _NUMBERED:
+            _take_over(connection)
+        script = _script(native_tables())
+        if found is not None:
+            _add_columns(connection, script, found, path)
+        connection.execute(script)
+        connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
     connection.execute("COMMIT")
+
+
+@functools.cache
+def _script(natives: tuple[tables.Table, ...]) -> str:
+    """The statements that make all tables, views and comments that are not there."""
+    statements: list[str] = []
+    for table in natives:
+        statements += [create_table(table), *comments(table)]
+    statements.append(statement("internal"))
+    for view in VIEWS:
+        statements += [create_view(view), *comments(view, "VIEW")]
+    return ";\n".join(statements)
+
+
+def _add_columns(connection: duckdb.DuckDBPyConnection, script: str, found: str, path: Path) -> None:
+    """Add the columns that tables of the file lack, where a row may have none of them."""
+    with duckdb.connect() as alone:
+        alone.execute(script)
+        wanted = _columns(alone)
+    there = _columns(connection)
+    wrong = []
+    for table in there.keys() & wanted.keys():
+        for column, kind in wanted[table].items():
+            if column not in there[table] and kind.endswith(" NULL") and not kind.endswith("NOT NULL"):
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(column)} {kind.removesuffix(' NULL')}")
+            elif there[table].get(column) != kind:
+                wrong.append(f"{table}.{column}")
+        wrong += [f"{table}.{column}" for column in there[table].keys() - wanted[table].keys()]
+    if wrong:
+        raise _refusal(path, f"{found} ({', '.join(sorted(wrong))} differ)")
+
+
+def _refusal(path: Path, found: str) -> WarehouseVersionError:
+    return WarehouseVersionError(
+        f"{path.name} was made for tables of version {found}, and this program declares version {digest()}. "
+        f"Nothing was changed. Remove {path.name} and load the hours again: archive and lake are enough for that."
+    )
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    """Type and nullability of the columns of each table of a file, by name."""
+    found = connection.execute(
+        "SELECT concat(schema_name, '.', table_name), column_name, concat(data_type, if(is_nullable, ' NULL', ' NOT NULL')) "
+        "FROM duckdb_columns() WHERE NOT internal AND database_name = current_database() "
+        "AND table_oid IN (SELECT table_oid FROM duckdb_tables() WHERE database_name = current_database())"
+    ).fetchall()
+    columns: dict[str, dict[str, str]] = {}
+    for table, column, kind in found:
+        columns.setdefault(table, {})[column] = kind
+    return columns
+
+
+def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give the ledger of a build file of a numbered version, which knew of the articles alone, the column `table_name`."""
+    connection.execute(statement("upgrade_rejects"))
+    for table, rows in _OF_ARTICLES.items():
+        numbered = f"numbered_{table.name}"
+        connection.execute(f"ALTER TABLE {table.name} RENAME TO {numbered}")
+        connection.execute(create_table(table))
+        connection.execute(f"INSERT INTO {table.name} BY NAME {rows} {numbered}")
+        connection.execute(f"DROP TABLE {numbered}")
+
+
+def show_numbered(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a file that a numbered version published, attached as `warehouse`, be asked like one of today."""
+    try:
+        connection.execute("SELECT table_name FROM hours LIMIT 0")
+    except duckdb.BinderException:
+        for table, rows in _OF_ARTICLES.items():
+            connection.execute(f"CREATE TEMP VIEW {table.name} AS {rows} warehouse.{table.name}")

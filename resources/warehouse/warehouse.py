@@ -9,9 +9,11 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.connect import Connector, locked, raise_revision, transaction
 from resources.warehouse.load import coverage, snapshots
 from resources.warehouse.load import hours as loads
+from resources.warehouse.load.lists import load_list
 from resources.warehouse.publish.publisher import Publisher
 from resources.warehouse.read import ledger, reading
 from resources.warehouse.read.audit import HourAudit, audit
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from resources.datasets import Dataset
     from resources.warehouse.read.ledger import Ledger
     from resources.warehouse.records import (
         Applied,
@@ -85,8 +88,8 @@ class Warehouse:
         """The file that analysts open."""
         return self._connector.published_path
 
-    def load_reference(self, table_name: str, path: Path) -> int:
-        """Replace a reference table (`codes`, `languages`, `projects`, `namespaces`) by a lake file's rows.
+    def load_list(self, dataset: Dataset, path: Path) -> int:
+        """Replace the table of a list by the rows of a lake file.
 
         Returns:
             The number of rows.
@@ -94,13 +97,19 @@ class Warehouse:
         Raises:
             LakeFileError: the file is gone or of other columns; the table is as it was.
         """
-        with self._connector.build(f"load {table_name}") as connection:
-            return loads.load_reference(connection, table_name, path)
+        with self._connector.build(f"load {dataset.name}") as connection:
+            return load_list(connection, dataset, path)
 
     def load_hour(
-        self, hour: datetime, files: Sequence[LakeFile], statuses: Sequence[HourStatus] = (), *, reload: bool = False
+        self,
+        hour: datetime,
+        files: Sequence[LakeFile],
+        statuses: Sequence[HourStatus] = (),
+        *,
+        dataset: Dataset = ARTICLE_CHANGES,
+        reload: bool = False,
     ) -> HourLoad:
-        """Load the files of one hour in one transaction, and note what is known of its other projects and namespaces.
+        """Load a dataset's files of one hour in one transaction, and note what is known of its other projects and namespaces.
 
         Files that are loaded under the same digest are left alone unless `reload`; when nothing is left to do the answer
         says so (`changed` is False). For a project and namespace with a file, the file decides its state.
@@ -109,13 +118,16 @@ class Warehouse:
             LakeFileError: a file is gone or does not hold what was announced; the hour is as it was.
         """
         with self._connector.build(f"load the hour {hour:%Y-%m-%dT%H}") as connection:
-            return loads.load_hour(connection, self._lake_root, hour, files, statuses, self._clock(), reload=reload)
+            return loads.load_hour(
+                connection, self._lake_root, dataset, hour, files, statuses, self._clock(), reload=reload
+            )
 
     def load_snapshot(self, snapshot: Snapshot, *, keep_replaced: int = 2, reload: bool = False) -> SnapshotLoad:
-        """Take in one version of a snapshot, whole, in one transaction; `apply_changes` then puts it underneath `articles`.
+        """Load one version of a snapshot, whole, in one transaction.
 
         The version that is loaded under the same digests already is left alone unless `reload`; the answer says so
-        (`changed` is False). Besides the newest version, `keep_replaced` older ones stay, for the pages as they were.
+        (`changed` is False). Of the articles, `apply_changes` then puts the newest version underneath `articles`, and besides it
+        `keep_replaced` older ones stay, for the pages as they were. Of another dataset the version replaces the one before.
 
         Raises:
             LakeFileError: a file is gone, missing or does not hold what was announced; everything is as it was.
@@ -125,10 +137,10 @@ class Warehouse:
                 connection, self._lake_root, snapshot, self._clock(), keep_replaced=keep_replaced, reload=reload
             )
 
-    def record_statuses(self, statuses: Sequence[HourStatus]) -> int:
+    def record_statuses(self, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
         """Note what is known of hours that were not loaded; what is loaded stays so. Returns rows that say something new."""
         with self._connector.build("note the coverage") as connection, transaction(connection):
-            return self._raised(connection, coverage.record(connection, statuses, self._clock()))
+            return self._raised(connection, coverage.record(connection, dataset, statuses, self._clock()))
 
     def fill_coverage(
         self,
@@ -137,6 +149,7 @@ class Warehouse:
         now: datetime | None = None,
         *,
         until: datetime | None = None,
+        dataset: Dataset = ARTICLE_CHANGES,
     ) -> int:
         """Give each hour between the first loaded and the last known one a row: `missing`, or `past_retention` after 48 hours.
 
@@ -144,7 +157,7 @@ class Warehouse:
         later. Returns the rows changed.
         """
         with self._connector.build("fill the coverage") as connection, transaction(connection):
-            changed = coverage.fill(connection, projects, namespaces, now or self._clock(), until)
+            changed = coverage.fill(connection, dataset, projects, namespaces, now or self._clock(), until)
             return self._raised(connection, changed)
 
     def apply_changes(self) -> Applied:
@@ -174,10 +187,10 @@ class Warehouse:
         with self._connector.build("count rows") as connection:
             return reading.project_rows(connection, project_id)
 
-    def hours_of_others(self, project_id: str) -> frozenset[datetime]:
-        """Hours of which anything is known for another project."""
+    def hours_of_others(self, project_id: str, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[datetime]:
+        """Hours of a dataset of which anything is known for another project."""
         with self._connector.build("read the coverage") as connection:
-            return reading.hours_of_others(connection, project_id)
+            return reading.hours_of_others(connection, dataset, project_id)
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
@@ -242,32 +255,39 @@ class Warehouse:
         with self._connector.build("read the ledger") as connection:
             return reading.pending_snapshots(connection)
 
-    def loaded_digests(self, hour: datetime) -> dict[tuple[str, int], str]:
+    def loaded_digests(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> dict[tuple[str, int], str]:
         """Digest of the loaded file of each (project, namespace) of an hour."""
         with self._connector.build("read the ledger") as connection:
-            return reading.digests(connection, hour)
+            return reading.digests(connection, dataset, hour)
 
-    def summary(self, hours: Iterable[datetime], *, published: bool = True) -> list[SummaryRow]:
+    def summary(
+        self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
+    ) -> list[SummaryRow]:
         """Figures of the hours, per hour, project and namespace; from the published file, or from the build under the lock."""
         with self._reading(published=published) as connection:
-            return reading.summary(connection, hours)
+            return reading.summary(connection, dataset, hours)
 
     def coverage(
-        self, since: datetime | None = None, until: datetime | None = None, *, published: bool = True
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        published: bool = True,
+        dataset: Dataset = ARTICLE_CHANGES,
     ) -> list[CoverageRow]:
-        """Rows of `hours` with since <= batch_hour < until, in order."""
+        """Rows of `hours` of a dataset with since <= batch_hour < until, in order."""
         with self._reading(published=published) as connection:
-            return reading.coverage(connection, since, until)
+            return reading.coverage(connection, dataset, since, until)
 
     def project_states(self, *, published: bool = True) -> list[ProjectState]:
         """From when until when `articles` is exact, per project and namespace."""
         with self._reading(published=published) as connection:
             return reading.project_states(connection)
 
-    def audit(self, hours: Iterable[datetime]) -> list[HourAudit]:
+    def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
         """Count the rows of loaded hours anew and compare them with the ledger; an hour that is not loaded is left out."""
         with self._connector.build("look at the loaded hours again") as connection:
-            return audit(connection, hours)
+            return audit(connection, dataset, hours)
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> QueryResult:
         """Ask the published file; `parameters` fill the `?` of the query.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from resources.datasets import Dataset
     from resources.warehouse.records import HourStatus
 
 #: How long the service keeps hourly files, as its documentation says.
@@ -30,22 +31,20 @@ def record_loads(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(statement("coverage_loaded"))
 
 
-def record(connection: duckdb.DuckDBPyConnection, statuses: Sequence[HourStatus], now: datetime) -> int:
+def record(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
+) -> int:
     """Note, inside a transaction, what is known of hours without a file; returns how many rows said something new.
 
     Raises:
         ValueError: an hour is said to be loaded, and no file of it is.
     """
     changed = 0
+    is_row = "(table_name, batch_hour, project_id, namespace_id) = (?, ?, ?, ?)"
     for status in statuses:
-        key = [status.batch_hour, status.project_id, status.namespace_id]
-        found = connection.execute(
-            "SELECT h.state, h.reason, EXISTS (FROM loads l WHERE (l.batch_hour, l.project_id, l.namespace_id) "
-            "= (h.batch_hour, h.project_id, h.namespace_id)) "
-            "FROM hours h WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?",
-            key,
-        ).fetchall()
-        state, reason, has_file = found[0] if found else (None, None, False)
+        key = [dataset.name, status.batch_hour, status.project_id, status.namespace_id]
+        found = connection.execute(f"SELECT state, reason FROM hours WHERE {is_row}", key).fetchall()  # noqa: S608  constant
+        has_file = bool(found) and bool(connection.execute(f"SELECT 1 FROM loads WHERE {is_row}", key).fetchall())  # noqa: S608
         if status.state is HourState.LOADED and not has_file:
             raise ValueError(
                 f"Hour {utc_text(status.batch_hour)} of {status.project_id} {status.namespace_id} cannot be noted as loaded: "
@@ -54,35 +53,38 @@ def record(connection: duckdb.DuckDBPyConnection, statuses: Sequence[HourStatus]
         if has_file:
             continue
         row_count = 0 if status.state is HourState.EMPTY else None
+        told = [status.state.value, status.reason, now, row_count]
         if found:
             connection.execute(
-                "UPDATE hours SET state = ?, reason = ?, checked_at = ?, row_count = ? "
-                "WHERE batch_hour = ? AND project_id = ? AND namespace_id = ?",
-                [status.state.value, status.reason, now, row_count, *key],
+                f"UPDATE hours SET state = ?, reason = ?, checked_at = ?, row_count = ? WHERE {is_row}",  # noqa: S608
+                [*told, *key],
             )
         else:
             connection.execute(
-                "INSERT INTO hours VALUES (?, ?, ?, ?, ?, NULL, NULL, ?, ?)",
-                [*key, status.state.value, row_count, now, status.reason],
+                "INSERT INTO hours (state, reason, checked_at, row_count, table_name, batch_hour, project_id, namespace_id) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [*told, *key],
             )
-        changed += (state, reason) != (status.state.value, status.reason)
+        changed += found != [(status.state.value, status.reason)]
     return changed
 
 
 def fill(
     connection: duckdb.DuckDBPyConnection,
+    dataset: Dataset,
     projects: Sequence[str],
     namespaces: Sequence[int],
     now: datetime,
     until: datetime | None,
 ) -> int:
-    """Give every hour between the first and the last known one a row, inside a transaction; returns rows changed.
+    """Give every hour of a dataset between the first and the last known one a row, inside a transaction; returns rows changed.
 
-    Per project and namespace, from its first hour that had a file, or the hour of its newest snapshot's boundary, to the last
-    known hour of all (or `until`, an hour, where that is later). Hours that the service no longer keeps become
+    Per project and namespace, from its first hour that had a file (of the articles also the hour of the newest snapshot's
+    boundary), to the last known hour of all (or `until`, an hour, where that is later). Hours that the service no longer keeps become
     `past_retention`, the others `missing`; of those before the beginning that it no longer keeps, the rows go.
     """
     parameters = {
+        "table": dataset.name,
         "projects": list(projects),
         "namespaces": list(namespaces),
         "now": now,
@@ -94,8 +96,8 @@ def fill(
     connection.execute(f"CREATE OR REPLACE TEMP TABLE beginnings AS {statement('beginnings')}")
     changed = 0
     for name, needed in (
-        ("coverage_expire", ("kept_from", "past_reason", "now")),
-        ("coverage_trim", ("past_reason",)),
+        ("coverage_expire", ("table", "kept_from", "past_reason", "now")),
+        ("coverage_trim", ("table", "past_reason")),
         ("coverage_fill", tuple(parameters)),
     ):
         changed += int(

@@ -97,7 +97,7 @@ class Version:
 
 def versions(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_only: bool = False) -> list[Version]:
     """The kept versions, or those underneath `articles` alone."""
-    source = "internal.bases" if bases_only else "snapshots"
+    source = "internal.bases" if bases_only else "snapshots WHERE table_name = 'snapshot_articles'"
     found = answer(
         connection,
         "SELECT snapshot_id, snapshot_version, any_value(kept.project_id), any_value(kept.namespace_id), kept.batch_hour, "  # noqa: S608

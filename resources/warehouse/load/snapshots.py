@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from resources.tables import LOADS, REJECTS, SNAPSHOT_ARTICLES
-from resources.warehouse.connect import answer, is_exhausted, raise_revision, transaction
+from resources.tables import SNAPSHOTS
+from resources.warehouse.connect import answer, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.load.hours import check_counts, checked_row_count
+from resources.warehouse.load.files import announce, check_counts, enter, insert_rows, lake_path, unreadable
 from resources.warehouse.load.snapshot_rows import Version
 from resources.warehouse.records import SnapshotLoad
-from resources.warehouse.schema import column_list
+from resources.warehouse.schema import column_list, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from resources.warehouse.records import Snapshot, SnapshotFile
+    from resources.warehouse.records import Snapshot
 
 #: How far before its newest row a snapshot may still lack a change.
 MARGIN = timedelta(minutes=10)
@@ -43,10 +43,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _SPREAD = 999_000
 #: Digits of the version that stand in the name of its folder.
 _FOLDER_DIGITS = 8
-#: Damaged files that are named.
-_SHOWN = 5
-#: Columns of its rejects that every line of a snapshot shares.
-_OF_THE_SNAPSHOT = ("batch_hour", "project_id", "namespace_id")
+_IS_VERSION = "(table_name, snapshot_id, snapshot_version) = (?, ?, ?)"
+_OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
 
 
 def load_snapshot(
@@ -58,10 +56,10 @@ def load_snapshot(
     keep_replaced: int,
     reload: bool,
 ) -> SnapshotLoad:
-    """Take in one version, whole or not at all, and let go of the versions that are too many.
+    """Load one version, whole or not at all, and let go of the versions that are too many.
 
     Raises:
-        LakeFileError: a file is absent or does not hold what was said about it; nothing was changed.
+        LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
         ValueError: the arguments contradict one another.
     """
     started = time.perf_counter()
@@ -69,14 +67,13 @@ def load_snapshot(
     with transaction(connection):
         known = answer(
             connection,
-            "SELECT boundary_at, row_count, duplicate_count, batch_hour FROM snapshots WHERE snapshot_id = ? AND snapshot_version = ?",
-            [snapshot.snapshot_id, snapshot.snapshot_version],
+            f"SELECT boundary_at, row_count, duplicate_count, batch_hour FROM snapshots WHERE {_IS_VERSION}",  # noqa: S608  constant
+            _key(snapshot),
         )
         held = dict(
             connection.execute(
-                "SELECT identifier, digest FROM loads WHERE table_name = ? AND project_id = ? AND namespace_id = ? "
-                "AND batch_hour = ?",
-                [SNAPSHOT_ARTICLES.name, snapshot.project_id, snapshot.namespace_id, known[0][3] if known else None],
+                "SELECT identifier, digest FROM loads WHERE (table_name, project_id, namespace_id, batch_hour) = (?, ?, ?, ?)",
+                [snapshot.dataset.name, snapshot.project_id, snapshot.namespace_id, known[0][3] if known else None],
             ).fetchall()
         )
         changed = reload or not known or held != {file.identifier: file.digest for file in snapshot.files}
@@ -85,10 +82,10 @@ def load_snapshot(
         released: list[str] = []
         if changed:
             if known:
-                released += _drop(connection, snapshot.project_id, snapshot.namespace_id, snapshot.snapshot_version)
+                released += _drop(connection, snapshot, snapshot.snapshot_version)
             boundary, row_count, duplicates = _take_in(connection, lake_root, snapshot, now)
-            for version in _too_many(connection, snapshot, 1 + keep_replaced):
-                released += _drop(connection, snapshot.project_id, snapshot.namespace_id, version)
+            for version in _too_many(connection, snapshot, keep_replaced):
+                released += _drop(connection, snapshot, version)
                 dropped.append(version)
             kept = {path for (path,) in connection.execute("SELECT lake_path FROM loads").fetchall()}
             released = [path for path in released if path not in kept]
@@ -96,7 +93,7 @@ def load_snapshot(
         else:
             boundary, row_count, duplicates, _ = known[0]
         base = _base(connection, snapshot)
-        is_base = base == snapshot.snapshot_version
+        is_base = base == snapshot.snapshot_version or not snapshot.is_of_articles
         if changed and not is_base:
             _mark(connection, snapshot, snapshot.snapshot_version, now)
         if base != before:
@@ -132,83 +129,81 @@ def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
 
 def _take_in(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, snapshot: Snapshot, now: datetime
-) -> tuple[datetime, int, int]:
-    """Ledger, rejects and repeated rows of a version; returns its boundary, rows and duplicates."""
-    relatives = [_lake_path(lake_root, snapshot, file) for file in snapshot.files]
+) -> tuple[datetime | None, int, int]:
+    """Rows or repeated rows, rejects and ledger of a version; returns its boundary, rows and duplicates."""
+    table = snapshot.dataset.table
+    folder = f"{table.name}/{snapshot.snapshot_id}/{snapshot.snapshot_version[:_FOLDER_DIGITS]}"
+    relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
     for file in snapshot.files:
-        check_counts(file, checked_row_count(file.path, SNAPSHOT_ARTICLES))
+        check_counts(file, table)
     row_count = sum(file.row_count for file in snapshot.files)
-    if not row_count:
+    if snapshot.is_of_articles and not row_count:
         raise LakeFileError(
             f"Snapshot {snapshot.snapshot_id} holds no page, which cannot be: the service leaves empty ones out. Nothing was "
             "changed. Look at its rejects, then convert its archives again."
         )
     full = [str(file.path.resolve()) for file in snapshot.files if file.row_count]
     try:
-        newest = _newest(connection, snapshot, full)
-        boundary = newest - MARGIN
-        hour = _batch_hour(connection, snapshot, boundary)
-        version = Version(
-            snapshot_id=snapshot.snapshot_id,
-            snapshot_version=snapshot.snapshot_version,
-            project_id=snapshot.project_id,
-            namespace_id=snapshot.namespace_id,
-            batch_hour=hour,
-            paths=tuple(full),
-        )
-        duplicates = int(connection.execute(version.shadow()).fetchall()[0][0])
-    except duckdb.Error as error:
-        if is_exhausted(error):
-            raise
-        raise _unreadable(snapshot, error) from error
-    for file, relative in zip(snapshot.files, relatives, strict=True):
-        _insert_rejects(connection, snapshot, file, hour)
-        values = {
-            "table_name": SNAPSHOT_ARTICLES.name,
+        newest = _newest(connection, snapshot, full) if full else None
+        boundary = None if newest is None else newest - MARGIN
+        hour = _batch_hour(connection, snapshot, boundary or snapshot.exported_at or now)
+        its = {
+            "table_name": table.name,
             "batch_hour": hour,
             "project_id": snapshot.project_id,
             "namespace_id": snapshot.namespace_id,
-            "lake_path": relative,
-            "duplicate_count": _shadowed_in(connection, snapshot, file),
             "loaded_at": now,
-            "applied_at": None,
+            "applied_at": None if snapshot.is_of_articles else now,
+            "redone": False,
         }
-        row = [values[c.name] if c.name in values else getattr(file, c.name) for c in LOADS]
-        marks = ", ".join("?" * len(row))
-        connection.execute(f"INSERT INTO loads ({column_list(LOADS)}) VALUES ({marks})", row)  # noqa: S608  declared names
+        paired = zip(snapshot.files, relatives, strict=True)
+        announce(connection, ((file, its | {"lake_path": path}) for file, path in paired))
+        duplicates = 0
+        if snapshot.is_of_articles:
+            duplicates = _shadow(connection, snapshot, hour, full)
+        elif full:
+            insert_rows(connection, table, full)
+        enter(connection)
+    except duckdb.Error as error:
+        raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
+    values = its | {
+        "snapshot_id": snapshot.snapshot_id,
+        "snapshot_version": snapshot.snapshot_version,
+        "boundary_at": boundary,
+        "newest_event_at": newest,
+        "exported_at": snapshot.exported_at,
+        "file_count": len(snapshot.files),
+        "row_count": row_count,
+        "duplicate_count": duplicates,
+    }
+    marks = ", ".join("?" for _ in SNAPSHOTS)
     connection.execute(
-        "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-        [
-            *(snapshot.snapshot_id, snapshot.snapshot_version, snapshot.project_id, snapshot.namespace_id),
-            *(boundary, hour, newest, snapshot.exported_at, len(snapshot.files), row_count, duplicates, now),
-        ],
+        f"INSERT INTO snapshots ({column_list(SNAPSHOTS)}) VALUES ({marks})",  # noqa: S608  declared names
+        [values[column.name] for column in SNAPSHOTS],
     )
     return boundary, row_count, duplicates
 
 
-def _unreadable(snapshot: Snapshot, error: duckdb.Error) -> LakeFileError:
-    """The failure to read the files of a version together, as a sentence that names those at fault: each is read alone."""
-    source = f"SELECT {column_list(SNAPSHOT_ARTICLES.narrow)} FROM read_parquet($1, hive_partitioning := false)"  # noqa: S608
-    query = f"SELECT bit_xor(hash(page)) FROM ({source}) AS page"  # noqa: S608
-    damaged = []
-    with duckdb.connect() as alone:
-        for file in snapshot.files:
-            try:
-                alone.execute(query, [str(file.path)]).fetchall()
-            except duckdb.Error:
-                damaged.append(file.path.name)
-    which = f"{len(damaged)} of them are damaged: {', '.join(damaged[:_SHOWN])}. " if damaged else ""
-    return LakeFileError(
-        f"The {len(snapshot.files)} files of snapshot {snapshot.snapshot_id} could not be read ({error}); nothing was loaded. "
-        f"{which}Remove {'these' if damaged else 'them'} and convert the archives again; what is converted is kept."
+def _shadow(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, hour: datetime, paths: Sequence[str]) -> int:
+    """Note which rows of the pages are passed over because they are repeated; returns their number."""
+    identifier, version = snapshot.snapshot_id, snapshot.snapshot_version
+    files = Version(identifier, version, snapshot.project_id, snapshot.namespace_id, hour, tuple(paths))
+    found = int(connection.execute(files.shadow()).fetchall()[0][0])
+    connection.execute(
+        "UPDATE incoming SET duplicate_count = copies.number FROM (SELECT file_name, count(*) AS number "
+        "FROM internal.shadowed_snapshots WHERE (snapshot_id, snapshot_version) = (?, ?) GROUP BY file_name) AS copies "
+        "WHERE parse_filename(incoming.path) = copies.file_name",
+        [identifier, version],
     )
+    return found
 
 
-def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime:
-    """Greatest event_at of the rows, after looking whether all of them are of this version."""
-    newest, strangers = answer(
+def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:
+    """Greatest event_at of the rows, if they have one, after looking whether all of them are of this version."""
+    newest = "max(event_at)" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
+    found, strangers = answer(
         connection,
-        "SELECT max(event_at), count_if(snapshot_id IS DISTINCT FROM $identifier OR snapshot_version IS DISTINCT FROM $version "
+        f"SELECT {newest}, count_if(snapshot_id IS DISTINCT FROM $identifier OR snapshot_version IS DISTINCT FROM $version "  # noqa: S608
         "OR project_id IS DISTINCT FROM $project OR namespace_id IS DISTINCT FROM $namespace) "
         "FROM read_parquet($paths, hive_partitioning = false)",
         {
@@ -224,16 +219,16 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
             f"The files of snapshot {snapshot.snapshot_id} hold {strangers} rows of another snapshot, version, project or "
             "namespace; nothing was loaded. Remove them and convert the archives again."
         )
-    found: datetime = newest
-    return found
+    known: datetime | None = found
+    return known
 
 
-def _batch_hour(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, boundary: datetime) -> datetime:
-    """What stands as `batch_hour` with the rows: within a second of the boundary, no full hour, no other version's."""
+def _batch_hour(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment: datetime) -> datetime:
+    """What stands as `batch_hour` with the rows: within a second of the moment, no full hour, no other version's."""
     digest = hashlib.md5(
         f"{snapshot.snapshot_id}\n{snapshot.snapshot_version}".encode(), usedforsecurity=False
     ).digest()
-    hour = boundary + _MICROSECOND * (1 + int.from_bytes(digest[:8]) % _SPREAD)
+    hour = moment + _MICROSECOND * (1 + int.from_bytes(digest[:8]) % _SPREAD)
     taken = {
         found
         for (found,) in answer(
@@ -247,6 +242,8 @@ def _batch_hour(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, bound
 
 def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
     """The version underneath the articles of the snapshot's project and namespace."""
+    if not snapshot.is_of_articles:
+        return None
     found = connection.execute(
         "SELECT snapshot_version FROM internal.bases WHERE project_id = ? AND namespace_id = ?",
         [snapshot.project_id, snapshot.namespace_id],
@@ -260,97 +257,49 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
     One that does not lie underneath leaves nothing. One that does again, because the version above it was loaded anew with
     older rows, leaves everything.
     """
-    key = [snapshot.project_id, snapshot.namespace_id, version]
-    of_version = "project_id = ? AND namespace_id = ? AND snapshot_version = ?"
-    connection.execute(
-        "UPDATE loads SET applied_at = ? WHERE table_name = 'snapshot_articles' AND "  # noqa: S608  constant words
-        "(project_id, namespace_id, batch_hour) IN "
-        f"(SELECT (project_id, namespace_id, batch_hour) FROM snapshots WHERE {of_version})",
-        [now, *key],
-    )
-    connection.execute(f"UPDATE snapshots SET applied_at = ? WHERE {of_version}", [now, *key])  # noqa: S608
+    source = "(table_name, project_id, namespace_id, batch_hour)"
+    of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
+    for table in ("loads", "snapshots"):
+        connection.execute(
+            f"UPDATE {table} SET applied_at = ? WHERE {of_version}",  # noqa: S608  constant words
+            [now, *_scope(snapshot), version],
+        )
 
 
-def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, kept: int) -> Iterator[str]:
-    """Versions beyond the newest `kept` of a snapshot."""
+def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_replaced: int) -> Iterator[str]:
+    """Versions that are no longer kept: of the articles all but the newest, of another dataset all but the one just loaded."""
     found = connection.execute(
-        "SELECT snapshot_version FROM snapshots WHERE project_id = ? AND namespace_id = ? "
-        "ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC OFFSET ?",
-        [snapshot.project_id, snapshot.namespace_id, kept],
+        f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
+        "ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC",
+        _scope(snapshot),
     ).fetchall()
-    yield from (version for (version,) in found)
+    versions = [version for (version,) in found]
+    if snapshot.is_of_articles:
+        return iter(versions[1 + keep_replaced :])
+    return (version for version in versions if version != snapshot.snapshot_version)
 
 
-def _drop(connection: duckdb.DuckDBPyConnection, project_id: str, namespace_id: int, version: str) -> list[str]:
-    """Remove a version, inside a transaction; returns its files, relative to the lake."""
-    key = {"project": project_id, "namespace": namespace_id, "version": version}
-    hour = answer(
-        connection,
-        "SELECT batch_hour FROM snapshots WHERE project_id = $project AND namespace_id = $namespace "
-        "AND snapshot_version = $version",
-        key,
-    )[0][0]
-    of_source = "WHERE project_id = $project AND namespace_id = $namespace AND batch_hour = $hour"
-    source = {"project": project_id, "namespace": namespace_id, "hour": hour}
-    paths = connection.execute(f"SELECT lake_path FROM loads {of_source}", source).fetchall()  # noqa: S608
+def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:
+    """Remove a version of the snapshot, inside a transaction; returns its files, relative to the lake."""
+    key = [*_scope(snapshot), version]
+    (hour,) = answer(connection, f"SELECT batch_hour FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
+    source = [*_scope(snapshot), hour]
+    paths = connection.execute(f"SELECT lake_path FROM loads WHERE {_OF_SCOPE} AND batch_hour = ?", source).fetchall()  # noqa: S608
     for table in ("loads", "rejects"):
-        connection.execute(f"DELETE FROM {table} {of_source}", source)  # noqa: S608  constant names
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND batch_hour = ?", source)  # noqa: S608  constant names
+    rows = "internal.shadowed_snapshots" if snapshot.is_of_articles else identifier(snapshot.dataset.name)
     connection.execute(
-        "DELETE FROM internal.shadowed_snapshots WHERE snapshot_version = $version AND snapshot_id IN "
-        "(SELECT snapshot_id FROM snapshots WHERE project_id = $project AND namespace_id = $namespace)",
-        key,
+        f"DELETE FROM {rows} WHERE snapshot_version = ? "  # noqa: S608  declared names
+        f"AND snapshot_id IN (SELECT snapshot_id FROM snapshots WHERE {_OF_SCOPE})",
+        [version, *_scope(snapshot)],
     )
-    connection.execute(
-        "DELETE FROM snapshots WHERE project_id = $project AND namespace_id = $namespace AND snapshot_version = $version",
-        key,
-    )
+    connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
     return [path for (path,) in paths]
 
 
-def _shadowed_in(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, file: SnapshotFile) -> int:
-    found = connection.execute(
-        "SELECT count(*) FROM internal.shadowed_snapshots WHERE snapshot_id = ? AND snapshot_version = ? AND file_name = ?",
-        [snapshot.snapshot_id, snapshot.snapshot_version, file.path.name],
-    ).fetchall()
-    return int(found[0][0])
+def _key(snapshot: Snapshot) -> list[str]:
+    return [snapshot.dataset.name, snapshot.snapshot_id, snapshot.snapshot_version]
 
 
-def _insert_rejects(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, file: SnapshotFile, hour: datetime
-) -> None:
-    found = 0
-    if file.rejects_path is not None:
-        found = checked_row_count(file.rejects_path, REJECTS, besides=_OF_THE_SNAPSHOT)
-        columns = ", ".join(c.name for c in REJECTS if c.name not in _OF_THE_SNAPSHOT)
-        own = {"hour": hour, "project": snapshot.project_id, "namespace": snapshot.namespace_id}
-        try:
-            connection.execute(
-                f"INSERT INTO rejects BY NAME SELECT {columns}, $hour AS batch_hour, $project AS project_id, "  # noqa: S608
-                "$namespace AS namespace_id FROM read_parquet($path, hive_partitioning := false)",
-                {"path": str(file.rejects_path), **own},
-            )
-        except duckdb.Error as error:
-            if is_exhausted(error):
-                raise
-            raise LakeFileError(
-                f"The file of rejects {file.rejects_path.name} of snapshot {snapshot.snapshot_id} could not be read ({error}); "
-                "nothing was loaded. Remove it and convert its archive again."
-            ) from error
-    if found != file.reject_count:
-        raise LakeFileError(
-            f"The rejects of {file.path.name} hold {found} lines; {file.reject_count} were announced. Nothing was loaded. "
-            "Remove them and convert its archive again."
-        )
-
-
-def _lake_path(lake_root: Path, snapshot: Snapshot, file: SnapshotFile) -> str:
-    """The file's path relative to the lake, which must be in the folder of its version."""
-    root = lake_root.resolve()
-    folder = root / SNAPSHOT_ARTICLES.name / snapshot.snapshot_id / snapshot.snapshot_version[:_FOLDER_DIGITS]
-    path = file.path.resolve()
-    if path.parent != folder:
-        raise LakeFileError(
-            f"The lake file {path.name} does not lie in the folder of its version ({folder.relative_to(root)}); nothing was "
-            "loaded. Convert its archive again."
-        )
-    return path.relative_to(root).as_posix()
+def _scope(snapshot: Snapshot) -> list[str | int]:
+    return [snapshot.dataset.name, snapshot.project_id, snapshot.namespace_id]

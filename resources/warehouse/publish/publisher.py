@@ -278,7 +278,7 @@ class Publisher:
                 **edition.about,
                 "published_at": now.isoformat(timespec="seconds"),
                 "revision": str(edition.revision),
-                "schema_version": str(tables.SCHEMA_VERSION),
+                "schema_version": edition.schema_version,
                 "storage_version": edition.storage_version,
                 "duckdb_version": duckdb.__version__,
                 "lake_root": edition.lake_root,

@@ -1,7 +1,6 @@
-"""Looking again at what was loaded: does DuckDB hold what the ledger says, once each, and in its hour?
+"""Counts loaded rows again: whether DuckDB holds what the ledger says, once each, and in its hour.
 
-Belongs here: questions whose answer must be the same for every load. Does not belong here: mending, and judging: the
-numbers are handed out as found.
+The numbers are handed out as found; nothing is mended or judged here.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resources.warehouse.schema import statement
+from resources.datasets import ARTICLE_CHANGES
+from resources.warehouse.schema import identifier, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from resources.datasets import Dataset
+
 
 @dataclass(frozen=True)
 class HourAudit:
-    """What was found of one hour: rows, the rows its ledger promises, events standing twice, events before the hour."""
+    """One hour: its rows, the rows its ledger promises, rows whose key is there already, events before the hour."""
 
     batch_hour: datetime
     row_count: int
@@ -29,7 +31,19 @@ class HourAudit:
     early_count: int
 
 
-def audit(connection: duckdb.DuckDBPyConnection, hours: Iterable[datetime]) -> list[HourAudit]:
-    """Count the rows of the given hours anew, in order of the hours; an hour without a ledger row is left out."""
-    found = connection.sql(statement("audit"), params={"hours": list(hours)}).to_arrow_table()
+def audit(connection: duckdb.DuckDBPyConnection, dataset: Dataset, hours: Iterable[datetime]) -> list[HourAudit]:
+    """Count the rows of the given hours again, in order of the hours; an hour without a ledger row is left out."""
+    table = dataset.table
+    columns = [identifier(name) for name in table.key if name != "batch_hour"]
+    key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
+    if dataset.name == ARTICLE_CHANGES.name:  # titles compare with _ as space
+        key['"name"'] = "replace(name, '_', ' ') AS name"
+    text = (
+        statement("audit")
+        .replace("{table}", identifier(table.name))
+        .replace("{key}", ", ".join(key.values()))
+        .replace("{has_key}", " AND ".join(f"{column} IS NOT NULL" for column in columns) or "false")
+        .replace("{event_at}", "event_at" if "event_at" in table.schema.names else "NULL")
+    )
+    found = connection.sql(text, params={"hours": list(hours), "table": table.name}).to_arrow_table()
     return [HourAudit(**row) for row in found.to_pylist()]

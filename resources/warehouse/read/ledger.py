@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.warehouse.connect import answer
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     import duckdb
+
+    from resources.datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -50,22 +51,22 @@ class Ledger:
     def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
         self._build, self._published = build, published
 
-    @cached_property
-    def versions(self) -> tuple[tuple[str, str, datetime], ...]:
-        """Kept versions of snapshots as (identifier, version, loaded_at)."""
-        return tuple(answer(self._build, "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots ORDER BY ALL"))
+    def versions(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> tuple[tuple[str, str, datetime], ...]:
+        """Kept versions of a dataset's snapshots as (identifier, version, loaded_at)."""
+        query = "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots WHERE table_name = ? ORDER BY ALL"
+        return tuple(answer(self._build, query, [dataset.name]))
 
-    def of_day(self, day: date) -> Named:
-        """What is named of the hours of a day (UTC)."""
+    def of_day(self, day: date, dataset: Dataset = ARTICLE_CHANGES) -> Named:
+        """What is named of a dataset's hours of a day (UTC)."""
         start = datetime.combine(day, time(), UTC)
         return self._named(
             "table_name = ? AND batch_hour >= ? AND batch_hour < ?",
-            [ARTICLE_CHANGES.name, start, start + timedelta(days=1)],
+            [dataset.name, start, start + timedelta(days=1)],
         )
 
-    def of_snapshots(self) -> Named:
-        """What is named of snapshots."""
-        return self._named("table_name = ?", [SNAPSHOT_ARTICLES.name])
+    def of_snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Named:
+        """What is named of a dataset's snapshots."""
+        return self._named("table_name = ?", [dataset.name])
 
     def _named(self, condition: str, parameters: Sequence[Any]) -> Named:
         rows = answer(

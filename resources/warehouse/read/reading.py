@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from resources.tables import HOURS, PROJECT_STATE
+from resources import datasets
+from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS
 from resources.warehouse.errors import QueryError
 from resources.warehouse.records import CoverageRow, ProjectState, QueryResult, SummaryRow
 from resources.warehouse.schema import column_list, statement
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from resources.datasets import Dataset
 
-#: The tables that hold what a project is made of.
-OF_PROJECTS = ("articles", "article_changes", "snapshots", "loads", "hours", "rejects")
+
+def of_projects() -> list[str]:
+    """The tables that hold what a project is made of, `articles` aside."""
+    families = (datasets.Family.HOURLY, datasets.Family.SNAPSHOT)
+    own = [one.name for one in datasets.datasets() if one.family in families and one is not datasets.SNAPSHOT_ARTICLES]
+    return [*own, *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS))]
 
 
 def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence[Any] = ()) -> QueryResult:
@@ -40,21 +46,21 @@ def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence
         raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
 
 
-def summary(connection: duckdb.DuckDBPyConnection, hours: Iterable[datetime]) -> list[SummaryRow]:
+def summary(connection: duckdb.DuckDBPyConnection, dataset: Dataset, hours: Iterable[datetime]) -> list[SummaryRow]:
     """Figures per hour, project and namespace, of loaded and of unloaded ones, in this order."""
-    found = connection.sql(statement("summary"), params={"hours": list(hours)}).to_arrow_table()
+    found = connection.sql(statement("summary"), params={"table": dataset.name, "hours": list(hours)}).to_arrow_table()
     return [SummaryRow(**row) for row in found.to_pylist()]
 
 
 def coverage(
-    connection: duckdb.DuckDBPyConnection, since: datetime | None, until: datetime | None
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, since: datetime | None, until: datetime | None
 ) -> list[CoverageRow]:
-    """Rows of `hours` with since <= batch_hour < until, by hour, project and namespace."""
+    """Rows of `hours` of a dataset with since <= batch_hour < until, by hour, project and namespace."""
     found = connection.sql(
         f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
-        "WHERE ($since IS NULL OR batch_hour >= $since) AND ($until IS NULL OR batch_hour < $until) "
+        "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) AND ($until IS NULL OR batch_hour < $until) "
         "ORDER BY batch_hour, project_id, namespace_id",
-        params={"since": since, "until": until},
+        params={"table": dataset.name, "since": since, "until": until},
     ).to_arrow_table()
     return [CoverageRow(**row) for row in found.to_pylist()]
 
@@ -63,15 +69,16 @@ def project_rows(connection: duckdb.DuckDBPyConnection, project_id: str) -> dict
     """Rows of a project by table, of those tables that have some."""
     counts = {
         table: connection.execute(f"SELECT count(*) FROM {table} WHERE project_id = ?", [project_id]).fetchall()[0][0]  # noqa: S608
-        for table in OF_PROJECTS
+        for table in ("articles", *of_projects())
     }
     return {table: int(count) for table, count in counts.items() if count}
 
 
-def hours_of_others(connection: duckdb.DuckDBPyConnection, project_id: str) -> frozenset[datetime]:
-    """Hours that have a row of another project."""
+def hours_of_others(connection: duckdb.DuckDBPyConnection, dataset: Dataset, project_id: str) -> frozenset[datetime]:
+    """Hours of a dataset that have a row of another project."""
     found = connection.sql(
-        "SELECT DISTINCT batch_hour FROM hours WHERE project_id <> $project", params={"project": project_id}
+        "SELECT DISTINCT batch_hour FROM hours WHERE table_name = $table AND project_id <> $project",
+        params={"table": dataset.name, "project": project_id},
     ).to_arrow_table()
     return frozenset(found.column(0).to_pylist())
 
@@ -84,11 +91,11 @@ def project_states(connection: duckdb.DuckDBPyConnection) -> list[ProjectState]:
     return [ProjectState(**row) for row in found.to_pylist()]
 
 
-def digests(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[tuple[str, int], str]:
+def digests(connection: duckdb.DuckDBPyConnection, dataset: Dataset, hour: datetime) -> dict[tuple[str, int], str]:
     """Digest of the loaded file of each project and namespace of an hour, from the ledger."""
     found = connection.execute(
-        "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = 'article_changes' AND batch_hour = ?",
-        [hour],
+        "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?",
+        [dataset.name, hour],
     ).fetchall()
     return {(project, namespace): digest for project, namespace, digest in found}
 
@@ -96,7 +103,7 @@ def digests(connection: duckdb.DuckDBPyConnection, hour: datetime) -> dict[tuple
 def pending_snapshots(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Snapshots of the ledger that `articles` has not taken in, in order."""
     found = connection.execute(
-        "SELECT DISTINCT snapshot_id FROM snapshots WHERE applied_at IS NULL ORDER BY 1"
+        "SELECT DISTINCT snapshot_id FROM snapshots WHERE table_name = 'snapshot_articles' AND applied_at IS NULL ORDER BY 1"
     ).fetchall()
     return [identifier for (identifier,) in found]
 

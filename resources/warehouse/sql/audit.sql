@@ -1,20 +1,19 @@
 WITH promised AS (
   SELECT batch_hour, sum(row_count - duplicate_count) AS expected_count
   FROM loads
-  WHERE table_name = 'article_changes' AND list_contains($hours, batch_hour)
+  WHERE table_name = $table AND list_contains($hours, batch_hour)
   GROUP BY batch_hour
 ),
-events AS (
-  SELECT batch_hour, event_id, replace(name, '_', ' ') AS title, project_id, namespace_id, count(*) AS copies,
-    count_if(event_at < batch_hour) AS early
-  FROM article_changes
+rows_by_key AS (
+  SELECT batch_hour, {key}, count(*) AS copies, count_if({event_at} < batch_hour) AS early
+  FROM {table}
   WHERE list_contains($hours, batch_hour)
   GROUP BY ALL
 ),
 held AS (
   SELECT batch_hour, sum(copies) AS row_count, sum(early) AS early_count,
-    sum(copies - 1) FILTER (WHERE event_id IS NOT NULL) AS repeated_count
-  FROM events
+    sum(copies - 1) FILTER (WHERE {has_key}) AS repeated_count
+  FROM rows_by_key
   GROUP BY batch_hour
 )
 SELECT

@@ -1,23 +1,19 @@
-INSERT INTO hours
+INSERT INTO hours BY NAME
 WITH last AS (
-  SELECT greatest(max(batch_hour), $until) AS batch_hour FROM hours
+  SELECT greatest(max(batch_hour), $until) AS batch_hour FROM hours WHERE table_name = $table
 ),
 pairs AS (
-  FROM beginnings WHERE list_contains($projects, project_id) AND list_contains($namespaces, namespace_id)
+  FROM beginnings
+  WHERE table_name = $table AND list_contains($projects, project_id) AND list_contains($namespaces, namespace_id)
 ),
 wanted AS (
-  SELECT unnest(generate_series(first_hour, last.batch_hour, INTERVAL 1 HOUR)) AS batch_hour, project_id, namespace_id
+  SELECT table_name, unnest(generate_series(first_hour, last.batch_hour, INTERVAL 1 HOUR)) AS batch_hour, project_id, namespace_id
   FROM pairs, last
 )
 SELECT
-  batch_hour,
-  project_id,
-  namespace_id,
-  CASE WHEN batch_hour < $kept_from THEN 'past_retention' ELSE 'missing' END,
-  NULL,
-  NULL,
-  NULL,
-  $now,
-  CASE WHEN batch_hour < $kept_from THEN $past_reason ELSE $missing_reason END
+  *,
+  CASE WHEN batch_hour < $kept_from THEN 'past_retention' ELSE 'missing' END AS state,
+  $now AS checked_at,
+  CASE WHEN batch_hour < $kept_from THEN $past_reason ELSE $missing_reason END AS reason
 FROM wanted
-ANTI JOIN hours USING (batch_hour, project_id, namespace_id)
+ANTI JOIN hours USING (table_name, batch_hour, project_id, namespace_id)

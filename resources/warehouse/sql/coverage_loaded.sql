@@ -1,6 +1,7 @@
 -- The hours of the files that were just loaded. Content that differs from what was there counts as another load.
 CREATE OR REPLACE TEMP TABLE covered AS
 SELECT
+  table_name,
   batch_hour,
   project_id,
   namespace_id,
@@ -10,10 +11,10 @@ SELECT
   greatest(coalesce(hours.load_count, 0) + CAST(redone AS INTEGER), 1) AS load_count,
   loaded_at AS checked_at
 FROM incoming
-LEFT JOIN hours USING (batch_hour, project_id, namespace_id);
+LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id);
 
 DELETE FROM hours USING covered
-WHERE (hours.batch_hour, hours.project_id, hours.namespace_id)
-  = (covered.batch_hour, covered.project_id, covered.namespace_id);
+WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
+  = (covered.table_name, covered.batch_hour, covered.project_id, covered.namespace_id);
 
 INSERT INTO hours BY NAME FROM covered

@@ -1,13 +1,15 @@
 -- What the build file holds beyond the declared tables.
-CREATE SCHEMA internal;
+CREATE SCHEMA IF NOT EXISTS internal;
 
 -- Version of the tables; revision: raised by each transaction that changes what is published.
-CREATE TABLE internal.meta (schema_version VARCHAR NOT NULL, revision BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS internal.meta (schema_version VARCHAR NOT NULL, revision BIGINT NOT NULL);
+INSERT INTO internal.meta SELECT '', 0 WHERE NOT EXISTS (FROM internal.meta);
 
 -- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.
-CREATE VIEW internal.bases AS
+CREATE OR REPLACE VIEW internal.bases AS
 SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, batch_hour, applied_at
 FROM snapshots
+WHERE table_name = 'snapshot_articles'
 QUALIFY row_number() OVER (
   PARTITION BY project_id, namespace_id
   ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
@@ -15,7 +17,7 @@ QUALIFY row_number() OVER (
 
 -- The changes that can decide whether a page lives: one row per delete, and per update that is not older than the
 -- snapshot underneath. Rows of snapshots compete with them; they are read from the lake when they are needed.
-CREATE VIEW internal.candidates AS
+CREATE OR REPLACE VIEW internal.candidates AS
 SELECT
   change.project_id,
   replace(change.name, '_', ' ') AS title,
@@ -33,7 +35,7 @@ WHERE change.change_type = 'delete'
   OR (change.change_type = 'update' AND (base.boundary_at IS NULL OR change.event_at >= base.boundary_at));
 
 -- First maximum: the newest update or delete of each title, where it is not the row of a living page.
-CREATE TABLE internal.titles (
+CREATE TABLE IF NOT EXISTS internal.titles (
   project_id VARCHAR NOT NULL,
   title VARCHAR NOT NULL,
   article_id BIGINT NOT NULL,
@@ -46,7 +48,7 @@ CREATE TABLE internal.titles (
 );
 
 -- Second maximum: the newest update of each page, where it is not the row by which the page lives.
-CREATE TABLE internal.pages (
+CREATE TABLE IF NOT EXISTS internal.pages (
   project_id VARCHAR NOT NULL,
   title VARCHAR NOT NULL,
   article_id BIGINT NOT NULL,
@@ -59,7 +61,7 @@ CREATE TABLE internal.pages (
 );
 
 -- Rows of lake files that `article_bodies` passes over: repeated events, and further rows of one page, revision and hour.
-CREATE TABLE internal.shadowed (
+CREATE TABLE IF NOT EXISTS internal.shadowed (
   batch_hour TIMESTAMPTZ NOT NULL,
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL,
@@ -67,7 +69,7 @@ CREATE TABLE internal.shadowed (
 );
 
 -- Rows of the files of snapshots that are passed over everywhere: further rows of one page and revision.
-CREATE TABLE internal.shadowed_snapshots (
+CREATE TABLE IF NOT EXISTS internal.shadowed_snapshots (
   snapshot_id VARCHAR NOT NULL,
   snapshot_version VARCHAR NOT NULL,
   file_name VARCHAR NOT NULL,

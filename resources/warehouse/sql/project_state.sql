@@ -2,13 +2,14 @@
 -- says so or there is no row; hours at the end that the service has not published yet are no gap. With a snapshot
 -- underneath, hours count from the one that its boundary lies in; without one, from the first that had a file. An older kept
 -- snapshot makes earlier moments exact, where the hours from its own boundary on lead up to the newest one without a break.
-CREATE VIEW project_state AS
+CREATE OR REPLACE VIEW project_state AS
 WITH beginnings AS (
 {beginnings}),
 bases AS (
   SELECT project_id, namespace_id, snapshot_version, exported_at, boundary_at, newest_event_at,
     time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour
   FROM snapshots
+  WHERE table_name = 'snapshot_articles'
 ),
 base AS (
   FROM bases
@@ -17,11 +18,15 @@ base AS (
     ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
   ) = 1
 ),
+told AS (
+  FROM hours WHERE table_name = 'article_changes'
+),
 known AS (
-  SELECT hours.project_id, hours.namespace_id, batch_hour, state, boundary_hour, first_hour AS beginning
-  FROM hours
-  LEFT JOIN base ON hours.project_id = base.project_id AND hours.namespace_id = base.namespace_id
-  LEFT JOIN beginnings ON hours.project_id = beginnings.project_id AND hours.namespace_id = beginnings.namespace_id
+  SELECT told.project_id, told.namespace_id, batch_hour, state, boundary_hour, first_hour AS beginning
+  FROM told
+  LEFT JOIN base ON told.project_id = base.project_id AND told.namespace_id = base.namespace_id
+  LEFT JOIN beginnings ON told.table_name = beginnings.table_name
+    AND told.project_id = beginnings.project_id AND told.namespace_id = beginnings.namespace_id
 ),
 covered AS (
   SELECT
@@ -49,7 +54,7 @@ bounds AS (
   GROUP BY ALL
 ),
 pairs AS (
-  SELECT project_id, namespace_id FROM hours UNION SELECT project_id, namespace_id FROM bases
+  SELECT project_id, namespace_id FROM told UNION SELECT project_id, namespace_id FROM bases
 ),
 -- The run that counts: the one that the base lies in, or without a base the first one.
 counting AS (

@@ -14,7 +14,7 @@ SELECT
   CAST(coalesce(sum(ndjson_bytes), 0) AS BIGINT) AS ndjson_bytes,
   CAST(coalesce(sum(lake_bytes), 0) AS BIGINT) AS lake_bytes
 FROM hours
-LEFT JOIN loads USING (batch_hour, project_id, namespace_id)
-WHERE list_contains($hours, batch_hour)
+LEFT JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
+WHERE table_name = $table AND list_contains($hours, batch_hour)
 GROUP BY batch_hour, project_id, namespace_id, state
 ORDER BY batch_hour, project_id, namespace_id

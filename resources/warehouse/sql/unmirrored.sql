@@ -8,4 +8,8 @@
           'SELECT DISTINCT project_id FROM hours lists those that are.'
         )) AS VARCHAR)
     END AS complaint
-  FROM (SELECT project_id FROM hours UNION SELECT project_id FROM snapshots) AS known
+  FROM (
+    SELECT project_id FROM hours WHERE table_name = 'article_changes'
+    UNION
+    SELECT project_id FROM snapshots WHERE table_name = 'snapshot_articles'
+  ) AS known

@@ -26,6 +26,7 @@ from resources.tables import ARTICLES
 from resources.warehouse.connect import answer, leave_row_groups, raise_revision, transaction
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
 from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
 
@@ -103,7 +104,7 @@ def drop_rows(
             f"(SELECT snapshot_version FROM snapshots WHERE {where})",
             key,
         )
-        for table in ("article_changes", "loads", "hours", "rejects", "snapshots", "internal.shadowed"):
+        for table in (*of_projects(), "internal.shadowed"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
         # a page that changed its namespace within an hour had its body shown from one of the two files
         hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"

@@ -15,7 +15,7 @@ import pytest
 
 from resources.datasets import LISTS, SNAPSHOT_ARTICLES
 from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
-from resources.tables import ARTICLE_CHANGES, REJECTS, version_of
+from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 
 
 def changes(lake, count: int) -> list:
@@ -114,7 +114,7 @@ def test_files_of_the_first_declarations_are_found_again(lake):
         {"type": pa.int64()},
     ):
         columns = tuple(replace(c, **change) if c is column else c for c in ARTICLE_CHANGES)
-        others[str(change)] = version_of(replace(ARTICLE_CHANGES, columns=columns), REJECTS)
+        others[str(change)] = version_of(replace(ARTICLE_CHANGES, columns=columns), REJECTED_LINES)
     assert [version == 1 for version in others.values()] == [True, True, False, False, False, False]
     assert len(set(others.values())) == 5
 
@@ -162,7 +162,7 @@ def test_moment_of_a_change(lake, rows):
 
 def test_file_is_as_declared(lake):
     made = lake.convert(*changes(lake, 20), b"bad")
-    for path, table in ((made.path, ARTICLE_CHANGES), (made.rejects_path, REJECTS)):
+    for path, table in ((made.path, ARTICLE_CHANGES), (made.rejects_path, REJECTED_LINES)):
         file = pq.ParquetFile(path)
         assert file.schema_arrow.equals(table.schema)
         assert b"conversion" in file.metadata.metadata

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.lake import SnapshotArchive, convert, digest_of, find_conversion
-from resources.tables import REJECTS, SNAPSHOT_ARTICLES
+from resources.tables import REJECTED_LINES, SNAPSHOT_ARTICLES
 
 VERSION = "0123456789abcdef0123456789abcdef"
 
@@ -43,7 +43,7 @@ def test_rows_and_rejects(lake, rows, monkeypatch, native):
         lake.layout.lake / f"rejects/enwiki_namespace_0/01234567/enwiki_namespace_0_chunk_3.{made.digest[:8]}.parquet"
     )
     assert pq.read_schema(made.path).equals(SNAPSHOT_ARTICLES.schema)
-    assert pq.read_schema(made.rejects_path).equals(REJECTS.schema)
+    assert pq.read_schema(made.rejects_path).equals(REJECTED_LINES.schema)
     found = rows(made.path)
     assert {(row["snapshot_id"], row["snapshot_version"]) for row in found} == {("enwiki_namespace_0", VERSION)}
     assert [(row["name"], row["change_type"], row["extra"]) for row in found] == [

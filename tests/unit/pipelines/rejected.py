@@ -13,7 +13,7 @@ from pipelines.operations.rejects import Selection
 from pipelines.settings import Settings
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
-from resources.tables import REJECTS
+from resources.tables import REJECTED_LINES
 from resources.warehouse import Warehouse
 from tests.unit.assets.conftest import record
 from tests.unit.warehouse.conftest import START, Clock, Lake
@@ -78,7 +78,7 @@ class Folder:
         ]
         path = self.data / "lake" / "rejects" / f"{version}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(lines, schema=REJECTS.schema), path)
+        pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), path)
         second = replace(snapshot.files[1], rejects_path=path, reject_count=len(rejects))
         self.warehouse.load_snapshot(replace(snapshot, files=(snapshot.files[0], second), exported_at=at))
         for name in names:

@@ -51,7 +51,7 @@ def publish(blank, tmp_path):
                 loads = {"l": 1, "r": 2}.get(letter)
                 rows.append([NEWEST - timedelta(hours=back), project, 0, state.value, count, None, loads, NOW, reason])
         with duckdb.connect(warehouse.published_path) as connection:
-            connection.executemany("INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany("INSERT INTO hours VALUES ('article_changes', ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         return warehouse
 
     return publish

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.tables import ARTICLE_CHANGES, REFERENCE_TABLES, REJECTS, SNAPSHOT_ARTICLES
+from resources.datasets import LISTS
+from resources.tables import ARTICLE_CHANGES, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -79,7 +80,7 @@ class Lake:
                 }
                 for line, raw in enumerate(rejects, 1)
             ]
-            pq.write_table(pa.Table.from_pylist(lines, schema=REJECTS.schema), rejects_path)
+            pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), rejects_path)
         kinds = Counter(row["change_type"] for row in rows)
         return LakeFile(
             path=path,
@@ -135,6 +136,11 @@ class Lake:
                 )
             )
         return Snapshot(identifier, version, project, namespace, tuple(files), len(files), START)
+
+    @staticmethod
+    def dataset(name):
+        """A list by its name."""
+        return next(dataset for dataset in LISTS if dataset.name == name)
 
     def reference(self, name, rows):
         """Writes a reference table's file."""

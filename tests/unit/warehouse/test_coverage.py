@@ -115,7 +115,7 @@ def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):
     with warehouse._connector.build("age") as connection:
         connection.execute("DROP VIEW project_state")
         connection.execute("CREATE VIEW project_state AS SELECT 'of old' AS project_id")
-        connection.execute("UPDATE internal.meta SET schema_version = '1.2'")
+        connection.execute("UPDATE internal.meta SET schema_version = 'of old'")
     (state,) = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.exact_from_at) == (None, lake.hour(300))
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(301)) == 231

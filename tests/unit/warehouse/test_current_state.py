@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from resources import datasets
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Snapshot
 from resources.warehouse.load.hours import load_hour
@@ -141,7 +142,9 @@ class Memory:
     def load(self, file):
         if isinstance(file, Snapshot):
             return load_snapshot(self.connection, self.lake_root, file, NOW, keep_replaced=5, reload=False)
-        return load_hour(self.connection, self.lake_root, file.batch_hour, [file], [], NOW, reload=False)
+        return load_hour(
+            self.connection, self.lake_root, datasets.ARTICLE_CHANGES, file.batch_hour, [file], [], NOW, reload=False
+        )
 
     def apply(self):
         return apply_changes(self.connection, self.lake_root, NOW)

@@ -11,7 +11,7 @@ import duckdb
 import filelock
 import pytest
 
-from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullError, WarehouseVersionError
+from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullError
 from resources.warehouse.connect import transaction
 
 
@@ -74,33 +74,6 @@ def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehous
     filelock.FileLock(data / "state" / "warehouse.lock").acquire(timeout=0).lock.release()
 
 
-def test_build_of_other_tables_is_refused_whole(warehouse):
-    assert warehouse.pending_hours() == []
-    with warehouse._connector.build("age") as connection:
-        connection.execute("UPDATE internal.meta SET schema_version = '0.0'")
-    with pytest.raises(WarehouseVersionError, match=r"made for tables of version 0\.0.*Remove build\.duckdb"):
-        warehouse.pending_hours()
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_build_of_a_version_before_is_brought_up_to_date(lake, warehouse, version):
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], rejects=[b"bad", b"worse"])])
-    wanted = "SELECT column_name, data_type, comment FROM duckdb_columns() WHERE table_name = 'rejects' ORDER BY column_index"
-    with duckdb.connect(warehouse.build_path) as connection:
-        columns = connection.execute(wanted).fetchall()
-        for column in ("raw_bytes", "raw_path", "raw_offset"):
-            connection.execute(f"ALTER TABLE rejects DROP COLUMN {column}")
-        connection.execute("UPDATE internal.meta SET schema_version = ?", [f"1.{version}"])
-    assert warehouse.pending_hours()
-    warehouse.load_hour(lake.hour(1), [lake.file(1, [lake.change(1, "A", 2)], rejects=[b"late"])])
-    with duckdb.connect(warehouse.build_path) as connection:
-        assert connection.execute(wanted).fetchall() == columns
-        rows = connection.execute(
-            "SELECT raw, raw_bytes, raw_path FROM rejects ORDER BY batch_hour, line_number"
-        ).fetchall()
-    assert rows == [(b"bad", 3, None), (b"worse", 5, None), (b"late", 4, None)]
-
-
 def test_file_that_is_no_database_is_not_taken_for_a_lock(warehouse):
     warehouse.build_path.parent.mkdir(parents=True)
     warehouse.build_path.write_bytes(b"not a database " * 1000)
@@ -119,5 +92,5 @@ def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):
 
     with pytest.raises(WarehouseFullError, match="Disk or memory ran out, so this run could not count") as caught:
         exhaust()
-    assert caught.value.retryable
+    assert caught.value.ends_run
     assert warehouse.pending_hours() == [lake.hour(0)]

@@ -35,7 +35,9 @@ def fill(lake, warehouse):
     gone = moved | {"name": "A", "change_type": "delete", "html": None, "wikitext": None}
     warehouse.load_hour(lake.hour(0), [lake.file(0, first)])
     warehouse.load_hour(lake.hour(1), [lake.file(1, [gone, moved, moved], rejects=[b"bad"])])
-    warehouse.load_reference("projects", lake.reference("projects", [{"project_id": "enwiki", "name": "Wikipedia"}]))
+    warehouse.load_list(
+        lake.dataset("projects"), lake.reference("projects", [{"project_id": "enwiki", "name": "Wikipedia"}])
+    )
     warehouse.apply_changes()
     warehouse.publish({"service": "sandbox"})
     return warehouse

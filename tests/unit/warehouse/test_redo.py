@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.schema import ensure
 from resources.warehouse.state.current import apply_changes
@@ -79,7 +80,9 @@ def open_build():
 
 def test_an_hour_done_again_leaves_what_a_first_load_would_have_left(lake, clock, open_build):
     def load(connection, name):
-        load_hour(connection, lake.data / "lake", lake.hour(0), written[name], [], clock.now, reload=False)
+        load_hour(
+            connection, lake.data / "lake", ARTICLE_CHANGES, lake.hour(0), written[name], [], clock.now, reload=False
+        )
 
     written = {name: files(lake, name) for name in CONTENTS}
     first = {}

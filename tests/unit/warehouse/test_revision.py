@@ -25,6 +25,7 @@ def rows(lake, number):
 
 
 def test_what_changes_a_table_is_news_and_the_same_again_is_not(warehouse, lake, is_news):
+    codes = lake.dataset("codes")
     lists = [lake.reference("codes", [{"code": "wiki", "name": name}]) for name in ("Wikipedia", "Wikis")]
     shorter = lake.reference("codes", [])
     gap = HourStatus(lake.hour(5), "enwiki", 0, HourState.EMPTY, "Because.")
@@ -35,9 +36,9 @@ def test_what_changes_a_table_is_news_and_the_same_again_is_not(warehouse, lake,
         "the current articles": warehouse.apply_changes,
         "what is known of an hour": lambda: warehouse.record_statuses([gap]),
         "gaps": lambda: warehouse.fill_coverage(["enwiki"], [0]),
-        "a list": lambda: warehouse.load_reference("codes", lists[0]),
-        "another list": lambda: warehouse.load_reference("codes", lists[1]),
-        "a list that lost a row": lambda: warehouse.load_reference("codes", shorter),
+        "a list": lambda: warehouse.load_list(codes, lists[0]),
+        "another list": lambda: warehouse.load_list(codes, lists[1]),
+        "a list that lost a row": lambda: warehouse.load_list(codes, shorter),
     }
     assert warehouse.unpublished_revision() is None
     for name, change in changes.items():

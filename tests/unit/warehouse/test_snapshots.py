@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.tables import REJECTS, HourState
+from resources.tables import REJECTED_LINES, HourState
 from resources.warehouse import HourStatus, LakeFileError, QueryError
 
 
@@ -240,7 +240,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
         "0 lines; 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
         "rows of another snapshot": replace(bad, project_id="frwiki"),
         "is gone": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
-        "folder of its version": replace(bad, files=(one, replace(two, path=good.files[0].path))),
+        "folder of its partition": replace(bad, files=(one, replace(two, path=good.files[0].path))),
         "holds no page": lake.snapshot([[], []]),
     }
     for words, snapshot in spoilt.items():
@@ -250,7 +250,8 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     content[4:2000] = b"\x00" * 1996
     two.path.write_bytes(content)
     with pytest.raises(
-        LakeFileError, match=rf"could not be read .* 1 of them are damaged: {two.path.name}\. Remove these"
+        LakeFileError,
+        match=rf"(?s)^1 of the files of snapshot .* could not be read .*: lake file {two.path.name} \(.*Remove them",
     ):
         warehouse.load_snapshot(bad)
     with pytest.raises(ValueError, match="two files of one identifier"):
@@ -264,14 +265,14 @@ def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path
     line = {"archive": "a.tar.gz", "member": "m", "line_number": 3, "byte_offset": 9, "reason": "not JSON", "raw": b"{"}
     line |= {"raw_bytes": 1, "raw_path": None, "raw_offset": None}
     path = tmp_path / "rejects.parquet"
-    schema = pa.schema([field for field in REJECTS.schema if field.name in line])
+    schema = pa.schema([field for field in REJECTED_LINES.schema if field.name in line])
     pq.write_table(pa.Table.from_pylist([line], schema=schema), path)
     file = replace(snapshot.files[0], rejects_path=path, reject_count=1)
     spoilt = path.with_name("spoilt.parquet")
     optional = pa.schema([field.with_nullable(True) for field in schema])
     pq.write_table(pa.Table.from_pylist([line | {"reason": None}], schema=optional), spoilt)
     with pytest.raises(
-        LakeFileError, match=r"file of rejects spoilt\.parquet of snapshot enwiki_namespace_0 could not"
+        LakeFileError, match=r"enwiki_namespace_0 .*: file of rejects spoilt\.parquet \(no value in reason"
     ):
         warehouse.load_snapshot(replace(snapshot, files=(replace(file, rejects_path=spoilt),)))
     load = warehouse.load_snapshot(replace(snapshot, files=(file,)))

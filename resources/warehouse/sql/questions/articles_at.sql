@@ -4,7 +4,8 @@ CREATE MACRO articles_at(moment, project := NULL) AS TABLE
 WITH base AS (
   SELECT project_id, namespace_id, boundary_at, batch_hour
   FROM snapshots
-  WHERE newest_event_at < CAST(moment AS TIMESTAMPTZ) AND (project IS NULL OR project_id = project)
+  WHERE table_name = 'snapshot_articles' AND newest_event_at < CAST(moment AS TIMESTAMPTZ)
+    AND (project IS NULL OR project_id = project)
   QUALIFY row_number() OVER (
     PARTITION BY project_id, namespace_id
     ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC

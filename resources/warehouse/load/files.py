@@ -1,0 +1,189 @@
+"""What the loads of all datasets share: the files that were announced, their rejects, and their rows in the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from resources.tables import LOADS, REJECTED_LINES
+from resources.warehouse.connect import is_exhausted
+from resources.warehouse.errors import LakeFileError
+from resources.warehouse.schema import column_list, identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from resources.tables import Table
+    from resources.warehouse.records import LakeFile, SnapshotFile
+
+#: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
+_INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
+#: Columns of rejects that the ledger knows, in the order of both.
+_SHARED = ("table_name", "batch_hour", "project_id", "namespace_id")
+#: Unreadable files that are named.
+_SHOWN = 5
+
+
+def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
+    """Rows of a Parquet file, after comparing its columns with the declaration; `besides` are not looked at.
+
+    Raises:
+        LakeFileError: it is gone, no Parquet, or of other columns.
+    """
+    try:
+        metadata = pq.read_metadata(path)
+        found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
+    except FileNotFoundError as error:
+        raise LakeFileError(
+            f"The lake file {path.name} is gone; nothing was loaded from it. Convert its archive again."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise LakeFileError(
+            f"The lake file {path.name} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
+            "convert its archive again."
+        ) from error
+    wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
+    if wrong:
+        raise LakeFileError(
+            f"The lake file {path.name} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
+            "was loaded from it. Remove it and convert its archive again."
+        )
+    return int(metadata.num_rows)
+
+
+def check_counts(file: LakeFile | SnapshotFile, table: Table) -> None:
+    """Compare the rows and the rejects of a file with what was announced.
+
+    Raises:
+        LakeFileError: they differ, or a file cannot be read.
+    """
+    row_count = checked_row_count(file.path, table)
+    by_change = file.update_count + file.delete_count + file.visibility_change_count
+    if "change_type" not in table.schema.names:
+        by_change = file.row_count
+    if row_count != file.row_count or by_change != file.row_count:
+        raise LakeFileError(
+            f"The lake file {file.path.name} holds {row_count} rows; {file.row_count} were announced, {by_change} of them by "
+            "change. Nothing was loaded. Remove it and convert its archive again."
+        )
+    rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
+    if rejects != file.reject_count:
+        raise LakeFileError(
+            f"The rejects of {file.path.name} hold {rejects} lines; {file.reject_count} were announced. Nothing was loaded. "
+            "Remove them and convert its archive again."
+        )
+
+
+def lake_path(lake_root: Path, folder: str, path: Path) -> str:
+    """The file's path relative to the lake.
+
+    Raises:
+        LakeFileError: it is not in the folder of its hour or version, by which its rows are found later.
+    """
+    root = lake_root.resolve()
+    found = path.resolve()
+    if found.parent != root / folder:
+        raise LakeFileError(
+            f"The lake file {path.name} is not in the folder of its partition ({folder}); nothing was loaded. Convert its archive "
+            "again."
+        )
+    return found.relative_to(root).as_posix()
+
+
+def announce(
+    connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[LakeFile | SnapshotFile, dict[str, Any]]]
+) -> None:
+    """Make the table `incoming`, a row per file, of each file and what is known of it besides."""
+    rows = []
+    for file, known in files:
+        rejects = None if file.rejects_path is None else str(file.rejects_path)
+        known |= {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0}
+        rows.append({name: known[name] if name in known else getattr(file, name) for name in _INCOMING.names})
+    connection.register("announced", pa.Table.from_pylist(rows, schema=_INCOMING))
+    connection.execute("CREATE OR REPLACE TEMP TABLE incoming AS FROM announced")
+    connection.unregister("announced")
+
+
+def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
+    """Remove the rows of the hours, projects and namespaces of `incoming` from tables, rejects and ledger."""
+    key = ("batch_hour", "project_id", "namespace_id")
+    for table, columns in (*((table, key) for table in tables), ("rejects", _SHARED), ("loads", _SHARED)):
+        ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (table, "incoming"))
+        connection.execute(f"DELETE FROM {table} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
+
+
+def insert_rows(connection: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> int:
+    """Insert all rows of the files, less their bodies, as they are; returns their number."""
+    columns = column_list(table.narrow)
+    return int(
+        connection.execute(
+            f"INSERT INTO {identifier(table.name)} BY NAME SELECT {columns} "  # noqa: S608  declared names
+            "FROM read_parquet($paths, hive_partitioning := false)",
+            {"paths": list(paths)},
+        ).fetchall()[0][0]
+    )
+
+
+def enter(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the rejects of the files of `incoming` into the warehouse, and the files into the ledger."""
+    found = connection.execute("SELECT rejects_path FROM incoming WHERE rejects_path IS NOT NULL").fetchall()
+    if found:
+        shared = ", ".join(f"incoming.{column}" for column in _SHARED)
+        own = ", ".join(f"file.{identifier(c.name)}" for c in REJECTED_LINES if c.name not in _SHARED)
+        connection.execute(
+            f"INSERT INTO rejects BY NAME SELECT {shared}, {own} "  # noqa: S608  declared names
+            "FROM read_parquet($paths, filename := true, hive_partitioning := false) AS file "
+            "JOIN incoming ON file.filename = incoming.rejects_path",
+            {"paths": [path for (path,) in found]},
+        )
+    columns = column_list(LOADS)
+    connection.execute(f"INSERT INTO loads ({columns}) SELECT {columns} FROM incoming")  # noqa: S608  declared names
+
+
+def unreadable(
+    of: str, files: Sequence[LakeFile | SnapshotFile], table: Table, error: duckdb.Error
+) -> duckdb.Error | LakeFileError:
+    """The failure to load files together, as a sentence that names those at fault: each is read alone.
+
+    Where disk or memory ran out no file is at fault, and the failure is handed back as it is.
+    """
+    if is_exhausted(error):
+        return error
+    damaged = []
+    with duckdb.connect() as alone:
+        for file in files:
+            rejects = [("file of rejects", file.rejects_path, REJECTED_LINES, _SHARED)] if file.rejects_path else []
+            for kind, path, declared, besides in (("lake file", file.path, table.narrow, ()), *rejects):
+                if (found := _fault(alone, path, declared, besides)) is not None:
+                    damaged.append(f"{kind} {path.name} ({found})")
+    if not damaged:
+        return LakeFileError(
+            f"The files of {of} could not be read into the warehouse ({error}); nothing was loaded. Run it again; if it fails again, "
+            "remove them and convert their archives again."
+        )
+    more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""
+    return LakeFileError(
+        f"{len(damaged)} of the files of {of} could not be read into the warehouse: {', '.join(damaged[:_SHOWN])}{more}. Nothing was "
+        "loaded. Remove them and convert their archives again; what is converted is kept."
+    )
+
+
+def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: Sequence[str]) -> str | None:
+    """Why a file cannot be loaded; None: it can."""
+    columns = [c for c in table if c.name not in besides]
+    required = [c.name for c in columns if c.required]
+    names = ", ".join(identifier(c.name) for c in columns)
+    nulls = "".join(f", count_if({identifier(name)} IS NULL)" for name in required)
+    try:
+        [(_, *counts)] = alone.execute(
+            f"SELECT bit_xor(hash({names})){nulls} FROM read_parquet($1, hive_partitioning := false)",  # noqa: S608  declared names
+            [str(path)],
+        ).fetchall()
+    except duckdb.Error as error:
+        return str(error)
+    missing = [name for name, count in zip(required, counts, strict=True) if count]
+    return f"no value in {', '.join(missing)}" if missing else None

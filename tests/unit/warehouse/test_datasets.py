@@ -1,0 +1,192 @@
+"""Datasets that are declared nowhere else: their tables, loads, coverage and publication follow from the declaration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources import datasets
+from resources.datasets import Dataset, Family
+from resources.tables import REJECTED_LINES, Column, HourState, Table
+from resources.tables.columns import BATCH_HOUR, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
+from resources.tables.declaration import INT, TEXT
+from resources.warehouse import HourStatus, LakeFile, LakeFileError, Snapshot, SnapshotFile
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
+BODY = Column("body", TEXT, "Its text.", body=True)
+
+
+def dataset(name, family, *columns):
+    table = Table(name, f"The {name}.", (*columns, *THING, BODY), key=(*(c.name for c in columns), "thing_id"))
+    return Dataset(table, family, endpoint=name, archive=name, description=f"The {name} as served.")
+
+
+COLOURS = dataset("colours", Family.LIST)
+EVENTS = dataset("events", Family.HOURLY, BATCH_HOUR, *PROJECT_AND_NAMESPACE)
+CARDS = dataset("cards", Family.SNAPSHOT, *SNAPSHOT_VERSION, *PROJECT_AND_NAMESPACE)
+
+
+@pytest.fixture(autouse=True)
+def declared():
+    with datasets.also(COLOURS, EVENTS, CARDS):
+        yield
+
+
+def write(path, table, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist([dict.fromkeys(table.schema.names) | row for row in rows], table.schema), path)
+    return path
+
+
+def counts(path, rows, digest, rejects=()):
+    rejects_path = None
+    if rejects:
+        place = {"batch_hour": START, "project_id": "of", "namespace_id": 99}  # the ledger knows better
+        line = place | {"archive": "a", "member": "m", "byte_offset": 0, "reason": "no JSON", "raw_bytes": 1}
+        lines = [line | {"line_number": n, "raw": raw} for n, raw in enumerate(rejects, 1)]
+        rejects_path = write(path.with_name(f"rejects.{path.name}"), REJECTED_LINES, lines)
+    return {
+        "path": path,
+        "rejects_path": rejects_path,
+        "identifier": path.name.split(".")[0],
+        "version": "v" * 32,
+        "digest": digest,
+        "row_count": len(rows),
+        "reject_count": len(rejects),
+        **dict.fromkeys(("update_count", "delete_count", "visibility_change_count"), 0),
+        **dict.fromkeys(("archive_bytes", "ndjson_bytes", "lake_bytes"), 1),
+    }
+
+
+def hour_file(lake, number, labels, project="enwiki", rejects=()):
+    hour = lake.hour(number)
+    own = {"batch_hour": hour, "project_id": project, "namespace_id": 0}
+    rows = [own | {"thing_id": n, "label": label, "body": "text"} for n, label in enumerate(labels)]
+    path = lake.data / f"lake/events/date={hour:%Y-%m-%d}/hour={hour:%H}/{project}.{'-'.join(labels)}.parquet"
+    return LakeFile(**counts(write(path, EVENTS.table, rows), rows, "/".join(labels), rejects), **own)
+
+
+def cards(lake, version, labels, project="enwiki"):
+    name, version = f"{project}_namespace_0", version * 32
+    own = {"snapshot_id": name, "snapshot_version": version, "project_id": project, "namespace_id": 0}
+    rows = [own | {"thing_id": n, "label": label} for n, label in enumerate(labels)]
+    path = write(lake.data / f"lake/cards/{name}/{version[:8]}/{name}.parquet", CARDS.table, rows)
+    file = SnapshotFile(**counts(path, rows, "/".join(labels), [b"{"]))
+    return Snapshot(name, version, project, 0, (file,), 1, lake.hour(3), CARDS)
+
+
+def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_know_nothing_of_it(lake, warehouse):
+    articles = lake.file(0, [lake.change(1, "A", 1)], rejects=[b"x"])
+    warehouse.load_hour(lake.hour(0), [articles])
+    first = [hour_file(lake, 0, ["a", "b"], rejects=[b"{"]), hour_file(lake, 0, ["f"], "frwiki")]
+    load = warehouse.load_hour(lake.hour(0), first, dataset=EVENTS)
+    assert (load.changed, load.row_count, load.duplicate_count, load.reject_count) == (True, 3, 0, 1)
+    assert not warehouse.load_hour(lake.hour(0), first, dataset=EVENTS).changed
+    again = warehouse.load_hour(lake.hour(0), [hour_file(lake, 0, ["c"]), first[1]], dataset=EVENTS)
+    assert (again.loaded_file_count, again.row_count, again.held_row_count) == (1, 1, 2)
+    missing = HourStatus(lake.hour(2), "enwiki", 0, HourState.NOT_YET, "Because.")
+    assert warehouse.record_statuses([missing], EVENTS) == 1
+    exact = warehouse.project_states(published=False)
+    assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(4), dataset=EVENTS) == 3
+    warehouse.apply_changes()
+    warehouse.publish()
+    assert warehouse.project_states() == exact
+    assert warehouse.sql("SELECT project_id, thing_id, label FROM events ORDER BY ALL").rows == [
+        ("enwiki", 0, "c"),
+        ("frwiki", 0, "f"),
+    ]
+    states = {
+        (row.project_id, row.batch_hour): (row.state, row.load_count) for row in warehouse.coverage(dataset=EVENTS)
+    }
+    assert states == {
+        ("enwiki", lake.hour(0)): ("loaded", 2),
+        ("frwiki", lake.hour(0)): ("loaded", 1),
+        **{(name, lake.hour(n)): ("missing", None) for name, n in (("enwiki", 1), ("frwiki", 1), ("frwiki", 2))},
+        ("enwiki", lake.hour(2)): ("not_yet", None),
+    }
+    assert [(row.batch_hour, row.state) for row in warehouse.coverage()] == [(lake.hour(0), "loaded")]
+    assert warehouse.sql("SELECT table_name, raw FROM rejects").rows == [("article_changes", b"x")]
+    assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=EVENTS)] == [1, 1]
+    assert [row.row_count for row in warehouse.summary([lake.hour(0)])] == [1]
+    assert set(warehouse.loaded_digests(lake.hour(0), EVENTS).values()) == {"c", "f"}
+    (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
+    assert (audit.row_count, audit.expected_count, audit.repeated_count, audit.early_count) == (2, 2, 0, 0)
+    with warehouse.ledger() as ledger:
+        assert len(ledger.of_day(lake.hour(0).date(), EVENTS).files) == 2
+        assert len(ledger.of_day(lake.hour(0).date()).files) == 1
+
+
+def test_rows_of_another_place_and_repeated_keys_are_noticed(lake, warehouse):
+    file = hour_file(lake, 0, ["a", "b"])
+    with pytest.raises(LakeFileError, match="2 rows of another hour, project or namespace"):
+        warehouse.load_hour(lake.hour(0), [replace(file, project_id="frwiki")], dataset=EVENTS)
+    rows = pq.read_table(file.path, partitioning=None)
+    pq.write_table(
+        rows.set_column(rows.column_names.index("thing_id"), EVENTS.table.schema.field("thing_id"), [[7, 7]]), file.path
+    )
+    warehouse.load_hour(lake.hour(0), [file], dataset=EVENTS)
+    (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
+    assert (audit.row_count, audit.repeated_count) == (2, 1)
+
+
+def test_a_snapshot_replaces_the_version_before(lake, warehouse):
+    pages = lake.snapshot([[lake.change(1, "A", 1)]])
+    warehouse.load_snapshot(pages)
+    warehouse.apply_changes()
+    exact = warehouse.project_states(published=False)
+    first = warehouse.load_snapshot(cards(lake, "a", ["x", "y"]))
+    assert (first.changed, first.row_count, first.boundary_at, first.dropped_versions) == (True, 2, None, ())
+    warehouse.load_snapshot(cards(lake, "c", ["f"], "frwiki"))
+    assert not warehouse.load_snapshot(cards(lake, "a", ["x", "y"])).changed
+    second = warehouse.load_snapshot(cards(lake, "b", ["z"]))
+    assert (second.dropped_versions, len(second.released_lake_paths)) == (("a" * 32,), 1)
+    assert "complete until" not in str(second)
+    assert warehouse.load_snapshot(cards(lake, "b", ["z"]), reload=True).row_count == 1
+    assert warehouse.pending_snapshots() == []
+    assert not warehouse.apply_changes().changed
+    warehouse.publish()
+    assert warehouse.project_states() == exact
+    assert warehouse.sql("SELECT project_id, label FROM cards ORDER BY ALL").rows == [("enwiki", "z"), ("frwiki", "f")]
+    assert warehouse.sql("SELECT count(*) FROM rejects WHERE table_name = 'cards'").rows == [(2,)]
+    assert sorted(warehouse.sql("SELECT table_name, snapshot_version FROM snapshots").rows) == [
+        ("cards", "b" * 32),
+        ("cards", "c" * 32),
+        ("snapshot_articles", pages.snapshot_version),
+    ]
+    with pytest.raises(LakeFileError, match="rows of another snapshot"):
+        warehouse.load_snapshot(replace(cards(lake, "d", ["z", "z"]), project_id="frwiki"))
+    warehouse.drop_project("enwiki")
+    assert warehouse.project_rows("enwiki") == {}
+    warehouse.publish()
+    assert warehouse.sql("SELECT label FROM cards").rows == [("f",)]
+
+
+def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_are_described(lake, warehouse, data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "resources.datasets.registry._declared",
+            [*datasets.LISTS, datasets.ARTICLE_CHANGES, datasets.SNAPSHOT_ARTICLES],
+        )
+        warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
+    path = write(data / "lake/colours/colours.parquet", COLOURS.table, [{"thing_id": 1, "label": "red"}])
+    assert warehouse.load_list(COLOURS, path) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "resources.datasets.registry._declared",
+            [*datasets.LISTS, datasets.ARTICLE_CHANGES, datasets.SNAPSHOT_ARTICLES],
+        )
+        warehouse.apply_changes()
+    warehouse.publish()
+    assert warehouse.sql("FROM colours").rows == [(1, "red")]
+    with duckdb.connect(warehouse.published_path, read_only=True) as connection:
+        told = "SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('colours', 'events', 'cards') ORDER BY ALL"
+        assert connection.execute(told).fetchall() == [(n, f"The {n}.") for n in ("cards", "colours", "events")]
+        told = "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'colours'"
+        assert connection.execute(told).fetchall() == [("thing_id", "Number of the thing."), ("label", "Label.")]
+    assert timedelta(0) <= warehouse._clock() - warehouse.publication().published_at

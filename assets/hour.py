@@ -21,7 +21,6 @@ from assets.converting import NotArchivedError, convert_archives, files_of, know
 from assets.describe import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from assets.failures import sentence
 from resources import datasets
-from resources.engine.progress import increments
 from resources.enterprise import errors, read_listing
 from resources.errors import ends_run, unavailable
 from resources.formatting import counted, hour_text, size_text
@@ -148,7 +147,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         def download(record: Batch) -> Download:
             target = layout.batch_archive(dataset, hour, record.identifier, record.version)
             began = time.perf_counter()
-            landed = client.download_batch(hour, record, target, increments(advance), dataset)
+            landed = client.download_batch(hour, record, target, advance, dataset)
             seconds[record.identifier] = time.perf_counter() - began
             return landed
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from assets.converting import NotArchivedError, files_of, known_conversions
 from resources import datasets
-from resources.engine.progress import increments
 from resources.enterprise import Wishes, read_sets
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.engine import Engine
-    from resources.enterprise import EnterpriseClient, SnapshotPlan, SnapshotSet
+    from resources.enterprise import Download, EnterpriseClient, SnapshotPlan, SnapshotSet
     from resources.enterprise.models import Snapshot as SnapshotRecord
     from resources.enterprise.snapshot.plan import Form
     from resources.lake import Conversion, Layout
@@ -98,7 +97,7 @@ def plan_snapshot(
     return client.plan_snapshot(identifier, folder, wishes_of(min_free_gb), dataset)
 
 
-def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
+def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
     """Land the missing files, several at once, and see that they belong together.
 
     Raises:
@@ -106,8 +105,12 @@ def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout,
         EnterpriseError: A file could not be landed. The others are kept, and so are the parts of this one.
     """
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
-        progress = increments(advance, sum(piece.there_bytes for piece in plan.pieces))
-        client.download_snapshot(plan, workers=engine.workers, progress=progress)
+        return client.download_snapshot(plan, workers=engine.workers, progress=advance)
+
+
+def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
+    """Have the snapshot in the archive, complete. Raises as `download`."""
+    download(plan, client, engine)
     return archived_snapshot(plan.identifier, layout, plan.snapshot.version, plan.dataset)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from assets import names
 from assets import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
+from resources.engine import Engine
 from resources.enterprise import SnapshotPlan, check_together, errors, superseded
 from resources.lake import Layout
 
@@ -199,7 +200,7 @@ def download(client: EnterpriseClient, together: Together, *, workers: int = 4, 
         try:
             # hours may have passed with the snapshots before this one: it is looked at again
             now = _planned(client, first.identifier, first.folder, first.wishes) if number else first
-            done.append(Fetched(now, _fetch(client, now, workers, reporter)))
+            done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
             failures.append((first.identifier, error))
             if error.ends_run:
@@ -292,22 +293,3 @@ def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wi
             "that there are.",
             status=error.status,
         ) from error
-
-
-def _fetch(client: EnterpriseClient, plan: SnapshotPlan, workers: int, reporter: Reporter) -> tuple[Download, ...]:
-    if not plan.missing:
-        return client.download_snapshot(plan, workers=workers)
-    task = reporter.start(f"download {plan.identifier}", plan.missing_bytes, "B")
-    told: int | None = None
-
-    def progress(done: int, _total: int | None) -> None:
-        nonlocal told
-        if told is not None and done > told:
-            task.advance(done - told)
-        # the first is what was there before
-        told = done if told is None else max(told, done)
-
-    try:
-        return client.download_snapshot(plan, workers=workers, progress=progress)
-    finally:
-        task.finish()

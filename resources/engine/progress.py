@@ -33,9 +33,9 @@ class Reporter(Protocol):
         """Begin a task of `total` units (`B` for bytes, else a noun in the singular)."""
 
 
-def increments(advance: Callable[[float], None], done_before: float = 0) -> Callable[[float, float | None], None]:
-    """What hears how much is done in all, and advances by what is new; `done_before` was done before."""
-    reached = done_before
+def increments(advance: Callable[[float], None]) -> Callable[[float, float | None], None]:
+    """What hears how much is done in all, and advances by what is new."""
+    reached = 0.0
 
     def progress(done: float, _total: float | None) -> None:
         nonlocal reached

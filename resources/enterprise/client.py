@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from resources.datasets import Dataset
+    from resources.enterprise.download.source import Progress
     from resources.enterprise.service import Service
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
 
@@ -160,7 +161,7 @@ class EnterpriseClient:
         hour: datetime,
         record: models.Batch,
         target: Path,
-        progress: Callable[[int, int | None], None] | None = None,
+        progress: Progress | None = None,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Download:
         """Have a batch's archive at `target`, verified, with its sidecar `target`.json.
@@ -174,7 +175,7 @@ class EnterpriseClient:
             hour: Start of the hour, aware.
             record: The batch's record, from `batches` or `batch`.
             target: The file; its folder is made when needed.
-            progress: Called with (bytes there, bytes in all or None where unknown), from one thread at a time.
+            progress: Called with the number of bytes that came since, from one thread at a time.
             dataset: What the file belongs to.
 
         Raises:
@@ -250,9 +251,7 @@ class EnterpriseClient:
         """
         return self._snapshots.plan(dataset, identifier, folder, wishes or Wishes())
 
-    def fetch_piece(
-        self, plan: SnapshotPlan, piece: Piece, progress: Callable[[int, int | None], None] | None = None
-    ) -> Download:
+    def fetch_piece(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None = None) -> Download:
         """Have one file of a plan, verified, with its sidecar; the versions that the plan pinned are read again first.
 
         One unit of quota at most, none for a file that is there. Each piece may have a thread of its own, and may be
@@ -261,7 +260,7 @@ class EnterpriseClient:
         Args:
             plan: From `plan_snapshot`.
             piece: One of `plan.pieces`.
-            progress: Called with (bytes there, bytes in all or None where unknown), from one thread at a time.
+            progress: Called with the number of bytes that came since, from one thread at a time.
 
         Raises:
             StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
@@ -291,14 +290,17 @@ class EnterpriseClient:
         plan: SnapshotPlan,
         *,
         workers: int = 4,
-        progress: Callable[[int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> tuple[Download, ...]:
         """Fetch all files of a plan, several at once, and confirm the set.
+
+        A file that fails does not keep the others from being fetched, unless they would all meet the same: a snapshot that
+        was replaced, a spent quota, a full disk. Where all failures may pass, those files are tried once more.
 
         Args:
             plan: From `plan_snapshot`.
             workers: Files fetched at once.
-            progress: Called with (bytes there, bytes in all), from one thread at a time.
+            progress: Called with the number of bytes that came since, from one thread at a time.
 
         Returns:
             One download per piece, in the order of `plan.pieces`.

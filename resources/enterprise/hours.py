@@ -18,12 +18,12 @@ from resources.enterprise.download.source import Source
 from resources.enterprise.http import endpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
     from resources.datasets import Dataset
     from resources.enterprise.download.downloader import Download, Downloader
+    from resources.enterprise.download.source import Progress
     from resources.enterprise.http.skew import ServiceClock
     from resources.enterprise.questions import Questions
 
@@ -64,7 +64,7 @@ class Hours:
         hour: datetime,
         record: models.Batch,
         target: Path,
-        progress: Callable[[int, int | None], None] | None,
+        progress: Progress | None,
     ) -> Download:
         """Fetch a file. See `EnterpriseClient.download_batch`."""
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Ranges, Service
+from resources.enterprise import EnterpriseClient, Limits, Ranges, Service
 from resources.sandbox import Settings, running
 from tests.integration.clients import PASSWORD, QUICK, new_account
 from tests.integration.mirror import PROJECTS, Mirror
@@ -57,14 +57,19 @@ def account(sandbox: Sandbox) -> str:
 
 @pytest.fixture
 def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Callable[..., EnterpriseClient]]:
-    """Clients that share one state folder; keywords change the ranges or the service."""
+    """Clients that share one state folder; keywords change the ranges, the limits or the service."""
     with ExitStack() as opened:
 
-        def make(*, ranges: Ranges | None = None, **changes: Any) -> EnterpriseClient:
+        def make(*, ranges: Ranges | None = None, limits: Limits | None = None, **changes: Any) -> EnterpriseClient:
             url = sandbox.url
             fields = {"auth_url": url, "base_url": url, "realtime_url": url, "username": account, "password": PASSWORD}
             client = EnterpriseClient(
-                Service(**fields | changes), tmp_path / "state", clock=sandbox.clock.now, patience=QUICK, ranges=ranges
+                Service(**fields | changes),
+                tmp_path / "state",
+                clock=sandbox.clock.now,
+                patience=QUICK,
+                ranges=ranges,
+                limits=limits,
             )
             return opened.enter_context(client)
 

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from assets import snapshot as snapshot_sets
-from assets.converting import NotArchivedError
-from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import (
     EnterpriseClient,
+    Limits,
     Patience,
     Ranges,
     Service,
@@ -29,7 +27,6 @@ from resources.enterprise import (
     is_intact,
     superseded,
 )
-from resources.lake import Layout
 from resources.sandbox import Settings, running
 from tests.integration.clients import PASSWORD, QUICK, new_account
 
@@ -130,7 +127,7 @@ def test_a_snapshot_that_there_is_not_is_not_found(client, folder, ask):
 
 def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
     seen = []
-    done = client.download_snapshot(plan, progress=lambda there, total: seen.append((there, total)))
+    done = client.download_snapshot(plan, progress=seen.append)
     count = len(plan.pieces)
     assert used(client) == (0, count)
     assert asked(sandbox) == sum(d.unit_count for d in done) == count
@@ -138,8 +135,7 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert all(is_intact(d.path) and Sidecar.read(d.path).version == d.version for d in done)
     assert not unfinished(plan)
     size = sum(d.size_bytes for d in done)
-    assert seen[0][0] == 0
-    assert max(seen) == (size, size)
+    assert sum(seen) == size
     told = json.loads(plan.manifest.read_text())
     assert told["snapshot"]["version"] == plan.snapshot.version
     assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.pieces]
@@ -307,8 +303,8 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*", kind="cut", after=20_000)
     waiting = [sandbox.exports.export]
 
-    def export_once(there, _total):
-        if there and waiting:
+    def export_once(count):
+        if count and waiting:
             waiting.pop()(NAME)
 
     with pytest.raises(errors.StaleSnapshot, match=r"was replaced .*_chunk_0 has version .* instead of"):
@@ -543,23 +539,51 @@ def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
     ],
 )
 def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
-    client, sandbox, tmp_path, faults, raised, attempts
+    client, sandbox, plan, faults, raised, attempts
 ):
-    layout = Layout(tmp_path)
-    plan = client.plan_snapshot(NAME, layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME), CHUNKS)
     paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.pieces[n].identifier}/download" for n in faults}
     for n, status in faults.items():
         sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)
+    come = []
     if raised is None:
-        archived = snapshot_sets.fetch_snapshot(plan, client, layout, Engine(workers=3))
-        assert len(archived.archives) == len(plan.pieces)
+        done = client.download_snapshot(plan, workers=3, progress=come.append)
+        assert [d.path for d in done] == [p.target for p in plan.pieces]
     else:
         with pytest.raises(raised):
-            snapshot_sets.fetch_snapshot(plan, client, layout, Engine(workers=3))
-        assert len(landed(plan)) == len(plan.pieces) - len(faults)  # the others are kept
-        with pytest.raises(NotArchivedError):
-            snapshot_sets.archived_snapshot(NAME, layout)
+            client.download_snapshot(plan, workers=3, progress=come.append)
+        assert not plan.manifest.exists()
+    assert len(landed(plan)) == len(plan.pieces) - (0 if raised is None else len(faults))  # the others are kept
+    assert sum(come) == sum(piece.target.stat().st_size for piece in landed(plan))
     for n, status in faults.items():
         once = 1 if status == 422 else QUICK.retries + 1
         seen = sum(request.path == paths[n] for request in sandbox.requests)
         assert seen == once + attempts - 1
+
+
+def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, plan):
+    broken = plan.pieces[1]
+    sandbox.faults.add(path=f"*/chunks/{broken.identifier}*", kind="cut", after=1_000, count=QUICK.retries + 1)
+    come = []
+    done = client.download_snapshot(plan, workers=2, progress=come.append)
+    assert done[1].resumed_bytes > 0
+    assert sum(come) == sum(d.size_bytes for d in done)
+    assert used(client) == (0, len(plan.pieces) + 1)
+
+
+def test_a_damaged_chunk_does_not_keep_the_others_from_being_fetched(client, sandbox, plan):
+    sandbox.faults.add(path=f"*/chunks/{plan.pieces[0].identifier}*", kind="flip", count=2)
+    with pytest.raises(errors.IntegrityError, match="twice"):
+        client.download_snapshot(plan, workers=2)
+    assert landed(plan) == list(plan.pieces[1:])
+    assert used(client) == (0, len(plan.pieces) + 1)
+    assert not plan.manifest.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_disk_that_is_full_ends_a_snapshot_at_once(make_client, sandbox, folder, workers):
+    client = make_client(limits=Limits(keep_free_bytes=10**18))
+    plan = client.plan_snapshot(NAME, folder, CHUNKS)
+    with pytest.raises(errors.DiskFull, match="shall stay free"):
+        client.download_snapshot(plan, workers=workers)
+    assert asked(sandbox) <= workers < len(plan.pieces)
+    assert landed(plan) == []

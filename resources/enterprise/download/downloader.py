@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from resources.enterprise.download.source import Source
+    from resources.enterprise.download.source import Progress, Source
     from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -88,6 +88,22 @@ class _Task:
     largest: int | None = None
 
 
+class _Gain:
+    """Tells progress how many bytes came: each byte of the file once, however often it is fetched."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._most: int | None = None
+
+    def __call__(self, there: int) -> None:
+        """So many bytes are there."""
+        if self._progress is None:
+            return
+        before = there if self._most is None else self._most  # the first time: what an earlier download left
+        self._most = max(there, before)
+        self._progress(self._most - before)
+
+
 class Downloader:
     """Fetches archives. One instance may serve several threads."""
 
@@ -96,9 +112,7 @@ class Downloader:
         self._ranges = ranges
         self._clock = clock
 
-    def fetch(
-        self, source: Source, target: Path, progress: Callable[[int, int | None], None] | None = None
-    ) -> Download:
+    def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
         """Have the archive at `target`, with its sidecar.
 
         When the service replaced the archive meanwhile, the new one is taken; where `target`'s name holds the first
@@ -107,7 +121,7 @@ class Downloader:
         Args:
             source: What to fetch.
             target: Where to.
-            progress: Called with (bytes there, bytes in all or None), from one thread at a time.
+            progress: Called with the number of bytes that came, often, from one thread at a time.
 
         Raises:
             IntegrityError: The bytes differ from the record's version twice; nothing was landed.
@@ -116,16 +130,16 @@ class Downloader:
             UnexpectedAnswer: The record's version is no MD5, or the answer is no redirect.
             ReplacedError: The service has another version now than the one `source` pins, and sent neither.
         """
-        task = _Task(source, target)
+        task, gain = _Task(source, target), _Gain(progress)
         try:
             while True:
-                if (done := self._attempt(task, progress)) is not None:
+                if (done := self._attempt(task, gain)) is not None:
                     return done
         except OSError as error:
             number, problem = error.errno, error.strerror or type(error).__name__
         raise self._disk_error(number, problem, task.target)
 
-    def _attempt(self, task: _Task, progress: Callable[[int, int | None], None] | None) -> Download | None:
+    def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
         """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""
         source, target = task.source, task.target
         if _MD5.match(source.version) is None:
@@ -143,7 +157,7 @@ class Downloader:
                 part.clear()
             if task.resumed is None:
                 task.resumed = part.done
-            digest = self._fill(task, part, progress)
+            digest = self._fill(task, part, gain)
             if digest == source.version:
                 return self._land(task, part)
             task.resumed = 0
@@ -164,9 +178,9 @@ class Downloader:
             self._give_up(source, task.largest)
         return None
 
-    def _fill(self, task: _Task, part: Part, progress: Callable[[int, int | None], None] | None) -> str | None:
+    def _fill(self, task: _Task, part: Part, gain: _Gain) -> str | None:
         """Fetch what is missing; the MD5 of the whole, None when the object changed under way."""
-        filling = Filling(task.source, part, self._transport, self._ranges, progress)
+        filling = Filling(task.source, part, self._transport, self._ranges, gain)
         try:
             filling.run()
         except ChangedError as error:

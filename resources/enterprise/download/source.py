@@ -9,13 +9,13 @@ product has one).
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from resources.enterprise import errors
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+#: Hears how many bytes came since it was called last: each byte of a file once, whatever is fetched again.
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class Filling:
         part: Part,
         transport: Transport,
         ranges: Ranges,
-        progress: Callable[[int, int | None], None] | None,
+        told: Callable[[int], None],
     ) -> None:
         self._source = source
         self._part = part
@@ -116,7 +116,7 @@ class Filling:
         self._limits = transport.limits
         self._largest = transport.limits.largest(source.size_hint)
         self._ranges = ranges
-        self._progress = progress
+        self._told = told
         self._address = Address(source, ranges.addresses)
         self._doing = f"fetch {source.identifier}"
         self._stop = threading.Event()
@@ -340,9 +340,8 @@ class Filling:
         )
 
     def _report(self) -> None:
-        if self._progress is not None:
-            with self._reporting:
-                self._progress(self._part.done, self._part.size)
+        with self._reporting:
+            self._told(self._part.done)
 
     def _halt(self) -> None:
         """End the other ranges now, also those that wait for data."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import errors
 from resources.enterprise.snapshot.plan import Piece, SnapshotPlan, archive_name, count, spoken
 
@@ -35,7 +36,6 @@ _CHEAP: Final = 0.01
 
 
 def plan_snapshot(
-    dataset: Dataset,
     snapshot: Snapshot,
     chunks: Sequence[Chunk],
     folder: Path,
@@ -44,11 +44,11 @@ def plan_snapshot(
     disk: Disk,
     cores: int,
     wishes: Wishes,
+    dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> SnapshotPlan:
     """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
 
     Args:
-        dataset: What it belongs to.
         snapshot: The service's record of it.
         chunks: The service's records of its chunks, in any order.
         folder: Where the files shall lie.
@@ -56,6 +56,7 @@ def plan_snapshot(
         disk: What lies there.
         cores: Cores that will read the files.
         wishes: What was asked for.
+        dataset: What the snapshot belongs to.
 
     Raises:
         InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.

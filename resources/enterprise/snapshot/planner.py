@@ -17,7 +17,7 @@ import logging
 import os
 import shutil
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -27,21 +27,20 @@ from resources.enterprise import errors, models
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
 from resources.enterprise.download.landing import is_landed
 from resources.enterprise.download.partial_file import Part
-from resources.enterprise.download.source import Source
+from resources.enterprise.download.source import Progress, Source
 from resources.enterprise.http import endpoints
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import write_set
 from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, archive_name, spoken
+from resources.errors import ends_run, retryable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from resources.datasets import Dataset
     from resources.enterprise.questions import Questions
-
-    Progress = Callable[[int, int | None], None]
 
 _log = logging.getLogger(__name__)
 
@@ -49,16 +48,6 @@ _SNAPSHOTS: Final = models.list_of(Snapshot)
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
 _CHUNKS: Final = models.list_of(Chunk)
 _CHUNK: Final = TypeAdapter(Chunk)
-
-#: What every other file of the plan would meet as well: no further one is begun.
-_MEETS_ALL: Final = (
-    errors.StaleSnapshot,
-    errors.QuotaExceeded,
-    errors.DiskFull,
-    errors.AuthenticationError,
-    errors.Forbidden,
-    errors.UnreachableError,
-)
 
 
 class Snapshots:
@@ -114,7 +103,6 @@ class Snapshots:
             except errors.NotFound:  # being exported, or without chunks now: the plan says so
                 _log.info("%s names chunks, and the service has no list of them.", identifier)
         return plan_snapshot(
-            dataset,
             snapshot,
             chunks,
             folder,
@@ -122,6 +110,7 @@ class Snapshots:
             disk=look(folder, (snapshot, *chunks)),
             cores=len(os.sched_getaffinity(0)),
             wishes=wishes,
+            dataset=dataset,
         )
 
     def fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None) -> Download:
@@ -162,34 +151,48 @@ class Snapshots:
     def fetch_all(self, plan: SnapshotPlan, workers: int, progress: Progress | None) -> tuple[Download, ...]:
         """Fetch all files of a plan and confirm the set. See `EnterpriseClient.download_snapshot`."""
         plan.check()
-        total = _Total(plan, progress)
-        over = threading.Event()
+        done: dict[str, Download] = {}
+        over: list[Exception] = []  # what every other file of the plan would meet as well: no further one is begun
+        interrupted = threading.Event()
+        telling = threading.Lock()
 
-        def fetch(piece: Piece) -> Download | None:
-            if over.is_set():
+        def told(count: int) -> None:
+            if interrupted.is_set():
+                raise _StoppedError
+            if progress is not None:
+                with telling:
+                    progress(count)
+
+        def fetch(piece: Piece) -> Exception | None:
+            if over or interrupted.is_set():
                 return None
             try:
-                return self.fetch(plan, piece, total.of(piece))
-            except _MEETS_ALL:
-                over.set()
-                raise
+                done[piece.identifier] = self.fetch(plan, piece, told)
+            except Exception as error:  # noqa: BLE001  the other files are worth having
+                if isinstance(error, errors.StaleSnapshot) or ends_run(error):
+                    over.append(error)
+                return error
+            return None
 
-        total.report()
-        pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
-        try:
-            futures = [pool.submit(fetch, piece) for piece in plan.pieces]
-            wait(futures)  # where one file fails by itself, the others are worth having
-        except BaseException:  # interrupted: what is under way ends at its next byte, and is kept
-            over.set()
-            total.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
-        pool.shutdown()
-        failures = [error for future in futures if (error := future.exception()) is not None]
-        if failures:
-            raise next((error for error in failures if isinstance(error, _MEETS_ALL)), failures[0])
+        def attempt(pieces: Sequence[Piece]) -> list[tuple[Piece, Exception]]:
+            pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
+            try:
+                outcomes = list(pool.map(fetch, pieces))
+            except BaseException:  # what is under way ends at its next byte, and is kept
+                interrupted.set()
+                raise
+            finally:
+                pool.shutdown(cancel_futures=True)
+            return [(piece, error) for piece, error in zip(pieces, outcomes, strict=True) if error is not None]
+
+        failed = attempt(plan.pieces)
+        if failed and not over and all(retryable(error) for _, error in failed):
+            _log.info("%d files of %s failed and are tried once more.", len(failed), plan.identifier)
+            failed = attempt([piece for piece, _ in failed])
+        if failed:
+            raise over[0] if over else failed[0][1]
         self.confirm(plan)
-        return tuple(done for future in futures if (done := future.result()) is not None)
+        return tuple(done[piece.identifier] for piece in plan.pieces)
 
     # --- pinned versions ---------------------------------------------------------------------------------------------
 
@@ -287,42 +290,6 @@ class Snapshots:
 
 class _StoppedError(Exception):
     """The whole was interrupted; this file ends quietly."""
-
-
-class _Total:
-    """The progress of all files as one, and the way to stop them."""
-
-    def __init__(self, plan: SnapshotPlan, progress: Progress | None) -> None:
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._done = {piece.identifier: piece.there_bytes for piece in plan.pieces}
-        self._size = {piece.identifier: piece.size_bytes for piece in plan.pieces}
-
-    def stop(self) -> None:
-        """End every file at its next byte."""
-        self._stopped = True
-
-    def of(self, piece: Piece) -> Progress:
-        """What to tell the progress of one file."""
-
-        def heard(done: int, size: int | None) -> None:
-            if self._stopped:
-                raise _StoppedError
-            self.report(piece.identifier, done, size)
-
-        return heard
-
-    def report(self, identifier: str | None = None, done: int = 0, size: int | None = None) -> None:
-        """Tell how far all of it is."""
-        if self._progress is None:
-            return
-        with self._lock:
-            if identifier is not None:
-                self._done[identifier] = done
-                if size is not None:
-                    self._size[identifier] = size
-            self._progress(sum(self._done.values()), sum(self._size.values()))
 
 
 def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, Wishes, check_together, errors, models, plan_snapshot
 from resources.enterprise.snapshot.plan import archive_name
 
@@ -32,8 +31,7 @@ def record(identifier, size, **more):
 class Offer:
     """A snapshot of `count` chunks of `size` bytes, as the service lists them."""
 
-    def __init__(self, count=20, size=100_000_000, dataset=SNAPSHOT_ARTICLES):
-        self.dataset = dataset
+    def __init__(self, count=20, size=100_000_000):
         names = [f"{NAME}_chunk_{n}" for n in range(count)]
         self.chunks = [models.Chunk.model_validate(record(n, size)) for n in reversed(names)]
         self.snapshot = models.Snapshot.model_validate(record(NAME, max(count, 1) * size, chunks=names))
@@ -56,7 +54,6 @@ class Offer:
         if chunks is not None:
             quotas["chunk"] = models.Quota(7, 7 + chunks)
         return plan_snapshot(
-            self.dataset,
             self.snapshot,
             self.chunks if listed is None else listed,
             FOLDER,

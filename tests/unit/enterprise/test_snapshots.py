@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import Disk, Sidecar, Wishes, models, plan_snapshot, superseded
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.snapshot.planner import look
@@ -31,9 +30,7 @@ def chunks():
 def plan(tmp_path, chunks):
     snapshot = record(models.Snapshot, NAME, chunks=[c.identifier for c in chunks])
     wishes = Wishes(form="chunks")
-    return plan_snapshot(
-        SNAPSHOT_ARTICLES, snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, wishes=wishes
-    )
+    return plan_snapshot(snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, wishes=wishes)
 
 
 def land(folder, name, version, size=10):

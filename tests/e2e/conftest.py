@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = ("enwiki", "frwiki")
 #: Names that unfinished work may have, anywhere in a data folder.
 UNFINISHED = ("*.part", "*.part.json", "*.tmp", ".*.tmp", "*.unfinished", "*.wal")
+#: `wme`, as a program.
+WME = "from pipelines.__main__ import main; main()"
 #: Longer than any run takes on a busy machine.
 PATIENCE_SECONDS = 120.0
 
@@ -152,6 +155,40 @@ class Run:
         self.lines += [line.decode() for line in whole]
 
 
+class Program:
+    """A program in a process of its own, with those ways of `subprocess.Popen` that tests use."""
+
+    def __init__(self, out: int, err: int, told: int) -> None:
+        self.stdout = os.fdopen(out)
+        self.stderr = os.fdopen(err)
+        # nothing may be read ahead of a wait
+        self._told = os.fdopen(told, "rb", buffering=0)
+        self.pid = int(self._told.readline())
+        self.returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """What it writes until its end, which must come in time: else it is killed.
+
+        Raises:
+            subprocess.TimeoutExpired: It did not end.
+        """
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            if not select.select([self._told], [], [], timeout)[0]:
+                os.kill(self.pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            self.returncode = int(self._told.readline())
+            out, err = (one.result() for one in both)
+        for stream in (self.stdout, self.stderr, self._told):
+            stream.close()
+        return out, err
+
+
 class Runner:
     """Forks runs from a process that has everything imported: a run starts in milliseconds."""
 
@@ -179,6 +216,21 @@ class Runner:
         os.close(writing)
         return Run(int(self._answers.readline()), reading)
 
+    def program(self, text: str, *arguments: str, environ: dict[str, str]) -> Program:
+        """Start a program as `python -c TEXT ARGUMENTS` would, but with everything imported already.
+
+        For what is not about starting, nor about Dagster's definitions, which have the settings of those who import them.
+        `environ` is all of its environment.
+        """
+        ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        request = json.dumps({"program": text, "arguments": arguments, "environ": environ})
+        socket.send_fds(self._socket, [request.encode()], [nothing, *theirs])
+        for descriptor in (nothing, *theirs):
+            os.close(descriptor)
+        self._answers.readline()  # of the process that waits for it
+        return Program(*ours)
+
     def close(self) -> None:
         self._answers.close()
         self._socket.close()
@@ -193,10 +245,14 @@ def runner() -> Iterator[Runner]:
     runner.close()
 
 
+def bare() -> dict[str, str]:
+    """The environment without anything of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+
+
 def _start(arguments: Sequence[str], environ: dict[str, str], **pipes: Any) -> subprocess.Popen[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
-    command = [sys.executable, "-c", "from pipelines.__main__ import main; main()", *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env={**kept, **environ}, text=True, **pipes)
+    command = [sys.executable, "-c", WME, *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=bare() | environ, text=True, **pipes)
 
 
 @pytest.fixture

@@ -1,14 +1,18 @@
-"""A process that has everything imported, and forks a run of the main job for each request.
+"""A process that has everything imported, and forks a run of the main job, or a program, for each request.
 
 Started by the tests as `python forkserver.py DESCRIPTOR`. A request is a line of JSON on that socket and, with it, the
 write end of a pipe; the answer is the pid. The run tells on its pipe, in lines, which phase it enters and leaves and,
 at last, what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
+
+A program is a text in Python with arguments, as after `python -c`, and has an environment and standard streams of its own. On
+its pipe stands, when it has ended, its exit status as `subprocess` has it.
 
 Belongs here: telling phases apart from outside of the product. Does not belong here: killing, and what to expect then.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import json
@@ -17,7 +21,9 @@ import signal
 import socket
 import sys
 import tempfile
-from contextlib import contextmanager
+import threading
+import traceback
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +107,52 @@ def run(request: dict[str, Any], pipe: int) -> None:
     tell(f"= {json.dumps(report.failures)}")
 
 
+def program(request: dict[str, Any], streams: list[int]) -> int:
+    """Be another program, in the way that an interpreter is; returns its exit status."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        setattr(sys, name, os.fdopen(("stdin", "stdout", "stderr").index(name), mode, closefd=False))
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.argv = ["-c", *request["arguments"]]
+    status = 0
+    try:
+        exec(request["program"], {"__name__": "__main__"})
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+    except BaseException:  # noqa: BLE001 - told as an interpreter does
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    return status
+
+
+def keep(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Have a program run in a child, and tell its pid and its status."""
+    *streams, pipe = descriptors
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        os.close(pipe)
+        status = 1
+        try:
+            status = program(request, streams)
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(status)
+    for stream in streams:
+        os.close(stream)
+    os.write(pipe, f"{pid}\n".encode())
+    os.write(pipe, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+
+
 def warm_up() -> None:
     """Run nothing, once: Dagster imports five hundred modules for its first run, which each forked run would do again."""
 
@@ -129,7 +181,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         requests.sendall(b"ready\n")
         while True:
-            message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 1)
+            message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
             if not message:
                 gc.unfreeze()
                 return
@@ -138,14 +190,19 @@ def main() -> None:
                 requests.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 status = 1
+                request = json.loads(message)
                 try:
-                    run(json.loads(message), descriptors[0])
+                    if "program" in request:
+                        keep(request, descriptors)
+                    else:
+                        run(request, descriptors[0])
                     status = 0
                 except BaseException as error:  # noqa: BLE001 - told to whoever asked
-                    os.write(descriptors[0], f"! {type(error).__name__}: {error}\n".encode())
+                    os.write(descriptors[-1], f"! {type(error).__name__}: {error}\n".encode())
                 finally:
                     os._exit(status)
-            os.close(descriptors[0])
+            for descriptor in descriptors:
+                os.close(descriptor)
             requests.sendall(f"{pid}\n".encode())
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +13,7 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
+from tests.e2e.conftest import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +159,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
 
 
 def test_kills_on_the_way_are_made_good_by_calling_it_again(
-    call: Callable[..., Any], both: dict[str, str], hours: list[datetime]
+    call: Callable[..., Any], runner: Any, both: dict[str, str], hours: list[datetime]
 ) -> None:
     data = Path(both["WME_DATA"])
     # the list of an hour is kept that another project was looked for in
@@ -169,18 +167,11 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     everything = files(data)
     kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
     pages = "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
-    alive = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
     left = []
     for at in (0, 7):
-        child = subprocess.run(
-            [sys.executable, "-c", KILLED, str(at), "forget", "frwiki", "--yes"],
-            cwd=ROOT,
-            env=alive | both,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        assert child.returncode == -signal.SIGKILL, child.stderr
+        child = runner.program(KILLED, str(at), "forget", "frwiki", "--yes", environ=bare() | both)
+        _, err = child.communicate(timeout=120)
+        assert child.returncode == -signal.SIGKILL, err
         left.append(len(files(data, "frwiki")))
         # whatever was done so far, what is published can be read whole
         assert call("sql", pages, environ=both).code == 0

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -13,21 +10,21 @@ import pytest
 
 from pipelines.operations import waiting
 from pipelines.operations.run import RunReport
-from tests.e2e.conftest import PATIENCE_SECONDS, ROOT
+from tests.e2e.conftest import PATIENCE_SECONDS, bare
 from tests.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Runs `wme` and tells on a pipe, one byte each, how often a port was asked for a connection.
+#: Runs `wme` and tells in a file, one byte each, how often a port was asked for a connection.
 COUNTING = """
 import os, sys
-pipe, port = int(sys.argv[1]), int(sys.argv[2])
+told, port = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND), int(sys.argv[2])
 del sys.argv[1:3]
 def look(event, arguments):
     if event == "socket.connect" and arguments[1][1:2] == (port,):
-        os.write(pipe, b".")
+        os.write(told, b".")
 sys.addaudithook(look)
 from pipelines.__main__ import main
 main()
@@ -46,28 +43,18 @@ def relay(account: Any) -> Iterator[Relay]:
 class Command:
     """`wme` by way of a relay."""
 
-    def __init__(self, relay: Relay, account: Any, data: Path, *words: str) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
+    def __init__(self, runner: Any, relay: Relay, account: Any, data: Path, *words: str) -> None:
         ways = dict.fromkeys(("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL"), relay.url)
-        self._pipe, writing = os.pipe()
-        os.set_blocking(self._pipe, False)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", COUNTING, str(writing), str(relay.port), *words],
-            cwd=ROOT,
-            env={**kept, **account.environ(data, **ways)},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=[writing],
+        self._counted = data.with_name("connects")
+        self._seen = 0
+        self.process = runner.program(
+            COUNTING, str(self._counted), str(relay.port), *words, environ=bare() | account.environ(data, **ways)
         )
-        os.close(writing)
 
     def connects(self) -> int:
         """Connections that were attempted since the last call."""
-        try:
-            return len(os.read(self._pipe, 65536))
-        except BlockingIOError:
-            return 0
+        before, self._seen = self._seen, self._counted.stat().st_size
+        return self._seen - before
 
     def finish(self) -> str:
         """Wait for the end; returns what it said on standard error since it was last read."""
@@ -90,7 +77,7 @@ def naive(hours: list[Any]) -> list[Any]:
 
 
 def test_a_lost_host_is_said_once_and_what_was_fetched_is_published(
-    account: Any, relay: Relay, hours: list[Any], tmp_path: Path
+    account: Any, relay: Relay, runner: Any, hours: list[Any], tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
     before: list[int] = []
@@ -103,7 +90,7 @@ def test_a_lost_host_is_said_once_and_what_was_fetched_is_published(
         return True
 
     relay.is_last = is_last
-    command = Command(relay, account, data, "run", "--no-reference", *span(hours))
+    command = Command(runner, relay, account, data, "run", "--no-reference", *span(hours))
     err = command.finish()
     assert command.process.returncode == 1
     assert err.count("the connection was refused (127.0.0.1)") == err.count("Could not ") == 1, err
@@ -115,11 +102,10 @@ def test_a_lost_host_is_said_once_and_what_was_fetched_is_published(
 
 
 def test_waiting_for_a_host_takes_the_run_to_its_end(
-    account: Any, relay: Relay, hours: list[Any], tmp_path: Path
+    account: Any, relay: Relay, runner: Any, hours: list[Any], tmp_path: Path
 ) -> None:
     relay.cut()
-    command = Command(relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
-    assert command.process.stderr is not None
+    command = Command(runner, relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
     seen = ""
     while "Waiting for it, 5 minutes at the most. Ctrl-C ends the wait.\n" not in seen:
         line = command.process.stderr.readline()

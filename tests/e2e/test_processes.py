@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from tests.e2e.conftest import WME, bare
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -161,13 +163,15 @@ def test_two_runs_at_once_end_alike_and_fetch_everything_once(
     assert unfinished(tmp_path / "data") == []
 
 
-def test_a_second_run_downloads_nothing_and_says_the_same(account: Any, wme: Any, hours: Any, tmp_path: Path) -> None:
+def test_a_second_run_downloads_nothing_and_says_the_same(
+    account: Any, runner: Any, hours: Any, tmp_path: Path
+) -> None:
     environ = account.environ(tmp_path / "data")
     span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}")
     outputs = []
     for downloads in (4, 0):
         account.sandbox.requests.clear()
-        process = wme("run", *span, environ=environ)
+        process = runner.program(WME, "run", *span, environ=bare() | environ)
         output, told = process.communicate(timeout=240)
         assert process.returncode == 0, told
         assert requests_of(account, "/download", 307) == downloads
@@ -190,7 +194,7 @@ def test_a_reader_sees_whole_hours_only_while_hours_come_in(
         text=True,
     )
     for number in range(len(hours)):
-        assert runner.start(account.environ(data), hours[: number + 1]).finish() == []
+        assert runner.start(account.environ(data), hours[: number + 1], history=False).finish() == []
     told, wrong = reader.communicate(timeout=60)
     assert reader.returncode == 0, wrong
     *seen, looks = map(json.loads, told.splitlines())

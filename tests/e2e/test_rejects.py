@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +18,7 @@ from pipelines.settings import read
 from resources.lake import SnapshotArchive
 from resources.lake.decode.records import RecordReader, Reject
 from resources.warehouse import Warehouse
+from tests.e2e.conftest import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,24 +177,16 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     assert lake_of(mirror) == files
 
 
-def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, str], call: Any) -> None:
+def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, str], call: Any, runner: Any) -> None:
     [(total,)] = ask(mirror, ROWS)
     [(refused,)] = ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
     for number, moment in enumerate(MOMENTS):
-        process = subprocess.run(
-            [sys.executable, "-c", KILLED.format(moment=moment), "rejects", "--retry"],
-            cwd=ROOT,
-            env={**kept, **mirror},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert process.returncode == -signal.SIGKILL, process.stderr
-        assert f"{refused} of them would be rows" in process.stdout
+        process = runner.program(KILLED.format(moment=moment), "rejects", "--retry", environ=bare() | mirror)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, err
+        assert f"{refused} of them would be rows" in out
         # each goes on from where the one before was killed
-        assert ("have been converted again already" in process.stdout) == (number > 0)
+        assert ("have been converted again already" in out) == (number > 0)
         # what analysts see is whole all the time
         assert ask(mirror, ROWS) == [(total,)]
     told = call("rejects", "--retry", environ=mirror)

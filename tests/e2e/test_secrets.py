@@ -10,18 +10,20 @@ from __future__ import annotations
 import re
 import sqlite3
 import stat
+import subprocess
 import sys
 import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from resources.sandbox.store.object_index import Signer
+from tests.e2e.conftest import ROOT, bare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 #: Whatever looks like a token, or like the query of a signed address.
 LOOKS_SECRET = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|X-Amz-(?:Signature|Credential)")
@@ -109,24 +111,24 @@ def test_the_search_finds_what_is_hidden_in_a_compressed_column(tmp_path: Path) 
 
 
 @pytest.fixture
-def talkative(account: Any, tmp_path: Path, hours: Any) -> Any:
+def talkative(account: Any, runner: Any, tmp_path: Path) -> Any:
     """Runs a program over the data folder with every logger at its lowest level; returns exit code and all output."""
-    import os
-    import subprocess
 
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
-
-    def run(program: str, *arguments: str, **environ: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-c", program, *arguments],
-            cwd=Path(__file__).resolve().parents[2],
-            env={**kept, **account.environ(tmp_path / "data"), **environ},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
+    def run(program: str, *arguments: str, **more: str) -> tuple[int, str]:
+        environ = bare() | account.environ(tmp_path / "data") | more
+        if program == DAGSTER:  # definitions take the settings of the process that imports them
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                cwd=ROOT,
+                env=environ,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        else:
+            process = runner.program(program, *arguments, environ=environ)
+        out, err = process.communicate(timeout=240)
+        return process.returncode, out + err
 
     return run
 

@@ -15,7 +15,6 @@ import pytest
 
 from pipelines.operations import rejects, retry
 from pipelines.settings import read
-from resources.lake import SnapshotArchive
 from resources.lake.decode.records import RecordReader, Reject
 from resources.warehouse import Warehouse
 from tests.e2e.conftest import bare
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from resources.lake import Archive
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 2000
@@ -56,12 +54,12 @@ def chosen(line: bytes) -> bool:
     return zlib.crc32(line) % 10 == 0
 
 
-def older_converter(patch: pytest.MonkeyPatch, of: Callable[[Archive], bool]) -> None:
+def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool]) -> None:
     """Put an older converter in place, which rejects some good lines of certain archives."""
     original = RecordReader.read
 
     def read_lines(self: RecordReader, view: memoryview, member: str, first: int, offset: int, count: int) -> Any:
-        if not of(self.archive):
+        if not of(self):
             return original(self, view, member, first, offset, count)
         refused, kept, place = [], [], offset
         for number, line in enumerate(bytes(view).split(b"\n"), first):
@@ -91,7 +89,7 @@ def loaded(
         service.faults.add(path=path, kind="line_malformed", listed=True, count=None)
     span = ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}")
     with pytest.MonkeyPatch.context() as patch:
-        older_converter(patch, lambda archive: archive.batch_hour == hours[0])
+        older_converter(patch, lambda reader: reader.given["batch_hour"] == hours[0])
         # many of the lines are too long for their rows, and lie in files
         patch.setattr("resources.lake.rejects.RAW_BYTES_MAX", LONG)
         patch.setattr("resources.lake.rejects.RAW_BEGINNING_BYTES", 100)
@@ -230,7 +228,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
 ) -> None:
     environ = filled[0] | {"WME_DATA": str(tmp_path / "data"), "WME_PROJECTS": "enwiki"}
     with pytest.MonkeyPatch.context() as patch:
-        older_converter(patch, lambda archive: isinstance(archive, SnapshotArchive))
+        older_converter(patch, lambda reader: reader.table.name == "snapshot_articles")
         newest = f"{hours[0]:%Y-%m-%dT%H}"
         told = call("run", "--from", newest, "--snapshots", "--no-reference", environ=environ)
     assert told.code == 0, told.err

@@ -17,7 +17,7 @@ import sys
 import click
 
 from pipelines import terminal
-from pipelines.cli import auth, batches, rejects, run, serve, snapshots, status, tables, upkeep
+from pipelines.cli import auth, batches, lists, rejects, run, serve, snapshots, status, tables, upkeep
 from pipelines.settings import load_env_file, unknown
 from resources.errors import MirrorError
 
@@ -35,7 +35,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
-        terminal.ERR.print("An answer was needed, and standard input has ended. Nothing was changed.")
+        terminal.ERR.print("An answer was needed, but standard input has ended. Nothing was changed.")
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
@@ -66,7 +66,7 @@ def _sentence(error: Exception) -> str | None:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="enterprise-content-mirror")
-@click.option("-v", "--verbose", is_flag=True, help="Say more about what is done.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more of what is done.")
 @click.pass_context
 def wme(context: click.Context, *, verbose: bool) -> None:
     """A local, verified, always-current mirror of an Enterprise Content Service.
@@ -89,6 +89,7 @@ for _command in (
     auth.auth,
     batches.batches,
     snapshots.snapshots,
+    lists.lists,
     rejects.rejects,
     serve.sandbox,
     serve.ui,

@@ -24,12 +24,12 @@ _new_password_option = click.option(
 
 @click.group()
 def auth() -> None:
-    """The account: log in, look at the tokens, revoke them, change the password."""
+    """Manage the account: log in, show or revoke the tokens, change the password."""
 
 
 @auth.command()
 def login() -> None:
-    """Log in with WME_USERNAME and WME_PASSWORD and keep the tokens for every process of this data folder."""
+    """Log in with WME_USERNAME and WME_PASSWORD. All processes that use this data folder share the tokens."""
     with service.client(read_settings()) as client:
         client.login()
         _show_tokens(client)
@@ -37,7 +37,7 @@ def login() -> None:
 
 @auth.command("status")
 def auth_status() -> None:
-    """Say how long the tokens last, and, when logged in, the account's groups and quotas."""
+    """Show how long the tokens are valid and, when logged in, the account's groups and quotas."""
     with service.client(read_settings()) as client:
         _show_tokens(client)
         if client.token_status().logged_in:
@@ -46,7 +46,7 @@ def auth_status() -> None:
 
 @auth.command()
 def refresh() -> None:
-    """Get a new access token from the refresh token (90 uses, 90 days)."""
+    """Get a new access token with the refresh token, which is valid for 90 days and 90 uses."""
     with service.client(read_settings()) as client:
         client.refresh()
         _show_tokens(client)
@@ -54,7 +54,7 @@ def refresh() -> None:
 
 @auth.command()
 def revoke() -> None:
-    """Revoke the refresh token and forget both tokens; the next request logs in again."""
+    """Revoke the refresh token and delete both tokens. The next request logs in again."""
     with service.client(read_settings()) as client:
         if not client.token_status().logged_in:
             terminal.OUT.print("There are no tokens to revoke: nobody is logged in from this data folder.")
@@ -69,7 +69,7 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 @auth.command("forgot-password")
 def forgot_password() -> None:
-    """Have a confirmation code sent to the account's e-mail address (in the sandbox: to its outbox folder)."""
+    """Request a confirmation code by e-mail (the sandbox writes it to its outbox folder)."""
     with service.client(read_settings()) as client:
         client.forgot_password()
     terminal.OUT.print("A confirmation code is on its way; set the new password with `wme auth confirm-password`.")
@@ -82,7 +82,7 @@ def confirm_password(*, code: str, new: str) -> None:
     """Set a new password with a confirmation code."""
     with service.client(read_settings()) as client:
         client.confirm_password(code, new)
-    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+    terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
 
 
 @auth.command("change-password")
@@ -94,13 +94,13 @@ def change_password(*, previous: str, new: str) -> None:
     """Change the password."""
     with service.client(read_settings()) as client:
         client.change_password(previous, new)
-    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+    terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
 
 
 @auth.command("new-password")
 @_new_password_option
 def new_password(*, new: str) -> None:
-    """Answer the service's demand for a new password (challenge NEW_PASSWORD_REQUIRED)."""
+    """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED)."""
     with service.client(read_settings()) as client:
         client.new_password(new)
-    terminal.OUT.print("The new password is set; put it into WME_PASSWORD.")
+    terminal.OUT.print("The new password is set. Update WME_PASSWORD.")

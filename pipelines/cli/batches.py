@@ -6,21 +6,27 @@ The work is in `resources/enterprise`.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from pipelines import terminal
 from pipelines.cli import service
-from pipelines.cli.parameters import HOUR
+from pipelines.cli.parameters import HOUR, dataset_option
 from pipelines.settings import read as read_settings
+from resources.datasets import ARTICLE_CHANGES, Family
 from resources.formatting import moment_text
+
+if TYPE_CHECKING:
+    from resources.datasets import Dataset
 
 
 @click.command()
 @click.argument("hour", type=HOUR, required=False)
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
-def batches(*, hour: datetime | None, everything: bool) -> None:
-    """List the service's files of an hour (UTC), for example 2026-11-20T05; default: the newest hour there is."""
+@dataset_option(Family.HOURLY, ARTICLE_CHANGES)
+def batches(*, hour: datetime | None, everything: bool, dataset: Dataset) -> None:
+    """List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour."""
     from assets import names
     from pipelines.operations import run as runs
     from resources.lake import Layout
@@ -29,10 +35,10 @@ def batches(*, hour: datetime | None, everything: bool) -> None:
     with service.client(settings) as client:
         if not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
-        chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC))[0]
+        chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC), dataset)[0]
         records = [
             record
-            for record in client.batches(chosen).records
+            for record in client.batches(chosen, dataset).records
             if everything or (record.project_id in settings.projects and record.namespace_id in settings.namespaces)
         ]
     terminal.OUT.print(f"{moment_text(chosen)} UTC", style="bold")

@@ -1,15 +1,19 @@
-"""The forms that words of a call have: an hour, a snapshot's name, a project's.
-
-Belongs here: types of parameters that more than one command could take. Does not belong here: options of one command.
-"""
+"""The types of parameters: an hour, a snapshot's identifier, a project, a dataset."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from resources import datasets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from resources.datasets import Dataset, Family
 
 
 class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -48,6 +52,36 @@ class _Project(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if not re.fullmatch(r"[a-z0-9_]+", str(value)):
             self.fail(f"{str(value)!r} names no project; write it as enwiki.", param, ctx)
         return str(value)
+
+
+class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a declared dataset of one family."""
+
+    name = "name"
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Dataset:
+        """The dataset."""
+        if isinstance(value, datasets.Dataset):
+            return value  # the default
+        declared = {one.name: one for one in datasets.datasets(self._family)}
+        try:
+            return declared[value]
+        except KeyError:
+            self.fail(f"{value!r} is not one of {', '.join(declared)}.", param, ctx)
+
+
+def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option `--dataset`, for commands that handle any dataset of a family."""
+    return click.option(
+        "--dataset",
+        type=DatasetName(family),
+        default=default,
+        metavar="NAME",
+        help=f"The dataset, by the name of its table.  [default: {default.name}]",
+    )
 
 
 HOUR = _Hour()

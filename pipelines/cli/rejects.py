@@ -12,6 +12,7 @@ import click
 from pipelines import terminal
 from pipelines.cli.parameters import HOUR
 from pipelines.settings import read as read_settings
+from resources.formatting import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--hour", type=HOUR, help="Lines of this hour (UTC) only, for example 2026-11-20T05.")
-@click.option("--project", help="Lines of this project only, for example enwiki.")
-@click.option("--reason", help="Lines whose reason holds this text only.")
-@click.option("--limit", type=click.IntRange(1), help="Lines shown.  [default: 20; with --json: all]")
-@click.option("--raw", is_flag=True, help="The lines themselves; with --json in base64.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
+@click.option("--hour", type=HOUR, help="Only lines of this hour (UTC), for example 2026-11-20T05.")
+@click.option("--project", help="Only lines of this project, for example enwiki.")
+@click.option("--reason", help="Only lines whose reason contains this text.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of lines shown.  [default: 20; with --json: all]")
+@click.option("--raw", is_flag=True, help="Show the lines themselves; with --json, in base64.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @click.option(
-    "--retry", is_flag=True, help="Read the lines again, and do again the hours and snapshots that gain rows."
+    "--retry", is_flag=True, help="Read the lines again, and reprocess the hours and snapshots that gain rows."
 )
-@click.option("--dry-run", is_flag=True, help="With --retry: say what would be done and stop.")
+@click.option("--dry-run", is_flag=True, help="With --retry: show what would be done; change nothing.")
 def rejects(
     *,
     hour: datetime | None,
@@ -41,7 +42,7 @@ def rejects(
     retry: bool,
     dry_run: bool,
 ) -> None:
-    """List the lines that could not be converted, by reason and by place, or try them again."""
+    """List the lines that could not be converted, by reason and by location, or try them again."""
     from pipelines.operations import rejects as rejected
     from resources.lake import Layout
     from resources.warehouse import Warehouse
@@ -49,7 +50,7 @@ def rejects(
     if dry_run and not retry:
         raise click.UsageError("--dry-run needs --retry.")
     if retry and (raw or as_json or limit is not None):
-        raise click.UsageError("--retry goes with --hour, --project, --reason and --dry-run only.")
+        raise click.UsageError("--retry can be combined with --hour, --project, --reason and --dry-run only.")
     settings = read_settings()
     selection = rejected.Selection(hour, project, reason)
     if retry:
@@ -63,7 +64,7 @@ def rejects(
                     click.echo(piece, nl=False)
             except OSError as error:
                 raise click.ClickException(
-                    f"A long line cannot be read: {error}. Run its hour again to have it back."
+                    f"A long line cannot be read: {error}. Run its hour again to restore it."
                 ) from error
             click.echo()
         return
@@ -88,7 +89,7 @@ def rejects(
         found = rejected.places(warehouse, selection, shown)
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
     terminal.OUT.print(
-        f"{count:,} lines rejected{f', {shown:,} shown' if count > shown else ''}; their bytes are in the table `rejects`.",
+        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table `rejects`.",
         markup=False,
         soft_wrap=True,
     )
@@ -103,7 +104,7 @@ def _rest(line: dict[str, Any]) -> str:
 
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
-    """Try rejected lines again, and tell what came of it."""
+    """Try rejected lines again, and show the result."""
     from pipelines.operations import retry
     from pipelines.operations.rejects import count
     from pipelines.terminal_engine import TerminalEngine

@@ -1,4 +1,4 @@
-"""`wme run`: bring hours and snapshots from the service to the published file, and show what came of it.
+"""`wme run`: take hours and snapshots from the service to the published file, and show the result.
 
 The work is in `pipelines/operations/run.py`.
 """
@@ -44,16 +44,20 @@ GROUP BY ALL ORDER BY a.project_id""",
 
 
 @click.command()
-@click.option("--hours", "count", type=click.IntRange(1, 48), help="Newest hours to bring in.  [default: 3]")
-@click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
-@click.option("--to", "last", type=HOUR, help="Last hour (UTC); default: the same as --from.")
-@click.option("--dry-run", is_flag=True, help="Say what would be fetched (files, GB, quota units) and stop.")
-@click.option("--reference/--no-reference", default=None, help="Pull the reference lists, or not; default: once a day.")
+@click.option(
+    "--hours", "count", type=click.IntRange(1, 48), help="Number of newest hours to fetch and load.  [default: 3]"
+)
+@click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05; instead of --hours.")
+@click.option("--to", "last", type=HOUR, help="Last hour (UTC).  [default: the same as --from]")
+@click.option("--dry-run", is_flag=True, help="Show what would be fetched (files, GB, quota units); fetch nothing.")
+@click.option(
+    "--reference/--no-reference", default=None, help="Fetch the reference lists, or not.  [default: once a day]"
+)
 @click.option(
     "--snapshots/--no-snapshots",
     default=None,
-    help="Begin with the snapshots of projects that have none yet, or not; default: with the sandbox only, because they "
-    "cost an account quota and hold whole projects.",
+    help="First fetch the snapshots of projects that have none yet, or not. With an account, snapshots cost quota.  "
+    "[default: with the sandbox only]",
 )
 @click.option(
     "--wait",
@@ -61,8 +65,7 @@ GROUP BY ALL ORDER BY a.project_id""",
     is_flag=False,
     flag_value=DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"Where a host cannot be reached, wait for it so long at the most (without a number {DEFAULT_MINUTES}) and go on, instead "
-    "of ending with what is there.",
+    help=f"When a host cannot be reached, wait for it up to this many minutes ({DEFAULT_MINUTES} without a number), then continue.",
 )
 def run(
     *,
@@ -80,11 +83,11 @@ def run(
     if last is not None and first is None:
         raise click.UsageError("--to needs --from.")
     if first is not None and last is not None and last < first:
-        raise click.UsageError("--to lies before --from.")
+        raise click.UsageError("--to is before --from.")
     if first is not None and (last or first) + timedelta(hours=1) > datetime.now(UTC):
         # noted as asked for, it would make every hour until then a missing one
         raise click.UsageError(
-            "An hour that has not ended (UTC) is asked for. Nothing was done; ask for earlier hours."
+            "The range contains an hour that has not ended yet (UTC). Nothing was done. Choose earlier hours."
         )
 
     from assets import names
@@ -158,7 +161,7 @@ def _show_dry_run(plan: Any, layout: Layout) -> None:
     terminal.OUT.print(
         f"To fetch: {counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
         f"{counted(plan.quota_units, 'quota unit')}. "
-        f"In the end about {plan.disk_bytes / 1e9:.3f} GB of disk. Nothing was fetched."
+        f"Disk space needed: about {plan.disk_bytes / 1e9:.3f} GB. Nothing was fetched."
     )
 
 
@@ -195,18 +198,18 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
-        terminal.OUT.print(f"\nNot published yet: that is done {when}.", markup=False, soft_wrap=True)
+        terminal.OUT.print(f"\nNot published yet. The next publication is made {when}.", markup=False, soft_wrap=True)
     if warehouse.publication() is None:
         return
     missing = len({row.batch_hour for row in warehouse.coverage(published=False) if row.state == "missing"})
     if missing:
         terminal.OUT.print(
-            f"\n{missing:,} {'hour is' if missing == 1 else 'hours are'} missing: `wme status` says which, and what brings them in.",
+            f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.",
             markup=False,
             soft_wrap=True,
         )
     terminal.OUT.print(
-        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced whole, never locked)\n",
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced as a whole, never locked)\n",
         markup=False,
         soft_wrap=True,
     )

@@ -25,7 +25,7 @@ from pipelines.settings import read_data
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def sandbox(*, arguments: tuple[str, ...]) -> None:
-    """Serve the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
+    """Run the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
     from resources.sandbox.__main__ import main as serve
 
     ended = threading.Event()
@@ -42,9 +42,9 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of Dagster's pages.")
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of the Dagster UI.")
 def ui(*, port: int) -> None:
-    """Open Dagster with everything in place: its own folder below the data folder, daemon included."""
+    """Start the Dagster UI and daemon for this data folder."""
     from pipelines.process.instance import serve
 
     settings = read_settings()
@@ -53,11 +53,13 @@ def ui(*, port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            # Dagster would say so in the middle of starting, and not end
+            # Dagster would report it in the middle of starting, and go on
             raise click.ClickException(
                 f"Port {port} cannot be used ({error.strerror}), perhaps because of another `wme ui`. Nothing was started; "
                 "choose another port with --port."
             ) from None
     service.announce(settings)
-    terminal.ERR.print(f"Dagster answers at http://127.0.0.1:{port} in some seconds. Ctrl-C ends it.", markup=False)
+    terminal.ERR.print(
+        f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
+    )
     serve(settings.data, port)

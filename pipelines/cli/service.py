@@ -32,7 +32,7 @@ def announce(settings: Settings) -> None:
     terminal.ERR.print(f"Data folder: {settings.data}{new}", markup=False)
     if settings.sandbox:
         terminal.ERR.print(
-            "Service: the built-in sandbox (synthetic pages). Set WME_USERNAME, WME_PASSWORD and WME_PROJECTS for a real account."
+            "Service: the built-in sandbox (synthetic pages). For a real account set WME_USERNAME, WME_PASSWORD and WME_PROJECTS."
         )
     else:
         terminal.ERR.print(f"Service: {settings.base_url}")

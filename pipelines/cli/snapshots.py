@@ -1,4 +1,4 @@
-"""`wme snapshots`: whole projects, from the list to their files in the archive.
+"""`wme snapshots`: list snapshots, plan their download, and download them into the archive.
 
 The work is in `pipelines/operations/snapshots.py`.
 """
@@ -12,25 +12,32 @@ import click
 
 from pipelines import terminal
 from pipelines.cli import service
-from pipelines.cli.parameters import IDENTIFIER
+from pipelines.cli.parameters import IDENTIFIER, dataset_option
 from pipelines.settings import read as read_settings
+from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resources.datasets import Dataset
+
+
+_dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
+
 
 @click.group()
 def snapshots() -> None:
-    """Whole projects: list the snapshots, see what having them takes, bring their files into the archive."""
+    """Snapshots of whole projects: list them, plan a download, download them into the archive."""
 
 
 @snapshots.command("list")
-@click.option("--project", "projects", multiple=True, help="A project, for example enwiki; may be given again.")
+@click.option("--project", "projects", multiple=True, help="Only this project, for example enwiki; can be repeated.")
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, for scripts.")
-def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool) -> None:
-    """List the snapshots of the mirrored projects, of some projects, or all. Costs no quota."""
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
+@_dataset
+def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool, dataset: Dataset) -> None:
+    """List the snapshots of the mirrored projects, of the given projects, or of all. Costs no quota."""
     from assets import names
     from pipelines.operations import snapshots as snapshots_
     from resources.lake import Layout
@@ -43,7 +50,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
             names.check(client, Layout(settings.data), projects, correct="--project")
         elif not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
-        found = snapshots_.listed(client)
+        found = snapshots_.listed(client, dataset=dataset)
     if projects:
         found = [snapshot for snapshot in found if snapshot.project_id in projects]
     elif not everything:
@@ -72,17 +79,18 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
         where = "" if projects else f" in the mirrored namespaces ({', '.join(map(str, settings.namespaces))})"
         raise click.ClickException(
             f"The service has no snapshot of {', '.join(without)}{where}. "
-            "`wme snapshots list --all` names those that there are."
+            "`wme snapshots list --all` shows all snapshots."
         )
 
 
 def _choice(command: Callable[..., None]) -> Callable[..., None]:
-    """What planning and fetching have in common."""
+    """The parameters that planning and downloading have in common."""
     for decorate in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON document, for scripts."),
-        click.option("--beyond-quota", is_flag=True, help="Begin although the quota does not suffice; the rest later."),
-        click.option("--chunks", is_flag=True, help="In chunks, whatever seems better."),
-        click.option("--whole", is_flag=True, help="As one file each, whatever seems better."),
+        _dataset,
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts."),
+        click.option("--beyond-quota", is_flag=True, help="Start even if the quota is too small; rerun for the rest."),
+        click.option("--chunks", is_flag=True, help="Always download in chunks."),
+        click.option("--whole", is_flag=True, help="Always download each snapshot as one file."),
         click.argument("identifiers", metavar="ID...", type=IDENTIFIER, nargs=-1, required=True),
     ):
         command = decorate(command)
@@ -92,12 +100,12 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
 @snapshots.command("plan")
 @_choice
 def plan_snapshots(
-    *, identifiers: tuple[str, ...], whole: bool, chunks: bool, beyond_quota: bool, as_json: bool
+    *, identifiers: tuple[str, ...], whole: bool, chunks: bool, beyond_quota: bool, as_json: bool, dataset: Dataset
 ) -> None:
-    """Say what having snapshots takes: in which form and why, quota units, GB, disk. Fetches nothing, costs nothing.
+    """Show what downloading snapshots takes: form, quota units, bytes, disk space. Downloads nothing and costs no quota.
 
-    ID is a snapshot as `wme snapshots list` names it, for example enwiki_namespace_0. The exit code is 1 where
-    `wme snapshots download` would not begin.
+    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if
+    `wme snapshots download` would refuse to start.
     """
     from pipelines.operations import snapshots as snapshots_
 
@@ -106,39 +114,52 @@ def plan_snapshots(
     settings = read_settings()
     wishes = snapshots_.wishes_of(settings, whole=whole, chunks=chunks, beyond_quota=beyond_quota)
     with service.client(settings) as client:
-        together = snapshots_.plan(client, settings, identifiers, wishes)
+        combined = snapshots_.plan(client, settings, identifiers, wishes, dataset)
     if as_json:
-        click.echo(json.dumps(snapshots_.together_json(together), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(snapshots_.plan_json(combined), ensure_ascii=False, indent=2))
     else:
-        _show_together(together)
-        terminal.OUT.print("Nothing was fetched.")
-    if together.obstacle is not None:
-        raise click.ClickException(together.obstacle)
+        _show_plan(combined)
+        terminal.OUT.print("Nothing was downloaded.")
+    if combined.obstacle is not None:
+        raise click.ClickException(combined.obstacle)
 
 
-def _show_together(together: Any) -> None:
-    for plan in together.plans:
+def _show_plan(combined: Any) -> None:
+    for plan in combined.plans:
         terminal.OUT.print(plan.sentence, markup=False, soft_wrap=True)
-    units = [counted(count, f"{product} unit") for product, count in together.unit_counts.items()]
-    count = len(together.plans)
+    units = [counted(count, f"{product} unit") for product, count in combined.unit_counts.items()]
+    number = len(combined.plans)
     terminal.OUT.print(
-        f"{'In all' if count == 1 else f'The {count} snapshots together'}: {' and '.join(units) or 'no unit'} of quota, "
-        f"{size_text(together.missing_bytes)} to fetch, {size_text(together.disk_bytes)} of disk in the end, with the lake and DuckDB "
-        f"({size_text(together.free_bytes)} free).",
+        f"{'Total' if number == 1 else f'Total of the {number} snapshots'}: {' and '.join(units) or 'no units'} of quota, "
+        f"{size_text(combined.missing_bytes)} to download, {size_text(combined.disk_bytes)} of disk space including the lake and DuckDB "
+        f"({size_text(combined.free_bytes)} free).",
         soft_wrap=True,
     )
 
 
 @snapshots.command("download")
 @_choice
-@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Files fetched at once.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Number of files downloaded at the same time.",
+)
 def download_snapshots(
-    *, identifiers: tuple[str, ...], whole: bool, chunks: bool, beyond_quota: bool, as_json: bool, workers: int
+    *,
+    identifiers: tuple[str, ...],
+    whole: bool,
+    chunks: bool,
+    beyond_quota: bool,
+    as_json: bool,
+    dataset: Dataset,
+    workers: int,
 ) -> None:
-    """Bring snapshots into the archive, verified. What is there is not fetched again; run it again to go on.
+    """Download snapshots into the archive and verify them. Complete files are not downloaded again; rerun to continue.
 
-    ID is a snapshot as `wme snapshots list` names it, for example enwiki_namespace_0. Nothing is begun that the quota
-    or the disk would not let end, unless --beyond-quota allows it.
+    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. A download that would exceed the
+    remaining quota or the disk space is not started; --beyond-quota allows the former.
     """
     from pipelines.operations import snapshots as snapshots_
 
@@ -148,11 +169,11 @@ def download_snapshots(
     service.announce(settings)
     wishes = snapshots_.wishes_of(settings, whole=whole, chunks=chunks, beyond_quota=beyond_quota)
     with service.client(settings) as client:
-        together = snapshots_.plan(client, settings, identifiers, wishes)
+        combined = snapshots_.plan(client, settings, identifiers, wishes, dataset)
         if not as_json:
-            _show_together(together)
+            _show_plan(combined)
         with terminal.progress() as reporter:
-            report = snapshots_.download(client, together, workers=workers, reporter=reporter)
+            report = snapshots_.download(client, combined, workers=workers, reporter=reporter)
     if as_json:
         click.echo(json.dumps(snapshots_.report_json(report), ensure_ascii=False, indent=2))
     else:
@@ -173,7 +194,7 @@ def _show_fetched(fetched: Any) -> None:
     if fetched.replaced:
         size = size_text(sum(path.stat().st_size for path in fetched.replaced))
         terminal.OUT.print(
-            f"Beside it: {counted(len(fetched.replaced), 'file')} of another version or form ({size}).",
+            f"Also in that folder: {counted(len(fetched.replaced), 'file')} of another version or form ({size}).",
             markup=False,
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""`wme status`: how the mirror stands.
+"""`wme status`: the state of the mirror.
 
 The work is in `pipelines/report/status.py`, the map of hours in `pipelines/report/heatmap.py`.
 """
@@ -16,12 +16,17 @@ from pipelines.settings import read as read_settings
 
 @click.command()
 @click.option(
-    "--hours", "count", type=click.IntRange(1, 24 * 31), default=48, show_default=True, help="How far back, say 72."
+    "--hours",
+    "count",
+    type=click.IntRange(1, 24 * 31),
+    default=48,
+    show_default=True,
+    help="Hours to look back (for example 72).",
 )
-@click.option("--check", is_flag=True, help="Exit with 1 when something needs attention (a line that begins with !).")
+@click.option("--check", is_flag=True, help="Exit with 1 if anything needs attention (a line that begins with !).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, hour by hour, for scripts.")
 def status(*, count: int, check: bool, as_json: bool) -> None:
-    """Say how the mirror stands: service, account, size, what is pending, and every one of the newest hours."""
+    """Show the state of the mirror: service, account, size, pending work, and each of the newest hours."""
     from pipelines.report import heatmap
     from pipelines.report import status as statuses
 

@@ -1,4 +1,4 @@
-"""`wme sql` and `wme dictionary`: what stands in the tables, and what it means.
+"""`wme sql` and `wme dictionary`: what the tables hold, and what it means.
 
 The work is in `resources/warehouse` and `pipelines/report/dictionary.py`.
 """
@@ -25,16 +25,22 @@ from pipelines.settings import read as read_settings
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="Form of the answer; json is one object a line.",
+    help="Output format; json prints one object per line.",
 )
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Rows shown; for table only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows shown (table format only).",
+)
 def sql(*, query: str | None, form: str, limit: int) -> None:
-    """Ask the published file, read-only. QUERY is SQL, or comes from standard input."""
+    """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input."""
     from resources.warehouse import Warehouse
 
     text = query if query is not None else sys.stdin.read()
     if not text.strip():
-        raise click.UsageError("There is no query: give one as an argument or on standard input.")
+        raise click.UsageError("There is no query. Pass one as an argument or on standard input.")
     answer = Warehouse(read_settings().data).sql(text)
     if form == "json":
         for row in answer.rows:
@@ -46,7 +52,7 @@ def sql(*, query: str | None, form: str, limit: int) -> None:
     elif answer.columns:
         terminal.show(answer.columns, answer.rows[:limit])
         if len(answer.rows) > limit:
-            terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown; --limit shows more.")
+            terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown. Raise --limit to see more.")
 
 
 def _plain(value: Any) -> str:
@@ -65,7 +71,7 @@ def _cell(value: Any) -> Any:
 
 @click.command()
 def dictionary() -> None:
-    """Print the data dictionary (Markdown): every table and column, with its place in the service's record."""
+    """Print the data dictionary (Markdown): every table and column, with its path in the service's record."""
     from pipelines.report.dictionary import render
 
     click.echo(render(), nl=False)

@@ -1,4 +1,4 @@
-"""`wme publish`, `relocate`, `clean` and `forget`: keeping what analysts open, and the folder, as they should be.
+"""`wme publish`, `relocate`, `clean` and `forget`: maintenance of the published file and the data folder.
 
 The work is in `pipelines/operations/run.py`, `pipelines/operations/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
 """
@@ -17,7 +17,7 @@ from resources.formatting import counted, moment_text, size_text
 
 @click.command()
 def publish() -> None:
-    """Publish now what is loaded, whether it is due or not (WME_PUBLISH)."""
+    """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH)."""
     from assets.published import next_text
     from pipelines.operations import run as runs
     from resources.warehouse import Warehouse
@@ -35,10 +35,10 @@ def publish() -> None:
         told = (
             f"was published at {at}."
             if last != before
-            else f"holds all that is loaded since {at}: nothing was to be done."
+            else f"has held everything that is loaded since {at}; nothing had to be done."
         )
         terminal.OUT.print(
-            f"{warehouse.published_path} {told} It is published next {next_text(last, settings.publish_every)}.",
+            f"{warehouse.published_path} {told} The next publication is made {next_text(last, settings.publish_every)}.",
             markup=False,
             soft_wrap=True,
         )
@@ -46,33 +46,33 @@ def publish() -> None:
 
 @click.command()
 def relocate() -> None:
-    """After the data folder was moved: make the published file's views find the lake where it lies now.
+    """Point the views of the published file to the lake after the data folder was moved.
 
-    Only the published file and the lake are needed, and no service.
+    Only the published file and the lake are needed; the service is not contacted.
     """
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(read_settings().data)
     moved = warehouse.relocate()
     if moved is None:
-        told = "finds the lake where it lies. Nothing was to be done."
+        told = "already finds the lake. Nothing had to be done."
     else:
-        told = f"was mended: its views read {counted(moved, 'file')} of the lake where it lies now."
+        told = f"now finds the lake: its views read {counted(moved, 'file')} there."
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
             told += (
-                f" Of the files that it names, {missing:,} {'is' if missing == 1 else 'are'} not there, and left out; bring "
-                "what is missing there, then `wme publish`."
+                f" {counted(missing, 'file')} that it names {'is' if missing == 1 else 'are'} missing and left out. Restore the "
+                "missing files, then run `wme publish`."
             )
     terminal.OUT.print(f"{warehouse.published_path} {told}", markup=False, soft_wrap=True)
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="List the files and stop; nothing is removed.")
+@click.option("--dry-run", is_flag=True, help="List the files; remove nothing.")
 def clean(*, dry_run: bool) -> None:
-    """Remove files of the lake and the archive that were replaced, after their grace period (WME_GRACE_HOURS).
+    """Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).
 
-    Runs do so by themselves. What is loaded, what is published and what is needed to make it again always stays.
+    Runs do this automatically. Files that are loaded, published, or needed to make those again are always kept.
     """
     from assets import housekeeping
     from resources.lake import Layout
@@ -84,12 +84,11 @@ def clean(*, dry_run: bool) -> None:
     if dry_run:
         rows = [(file.path, size_text(file.size_bytes), file.due_at, file.why) for file in (*done.freed, *done.waiting)]
         if rows:
-            terminal.show(("file", "size", "may go from (UTC)", "because"), rows, spare=("because",))
+            terminal.show(("file", "size", "may be removed from (UTC)", "reason"), rows, spare=("reason",))
     verb = "would be removed now" if dry_run else "removed"
     terminal.OUT.print(
-        f"{counted(len(done.freed), 'file')} {verb}, {size_text(done.freed_bytes)}; {len(done.waiting):,} more, "
-        f"{size_text(done.waiting_bytes)}, were replaced less than {settings.grace_hours:g} hours ago, or are seen so for "
-        f"the first time.{' Nothing was removed.' if dry_run else ''}",
+        f"{counted(len(done.freed), 'file')} {verb}, {size_text(done.freed_bytes)}; {counted(len(done.waiting), 'file')} more, "
+        f"{size_text(done.waiting_bytes)}, are kept until they have been known as replaced for {settings.grace_hours:g} hours.{' Nothing was removed.' if dry_run else ''}",
         markup=False,
         soft_wrap=True,
     )
@@ -97,12 +96,12 @@ def clean(*, dry_run: bool) -> None:
 
 @click.command()
 @click.argument("project", type=PROJECT)
-@click.option("--dry-run", is_flag=True, help="Say what would be removed and stop.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(*, project: str, dry_run: bool, yes: bool) -> None:
-    """Remove everything of PROJECT, which is mirrored no longer: rows, files of the lake and the archive; then publish.
+    """Remove all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive. Then publish.
 
-    Says first what that is, and asks. What other projects share stays. After an interrupt run it again.
+    Shows what that is and asks for confirmation. Data shared with other projects is kept. After an interrupt, run it again.
     """
     from pipelines.operations import forget as forgetting
 
@@ -110,7 +109,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     found = forgetting.survey(settings, project)
     if not found:
         terminal.OUT.print(
-            f"There is nothing of {project} in {settings.data.absolute()}.", markup=False, soft_wrap=True
+            f"There is no data of {project} in {settings.data.absolute()}.", markup=False, soft_wrap=True
         )
         return
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
@@ -124,13 +123,9 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     if dry_run:
         terminal.OUT.print("Nothing was removed.")
         return
-    question = (
-        f"Remove all of it? The service keeps hours for two days only, so older hours of {project} cannot come back."
-    )
+    question = f"Remove all of it? The service keeps hours for two days only, so older hours of {project} cannot be fetched again."
     if project not in settings.projects and not yes and not click.confirm(question):
         terminal.OUT.print("Nothing was removed.")
         return
     forgetting.forget(settings, project)
-    terminal.OUT.print(
-        f"{project} is forgotten: its rows and files are removed, and the rest is published.", markup=False
-    )
+    terminal.OUT.print(f"All data of {project} was removed, and the rest was published.", markup=False)

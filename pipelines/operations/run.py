@@ -28,7 +28,7 @@ from pipelines.process import instance as instances
 from pipelines.process import processes
 from pipelines.settings import SettingsError
 from resources import datasets
-from resources.datasets import LISTS
+from resources.datasets import ARTICLE_CHANGES, LISTS
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import hour_text
 from resources.lake import Layout
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
+    from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.warehouse import Warehouse
 
@@ -108,7 +109,9 @@ def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
 QUIET = dg.LoggerDefinition(_quiet)
 
 
-def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[datetime]:
+def newest_hours(
+    client: EnterpriseClient, count: int, now: datetime, dataset: Dataset = ARTICLE_CHANGES
+) -> list[datetime]:
     """The `count` newest hours that the service has published, oldest first.
 
     An hour's list appears some minutes after the hour, so the newest complete hour may not be there yet.
@@ -119,7 +122,7 @@ def newest_hours(client: EnterpriseClient, count: int, now: datetime) -> list[da
     newest = last_complete_hour(now)
     for back in range(6):
         try:
-            client.batches(newest - back * HOUR)
+            client.batches(newest - back * HOUR, dataset)
         except NotPublishedYet:
             if back == 5:
                 raise

@@ -1,8 +1,4 @@
-"""Snapshots as an operator handles them: what there is, what having some of them takes, and fetching them.
-
-Belongs here: choosing, planning several at once, fetching one after another. Does not belong here: how one snapshot is
-planned and fetched (the client), what becomes of the files later (assets), drawing (the command line).
-"""
+"""Snapshots as an operator handles them: listing them, planning several at once, downloading one after another."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipelines.settings import Settings
+    from resources.datasets import Dataset
     from resources.engine import Reporter
     from resources.enterprise import Download, EnterpriseClient, Wishes
     from resources.enterprise.models import Snapshot
@@ -31,20 +28,22 @@ if TYPE_CHECKING:
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 
 
-def listed(client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None) -> list[Snapshot]:
+def listed(
+    client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
+) -> list[Snapshot]:
     """The service's snapshots of some (project, namespace) pairs, or all, by project and namespace. No quota.
 
     Raises:
         EnterpriseError: The service does not answer, or refuses the account.
     """
     wanted = None if scope is None else set(scope)
-    found = [s for s in client.snapshots() if wanted is None or (s.project_id, s.namespace_id) in wanted]
+    found = [s for s in client.snapshots(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
     return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))
 
 
 @dataclass(frozen=True)
-class Together:
-    """What several snapshots take, fetched one after another."""
+class CombinedPlan:
+    """What downloading several snapshots takes, one after another."""
 
     plans: tuple[SnapshotPlan, ...]
 
@@ -85,7 +84,7 @@ class Together:
 
     @property
     def obstacle(self) -> str | None:
-        """Why they would not be started, as a sentence; None: they would be."""
+        """Why the download would not start, as a sentence; None: it would."""
         try:
             self.check()
         except (errors.QuotaExceeded, errors.DiskFull) as error:
@@ -93,30 +92,37 @@ class Together:
         return None
 
 
-def plan(client: EnterpriseClient, settings: Settings, identifiers: Iterable[str], wishes: Wishes) -> Together:
-    """What having these snapshots in the archive takes. A dry run: costs no quota and changes nothing.
+def plan(
+    client: EnterpriseClient,
+    settings: Settings,
+    identifiers: Iterable[str],
+    wishes: Wishes,
+    dataset: Dataset = SNAPSHOT_ARTICLES,
+) -> CombinedPlan:
+    """What downloading these snapshots into the archive takes. A dry run: costs no quota and changes nothing.
 
     Args:
         client: Of the service.
         settings: Name the data folder.
         identifiers: The service's names of the snapshots, for example enwiki_namespace_0.
         wishes: See `wishes_of`.
+        dataset: The dataset of the snapshots.
 
     Raises:
         NotFound: One of them does not exist.
-        UnknownNameError: Nor does its project or namespace.
+        UnknownNameError: Neither does its project or namespace.
         InvalidRequest: Chunks are asked for, and there are none.
     """
     layout = Layout(settings.data)
     plans = []
     for name in dict.fromkeys(identifiers):
         try:
-            plans.append(_planned(client, name, layout.snapshot_archive(SNAPSHOT_ARTICLES, name), wishes))
+            plans.append(_planned(client, name, layout.snapshot_archive(dataset, name), wishes, dataset))
         except errors.NotFound:
             if found := _IDENTIFIER.fullmatch(name):
                 names.check(client, layout, [found[1]], [int(found[2])], correct=name)
             raise
-    return Together(tuple(plans))
+    return CombinedPlan(tuple(plans))
 
 
 def wishes_of(settings: Settings, *, whole: bool = False, chunks: bool = False, beyond_quota: bool = False) -> Wishes:
@@ -179,11 +185,11 @@ class Report:
         told = [f"{len(self.failures)} of {count} snapshots failed."]
         told += [f"- {identifier}: {error.message}" for identifier, error in self.failures]
         if self.not_begun:
-            told.append(f"Not begun because of that: {', '.join(self.not_begun)}.")
+            told.append(f"Not started because of that: {', '.join(self.not_begun)}.")
         return "\n".join(told)
 
 
-def download(client: EnterpriseClient, together: Together, *, workers: int = 4, reporter: Reporter) -> Report:
+def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
     """Have planned snapshots in the archive, one after another, each with several files at once.
 
     Nothing is begun unless all of them can be finished. What is there is not fetched again, and what an earlier call
@@ -193,18 +199,18 @@ def download(client: EnterpriseClient, together: Together, *, workers: int = 4, 
         QuotaExceeded: They need more units than are left. Nothing was fetched.
         DiskFull: The disk does not hold them. Nothing was fetched.
     """
-    together.check()
+    combined.check()
     done: list[Fetched] = []
     failures: list[tuple[str, errors.EnterpriseError]] = []
-    for number, first in enumerate(together.plans):
+    for number, first in enumerate(combined.plans):
         try:
             # hours may have passed with the snapshots before this one: it is looked at again
-            now = _planned(client, first.identifier, first.folder, first.wishes) if number else first
+            now = _planned(client, first.identifier, first.folder, first.wishes, first.dataset) if number else first
             done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
             failures.append((first.identifier, error))
             if error.ends_run:
-                rest = tuple(later.identifier for later in together.plans[number + 1 :])
+                rest = tuple(later.identifier for later in combined.plans[number + 1 :])
                 return Report(tuple(done), tuple(failures), rest)
     return Report(tuple(done), tuple(failures), ())
 
@@ -223,15 +229,15 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def together_json(together: Together) -> dict[str, Any]:
-    """Plans with values that JSON has, and what they cost together."""
+def plan_json(combined: CombinedPlan) -> dict[str, Any]:
+    """Plans with values that JSON has, and what they cost combined."""
     return {
-        "snapshots": [_plan_json(plan) for plan in together.plans],
-        "unit_counts": together.unit_counts,
-        "missing_bytes": together.missing_bytes,
-        "disk_bytes": together.disk_bytes,
-        "free_bytes": together.free_bytes,
-        "obstacle": together.obstacle,
+        "snapshots": [_plan_json_of(plan) for plan in combined.plans],
+        "unit_counts": combined.unit_counts,
+        "missing_bytes": combined.missing_bytes,
+        "disk_bytes": combined.disk_bytes,
+        "free_bytes": combined.free_bytes,
+        "obstacle": combined.obstacle,
     }
 
 
@@ -262,7 +268,7 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _plan_json(plan: SnapshotPlan) -> dict[str, Any]:
+def _plan_json_of(plan: SnapshotPlan) -> dict[str, Any]:
     return {
         "identifier": plan.identifier,
         "version": plan.snapshot.version,
@@ -284,12 +290,12 @@ def _plan_json(plan: SnapshotPlan) -> dict[str, Any]:
     }
 
 
-def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wishes) -> SnapshotPlan:
+def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wishes, dataset: Dataset) -> SnapshotPlan:
     try:
-        return client.plan_snapshot(identifier, folder, wishes)
+        return client.plan_snapshot(identifier, folder, wishes, dataset)
     except errors.NotFound as error:
         raise errors.NotFound(
-            f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` names those "
-            "that there are.",
+            f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` shows all "
+            "snapshots.",
             status=error.status,
         ) from error

@@ -531,7 +531,7 @@ def test_changed_password(environ, call, account):
     assert told.code == 1
     assert "Check the previous password" in told.err
     told = call("auth", "change-password", "--password", NEW_PASSWORD, environ=environ)
-    assert (told.code, told.out) == (0, "The new password is set; put it into WME_PASSWORD.\n")
+    assert (told.code, told.out) == (0, "The new password is set. Update WME_PASSWORD.\n")
     assert call("auth", "login", environ=environ).code == 1
     assert call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}).code == 0
 
@@ -596,7 +596,7 @@ def test_rejects(environ, filled, call, service, hours):
     told = call("rejects", environ=environ)
     assert told.out.splitlines()[3].split()[:4] == ["batch_hour", "archive", "member", "line_number"]
     assert "enwiki_namespace_0" in told.out.splitlines()[4]
-    assert "1 lines rejected; their bytes are in the table `rejects`." in told.out
+    assert "1 rejected line; the bytes are in the table `rejects`." in told.out
 
 
 def test_sandbox_keeps_its_state_below_the_data_folder_unless_told_otherwise(call, tmp_path):

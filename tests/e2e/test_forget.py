@@ -127,7 +127,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
 
     told = call("forget", "frwiki", environ=both, stdin="y\n")
     assert told.code == 0, told.err
-    assert "frwiki is forgotten" in told.out
+    assert "All data of frwiki was removed" in told.out
     assert of("enwiki") == before
     for table in (
         "articles",
@@ -149,7 +149,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     assert not list((data / "lake").rglob("*frwiki*"))
     again = call("forget", "frwiki", "--yes", environ=both)
     assert again.code == 0
-    assert "There is nothing of frwiki in " in again.out
+    assert "There is no data of frwiki in " in again.out
     assert files(data, "reference")
     back = call(
         "run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
@@ -181,7 +181,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     assert told.code == 0, told.err
     assert not files(data, "frwiki")
     assert files(data) == kept
-    assert "There is nothing of frwiki" in call("forget", "frwiki", "--yes", environ=both).out
+    assert "There is no data of frwiki" in call("forget", "frwiki", "--yes", environ=both).out
 
 
 def test_forgetting_what_is_not_there(
@@ -189,7 +189,7 @@ def test_forgetting_what_is_not_there(
 ) -> None:
     nothing = call("forget", "dewiki", "--yes", environ=filled[0])
     assert (nothing.code, nothing.err) == (0, "")
-    assert "There is nothing of dewiki in " in nothing.out
+    assert "There is no data of dewiki in " in nothing.out
     empty = call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")})
     assert empty.code == 0
     assert not (tmp_path / "none").exists()

@@ -285,7 +285,7 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert "their bytes are in the table `rejects`." in told.out
 
     told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
-    assert told.out.endswith("1 lines rejected; their bytes are in the table `rejects`.\n")
+    assert told.out.endswith("1 rejected line; the bytes are in the table `rejects`.\n")
     assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such line was rejected.\n"
 
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)

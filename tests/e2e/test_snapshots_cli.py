@@ -115,9 +115,9 @@ def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, cal
     counts = chunk_counts
     assert first.startswith(f"{NAME} in {counts[NAME]} chunks, because that is what was asked for. It costs ")
     assert f"It costs {counts[OTHER]} chunk units (" in second
-    assert together.startswith(f"The 2 snapshots together: {sum(counts.values())} chunk units of quota, ")
+    assert together.startswith(f"Total of the 2 snapshots: {sum(counts.values())} chunk units of quota, ")
     assert together.endswith(" free).")
-    assert last == "Nothing was fetched."
+    assert last == "Nothing was downloaded."
     assert downloads(service) == []
     assert not archive.exists()
 
@@ -142,7 +142,7 @@ def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, ch
     assert alone.code == 0
     told = call("snapshots", "plan", "--chunks", NAME, OTHER, environ=environ)
     assert told.code == 1
-    assert told.out.rstrip().endswith("Nothing was fetched.")
+    assert told.out.rstrip().endswith("Nothing was downloaded.")
     assert f"takes {sum(chunk_counts.values())} chunk units together, and the account has" in told.err
     assert is_sentence(told.err)
     told = call("snapshots", "plan", "--chunks", "--json", NAME, OTHER, environ=environ)
@@ -204,7 +204,7 @@ def test_files_of_another_form_stay_and_are_named(environ, call, archive, chunk_
     told = call("snapshots", "download", "--chunks", NAME, environ=environ)
     assert told.code == 0
     # the file and its sidecar; the manifest has the name that the set in chunks has as well
-    assert "Beside it: 2 files of another version or form (" in told.out
+    assert "Also in that folder: 2 files of another version or form (" in told.out
     assert len(list((archive / NAME).glob("*.tar.gz"))) == chunk_counts[NAME] + 1
 
 
@@ -222,7 +222,7 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, a
     assert told.code == 1
     assert "1 of 2 snapshots failed." in told.err
     assert f"\n- {NAME}: " in told.err
-    assert f"Not begun because of that: {OTHER}." in told.err
+    assert f"Not started because of that: {OTHER}." in told.err
     assert len(list((archive / NAME).glob("*.tar.gz"))) == count - 2
     assert not (archive / OTHER).exists()
 

@@ -29,7 +29,7 @@ def copied(filled: tuple[dict[str, str], Any], tmp_path: Path) -> dict[str, str]
 def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[str, str], tmp_path: Path) -> None:
     mended = call("relocate", environ=copied)
     assert mended.code == 0
-    assert "was mended: its views read 4 files of the lake" in mended.out
+    assert "now finds the lake: its views read 4 files there" in mended.out
     assert "Nothing was to be done" in call("relocate", environ=copied).out
     before = call("sql", BODIES, "--format", "csv", environ=copied)
     assert before.code == 0
@@ -40,7 +40,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     assert failed.code == 1
     assert "No files found" in failed.err
     assert "`wme relocate` makes this file find the lake again" in failed.err
-    assert "was mended: its views read 4 files" in call("relocate", environ=moved).out
+    assert "now finds the lake: its views read 4 files" in call("relocate", environ=moved).out
     assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
 
     lake = tmp_path / "moved, it's here" / "lake"
@@ -80,16 +80,16 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     ran = call("run", "--from", newest, environ=hourly)
     assert ran.code == 0, ran.err
     assert f"{hours[2]:%Y-%m-%d %H}" in ran.out  # the table tells what was loaded, published or not
-    assert "Not published yet: that is done by the first run after" in ran.out
+    assert "Not published yet. The next publication is made by the first run after" in ran.out
     assert published() == "2"
     assert "missing" not in ran.out  # told of the pipeline's own file as well
     told = call("publish", environ=hourly)
     assert told.code == 0, told.err
     assert re.search(
-        r"warehouse\.duckdb was published at .* UTC\. It is published next by the first run after", told.out
+        r"warehouse\.duckdb was published at .* UTC\. The next publication is made by the first run after", told.out
     )
     assert published() == "3"
-    assert "nothing was to be done" in call("publish", environ=hourly).out
+    assert "nothing had to be done" in call("publish", environ=hourly).out
     assert "Not published yet" not in call("run", "--from", newest, environ=hourly).out
 
 

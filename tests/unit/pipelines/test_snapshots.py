@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.operations.snapshots import Fetched, Report, Together
+from pipelines.operations.snapshots import CombinedPlan, Fetched, Report
 from resources.enterprise import Disk, Download, Wishes, errors, models, plan_snapshot
 
 GB = 10**9
@@ -29,24 +29,24 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():
-    both = Together((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB)))
+    both = CombinedPlan((planned(), planned("frwiki", form="chunks"), planned("dewiki", free=50 * GB)))
     assert both.unit_counts == {"snapshot": 2, "chunk": 2}
     assert (both.missing_bytes, both.disk_bytes, both.free_bytes) == (3 * GB, 6 * GB, 50 * GB)
-    assert (both.obstacle, Together(()).free_bytes, Together(()).unit_counts) == (None, 0, {})
+    assert (both.obstacle, CombinedPlan(()).free_bytes, CombinedPlan(()).unit_counts) == (None, 0, {})
 
 
 @pytest.mark.parametrize(("limits", "kind"), [({"left": 1}, errors.QuotaExceeded), ({"free": 3 * GB}, errors.DiskFull)])
 def test_what_fits_alone_may_not_fit_together(limits, kind):
     plans = (planned(**limits), planned("frwiki", **limits))
     for one in plans:
-        Together((one,)).check()
+        CombinedPlan((one,)).check()
     with pytest.raises(kind) as caught:
-        Together(plans).check()
-    assert Together(plans).obstacle == caught.value.message
+        CombinedPlan(plans).check()
+    assert CombinedPlan(plans).obstacle == caught.value.message
 
 
 def test_what_does_not_fit_alone_is_an_obstacle():
-    assert "has 0 left" in Together((planned(left=0),)).obstacle
+    assert "has 0 left" in CombinedPlan((planned(left=0),)).obstacle
 
 
 def fetched(*downloads):
@@ -68,5 +68,5 @@ def test_a_report_names_what_failed_and_what_was_not_begun():
     assert Report((), (("enwiki_namespace_0", error),), ()).sentence() == "None is left."
     told = Report((fetched(download(1)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
     assert told == (
-        "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nNot begun because of that: dewiki_namespace_0."
+        "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nNot started because of that: dewiki_namespace_0."
     )

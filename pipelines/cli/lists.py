@@ -1,0 +1,44 @@
+"""`wme lists`: the service's reference lists.
+
+The work is in `resources/enterprise`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines import terminal
+from pipelines.cli import service
+from pipelines.cli.parameters import DatasetName
+from pipelines.settings import read as read_settings
+from resources import datasets
+from resources.datasets import Family
+
+if TYPE_CHECKING:
+    from resources.datasets import Dataset
+
+
+@click.command()
+@click.argument("dataset", metavar="[NAME]", type=DatasetName(Family.LIST), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as the service sends it.")
+def lists(*, dataset: Dataset | None, as_json: bool) -> None:
+    """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota."""
+    if dataset is None:
+        rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
+        terminal.show(("list", "description"), rows)
+        return
+    with service.client(read_settings()) as client:
+        records = [dict(record) for record in client.list_records(dataset).records]
+    if as_json:
+        for record in records:
+            click.echo(json.dumps(record, ensure_ascii=False))
+        return
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    terminal.show(columns, [[_cell(record.get(name)) for name in columns] for record in records])
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

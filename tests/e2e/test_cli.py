@@ -125,8 +125,8 @@ def test_hours_are_counted_from_the_newest_there_is(environ, call):
         (["run", "--from", "2026-11-20T05:30"], "is not an hour"),
         (["run", "--from", "2026-02-30T05"], "is not an hour"),
         (["run", "--to", "2026-11-20T05"], "--to needs --from."),
-        (["run", "--from", "2026-11-20T05", "--to", "2026-11-20T04"], "--to lies before --from."),
-        (["run", "--from", "2026-11-20T05", "--to", "2200-01-01T00"], "has not ended (UTC)"),
+        (["run", "--from", "2026-11-20T05", "--to", "2026-11-20T04"], "--to is before --from."),
+        (["run", "--from", "2026-11-20T05", "--to", "2200-01-01T00"], "has not ended yet (UTC)"),
         (["run", "--from", "2026-11-20T05", "--hours", "3"], "--hours and --from exclude each other."),
         (["run", "now"], "unexpected extra argument"),
         (["walk"], "No such command 'walk'"),
@@ -399,7 +399,7 @@ def test_sql_shows_values_as_they_are(filled, call):
 
 def test_sql_table_is_limited_and_says_so(filled, call):
     told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
-    assert told.out.splitlines()[1:] == ["    0", "    1", "5 rows, 2 shown; --limit shows more."]
+    assert told.out.splitlines()[1:] == ["    0", "    1", "5 rows, 2 shown. Raise --limit to see more."]
 
 
 def test_sql_as_csv(filled, call):
@@ -770,4 +770,4 @@ def test_help_costs_no_dagster():
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
-    assert "Ask the published file" in told.stdout
+    assert "Query the published file" in told.stdout

@@ -30,7 +30,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     mended = call("relocate", environ=copied)
     assert mended.code == 0
     assert "now finds the lake: its views read 4 files there" in mended.out
-    assert "Nothing was to be done" in call("relocate", environ=copied).out
+    assert "Nothing had to be done" in call("relocate", environ=copied).out
     before = call("sql", BODIES, "--format", "csv", environ=copied)
     assert before.code == 0
 
@@ -103,7 +103,7 @@ def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], co
     told = call("clean", "--dry-run", environ=copied | {"COLUMNS": "300"})
     assert told.code == 0, told.err
     assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
-    assert "0 files would be removed now, 0 B; 1 more, 21 B" in told.out
+    assert "0 files would be removed now, 0 B; 1 file more, 21 B" in told.out
     assert "1 more" in call("clean", environ=copied).out
     assert sorted(data.glob("lake/**/*.parquet")) == before
     assert "1 file removed, 21 B; 0 more" in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out

@@ -1,0 +1,121 @@
+"""Retired terms: no text that users read has them (help, guides, messages, descriptions in the Dagster UI, the dictionary)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from pipelines import cli
+from pipelines.definitions import build_defs
+from pipelines.settings import Settings
+from resources import datasets
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Each with what is said instead.
+RETIRED = {
+    r"Dagster's pages?": "the Dagster UI",
+    r"how the data lies": "data layout",
+    r"\b(told|tells?|telling)\b": "reported, prints, shows, logs",
+    r"\bsits? failed": "failed hour",
+    r"\b(list of an hour|hour's list|list of the hour)\b": "batch listing",
+    r"\bno set any more\b": "no longer belongs together",
+    r"\bsuffic(e|es|ed)\b": "is enough",
+    r"\bsigned address(es)?\b": "signed URLs",
+    r"\banew\b": "again",
+    r"\b(stands?|stood) (twice|in|here|there|beside)\b": "is, appears",
+    r"\blies? (about|beside|there|here|in|below|with)\b": "is, has",
+    r"\bwhatever seems better\b": "always",
+    r"\bsay \d": "for example",
+    r"\bin vain\b": "without success",
+    r"\bis begun\b": "is started",
+}
+DOCUMENTS = [ROOT / "README.md", ROOT / ".env.example", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = sorted(
+    path
+    for room in ("pipelines", "assets", "resources")
+    for path in (ROOT / room).rglob("*.py")
+    if "sandbox" not in path.parts
+)
+
+
+def retired(text):
+    """What is wrong with a text: each retired term with its surroundings."""
+    plain = re.sub(r"\s+", " ", text)
+    return [
+        f"{plain[max(0, found.start() - 40) : found.end() + 20]!r}: say {better!r}"
+        for term, better in RETIRED.items()
+        for found in re.finditer(term, plain, re.IGNORECASE)
+    ]
+
+
+def messages(path):
+    """The strings of a module that are sentences, docstrings left out; what is filled in is a dot."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in docstrings | parts:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        elif isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "·" for part in node.values)
+        else:
+            continue
+        if " " in text and not text.lstrip().startswith(("SELECT", "WITH", "CREATE")):
+            yield text
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_have_no_retired_term(path):
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    assert not retired(text), "\n".join(retired(text))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_messages_have_no_retired_term(path):
+    found = [wrong for text in messages(path) for wrong in retired(text)]
+    assert not found, "\n".join(found)
+
+
+def commands(command, context):
+    yield command.get_help(context)
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from commands(child, click.Context(child, info_name=name, parent=context))
+
+
+def test_help_has_no_retired_term():
+    texts = list(commands(cli.wme, click.Context(cli.wme, info_name="wme")))
+    found = [wrong for text in texts for wrong in retired(text)]
+    assert len(texts) > 20
+    assert not found, "\n".join(found)
+
+
+def test_descriptions_in_the_dagster_ui_have_no_retired_term():
+    defs = build_defs(Settings())
+    texts = [spec.description for spec in defs.resolve_all_asset_specs()]
+    texts += [one.description for one in (*defs.jobs, *defs.schedules, *defs.sensors)]
+    texts += [check.description for asset in defs.asset_checks for check in asset.check_specs]
+    for resource in defs.resources.values():
+        texts += [type(resource).__doc__, *(field.description for field in type(resource).model_fields.values())]
+    found = [wrong for text in texts if text for wrong in retired(text)]
+    assert len(texts) > 30
+    assert not found, "\n".join(found)
+
+
+def test_declarations_have_no_retired_term():
+    texts = [one.description for one in datasets.datasets()]
+    texts += [text for table in datasets.tables() for text in (table.description, *(one.description for one in table))]
+    found = [wrong for text in texts for wrong in retired(text)]
+    assert not found, "\n".join(found)

@@ -215,7 +215,7 @@ def load_hour(
     warehouse: Warehouse,
 ) -> HourLoad:
     """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage."""
-    reason = "The service's list of the hour does not name it: quiet, or its export failed."
+    reason = "The batch listing does not name it: nothing changed, or its export failed."
     absent = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
     return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent)
 

@@ -176,7 +176,7 @@ def account_text(user: User) -> str:
         f"{product} {quota.used:,} of {'unlimited' if quota.limit is None else f'{quota.limit:,}'}"
         for product, quota in sorted(user.quotas.items())
     ]
-    return f"Groups: {groups}. Units used: {'; '.join(used) or 'none told'}. Hourly files cost none."
+    return f"Groups: {groups}. Units used: {'; '.join(used) or 'none reported'}. Hourly files cost none."
 
 
 def _until(value: datetime | None) -> str:

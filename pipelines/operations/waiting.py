@@ -1,9 +1,11 @@
-"""`wme run --wait`: how long to wait for a host that cannot be reached, in which steps, and what is said of it."""
+"""`wme run --wait`: how long to wait for a host that cannot be reached, and in which steps."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
+
+from resources.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ def outlast(
     left, pause = minutes * 60, FIRST_SECONDS
     while (report := attempt()).unreachable and left > 0:
         say("\n".join(report.failures))
-        say(f"Waiting for it, {left / 60:.0f} minutes at the most. Ctrl-C ends the wait.")
+        say(f"Waiting up to {counted(round(left / 60), 'minute')} for it. Ctrl-C stops waiting.")
         found = False
         while not found and left > 0:
             began = time.monotonic()
@@ -39,7 +41,7 @@ def outlast(
             left -= time.monotonic() - began
             pause = min(2 * pause, LONGEST_SECONDS)
         if not found:
-            report.failures.append(f"It was waited for, {minutes:.0f} minutes, in vain.")
+            report.failures.append(f"After {counted(round(minutes), 'minute')} of waiting it still cannot be reached.")
             break
-        say("It answers again: the run goes on.")
+        say("It can be reached again; the run continues.")
     return report

@@ -82,7 +82,7 @@ class Dataset:
         """Why a column cannot be filled as it is declared."""
         table = self.table
         if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
-            return "is the first of columns that stand in the record and have its type, and these are others"
+            return "is the first of columns that are in the record and have its type, and these are others"
         if column.first_of and (column.path is not None or column.default is not None):
             return "is the first of other columns, so that it has no path and no default of its own"
         if (column.default is not None or column.values) and column.type != pa.string():

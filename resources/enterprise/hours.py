@@ -118,7 +118,7 @@ def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
             status=404,
         )
     return passed(hour, clock) or errors.NotPublishedYet(
-        f"{clock.remark}The service has not published {spoken(hour)} yet: the list of an hour appears when all its exports "
+        f"{clock.remark}The service has not published {spoken(hour)} yet: a batch listing appears when all exports of the hour "
         "have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days after the hour "
         "nothing is lost.",
         status=404,

@@ -293,7 +293,7 @@ _COLUMNS = (
 ARTICLE_CHANGES = Table(
     "article_changes",
     "Every change of the configured projects, hour by hour, as the service published it. Hour files overlap: the same "
-    "event may stand in two of them, so count events by event_at.",
+    "event can be in two of them, so count events by event_at.",
     _COLUMNS,
     key=("batch_hour", "event_id", "name"),
 )
@@ -321,7 +321,7 @@ ARTICLE_BODIES = Table(
 )
 REDIRECTS = Table(
     "redirects",
-    "Redirect titles and the article each leads to, as told by the current articles.",
+    "Redirect titles and the article each leads to, according to the current articles.",
     (
         PROJECT_ID,
         Column("redirect_name", TEXT, "Title that redirects.", required=True),

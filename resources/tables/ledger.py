@@ -150,7 +150,7 @@ ABOUT = Table(
     "about",
     "What this file is: service, licence and attribution, versions, when it was published.",
     (
-        Column("name", TEXT, "What is told.", required=True),
+        Column("name", TEXT, "Name of the fact.", required=True),
         Column("value", TEXT, "The answer.", required=True),
     ),
     key=("name",),

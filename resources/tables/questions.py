@@ -20,7 +20,7 @@ _REVISION = (
 )
 DISTINCT_CHANGES = Table(
     "distinct_changes",
-    "Every change once, whatever hour files it stands in: what to count.",
+    "Every change once, even if several hour files have it: what to count.",
     ARTICLE_CHANGES.narrow.columns,
     key=("project_id", "event_id", "name"),
 )

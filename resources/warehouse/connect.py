@@ -176,7 +176,7 @@ class Connector:
             connection.close()
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({error}). The pipeline's own file is not touched by this. "
-                "Remove the published file and run `wme publish`: it is made anew."
+                "Remove the published file and run `wme publish`: it is created again."
             ) from error
         except BaseException:
             connection.close()

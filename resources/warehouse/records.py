@@ -193,7 +193,7 @@ class Applied:
         if not self.changed:
             return f"Articles: nothing pending, {self.article_count:,} pages."
         how = "rebuilt from" if self.rebuilt else "advanced by"
-        anew = f", {', '.join(self.renewed_projects)} made anew from snapshots" if self.renewed_projects else ""
+        anew = f", {', '.join(self.renewed_projects)} recreated from snapshots" if self.renewed_projects else ""
         return (
             f"Articles: {how} {self.file_count} files of {len(self.hours)} hours{anew}, {self.upserted_count:,} pages written, "
             f"{self.removed_count:,} removed, {self.article_count:,} pages now, {self.seconds:.2f} s."

@@ -364,7 +364,7 @@ def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
 
 def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, sandbox, plan):
     sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
-    with pytest.raises(errors.StaleSnapshot, match=r"is gone.*cannot be told yet") as caught:
+    with pytest.raises(errors.StaleSnapshot, match=r"is gone.*is not known yet") as caught:
         client.fetch_piece(plan, plan.pieces[0])
     assert caught.value.restart_units is None
 

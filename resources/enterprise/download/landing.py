@@ -100,7 +100,7 @@ def read_listing(path: Path) -> Listing[Batch]:
         records = _BATCHES.validate_json(raw)
     except ValidationError as error:
         wrong = errors.IntegrityError(
-            f"{path} is not a list of an hour's files ({error.errors()[0]['msg']}). Nothing was changed. Remove it and fetch "
+            f"{path} is not a batch listing ({error.errors()[0]['msg']}). Nothing was changed. Remove it and fetch "
             "the hour again while the service keeps it; archives that are complete are not fetched twice."
         )
         raise wrong from None

@@ -70,7 +70,7 @@ class Address:
             if self._current is None:
                 if self.asked >= self._limit:
                     raise errors.ServiceUnavailable(
-                        f"{self._source.identifier} needed more than {self._limit} signed addresses, each of which may "
+                        f"{self._source.identifier} needed more than {self._limit} signed URLs, each of which may "
                         "cost quota. What was fetched is kept. The connection breaks too often: run this again later."
                     )
                 self.asked += 1

@@ -246,7 +246,7 @@ class Snapshots:
         except errors.EnterpriseError as error:
             _log.info("Could not find out what %s costs now: %s", plan.identifier, error)
             return errors.StaleSnapshot(
-                f"{what} {kept_text}. What starting again costs cannot be told yet, as the service does not list it as a "
+                f"{what} {kept_text}. What starting again costs is not known yet, as the service does not list it as a "
                 "whole: plan it again later, which costs nothing, and run it then."
             )
         return errors.StaleSnapshot(

@@ -218,7 +218,7 @@ def _size(stream: TarStream, told: int | bytes) -> int:
     if isinstance(told, bytes):
         told = int(told) if told.isdigit() and len(told) <= len(str(_SIZE_MAX)) else -1
     if not 0 <= told <= _SIZE_MAX:
-        raise stream.error("the tar is damaged: a header tells a size that no member can have")
+        raise stream.error("the tar is damaged: a header gives a size that no member can have")
     return told
 
 

@@ -71,7 +71,7 @@ def extra_text(extra: Any) -> str | None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise Bad("Not valid JSON: half of a surrogate pair stands in an unknown field.") from error
+        raise Bad("Not valid JSON: half of a surrogate pair is in an unknown field.") from error
     return text
 
 

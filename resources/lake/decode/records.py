@@ -330,7 +330,7 @@ def _extra(unknown: Unknown) -> dict[str, Any]:
         except UnicodeDecodeError as error:
             raise Bad("Not valid UTF-8.") from error
         if key in place:
-            raise Bad(f"The key {shown(key)} stands twice in one object.")
+            raise Bad(f"The key {shown(key)} appears twice in one object.")
         place[key] = read_value(value)
     return extra
 

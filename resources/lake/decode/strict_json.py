@@ -142,7 +142,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise Bad(f"The key {shown(twice)} stands twice in one object.")
+        raise Bad(f"The key {shown(twice)} appears twice in one object.")
     return found
 
 

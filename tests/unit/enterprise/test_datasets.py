@@ -94,7 +94,7 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
     assert alone.records == listing.records
     assert abs(alone.fetched_at - datetime.now(UTC)).total_seconds() < 3600
     target.write_bytes(b'{"not": "a list"}')
-    with pytest.raises(errors.IntegrityError, match=r"batches\.json is not a list of an hour's files"):
+    with pytest.raises(errors.IntegrityError, match=r"batches\.json is not a batch listing"):
         read_listing(target)
     with pytest.raises(FileNotFoundError):
         read_listing(tmp_path / "nothing")

@@ -351,7 +351,7 @@ def test_the_number_of_addresses_is_bounded(make_client, fake, published, target
         return reply
 
     fake.script("/objects/*", *[expiring] * 10)
-    with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed addresses"):
+    with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed URLs"):
         make_client(ranges=Ranges(addresses=2)).download_batch(hour, published, target)
     assert resolves(fake) == 2
 

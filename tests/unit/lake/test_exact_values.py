@@ -229,7 +229,7 @@ def test_a_key_that_comes_last_of_many_is_found_in_time(lake, rows):
     keys = ",".join(f'"k{number}":1' for number in range(60_000))
     made = lake.convert(lake.record(1), b"{" + keys.encode() + b',"k59999":1}')
     (reject,) = rows(made.rejects_path)
-    assert reject["reason"] == "The key k59999 stands twice in one object."
+    assert reject["reason"] == "The key k59999 appears twice in one object."
 
 
 def test_values_are_counted_in_lines_with_nothing_else(lake, rows, few_values):

@@ -330,6 +330,12 @@ def test_links_lead_somewhere(path):
             assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, target
 
 
+def test_every_module_and_folder_that_the_guides_name_exists():
+    for path in GUIDES:
+        for named in re.findall(r"`((?:pipelines|assets|resources)/[\w/]+(?:\.py|/))`", path.read_text()):
+            assert (ROOT / named).exists(), (path.name, named)
+
+
 def read_variables():
     return set(settings.NAMES)
 

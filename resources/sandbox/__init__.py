@@ -7,8 +7,8 @@
 It imports none of the project's other parts: shared code would hide shared mistakes.
 """
 
+from resources.sandbox.claim import SandboxConflictError
 from resources.sandbox.process import Endpoint, SandboxStartError, attach
-from resources.sandbox.record import SandboxConflictError
 from resources.sandbox.server import Sandbox, running
 from resources.sandbox.settings import Settings
 

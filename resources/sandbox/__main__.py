@@ -1,8 +1,4 @@
-"""`python -m resources.sandbox`: the sandbox in the foreground, until Ctrl-C, a signal, or idleness.
-
-Belongs here: serving from the command line. Does not belong here: its options (`options`), serving itself (`server`)
-or attaching (`process`).
-"""
+"""`python -m resources.sandbox`: the sandbox in the foreground, until Ctrl-C, a signal, or idleness."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from resources.sandbox.claim import SandboxConflictError
 from resources.sandbox.options import parse
 from resources.sandbox.provision import provide
-from resources.sandbox.record import SandboxConflictError
 from resources.sandbox.server import Sandbox, running
 from resources.sandbox.store.exports import newest_hour
 
@@ -32,7 +28,7 @@ _PROGRESS_SECONDS = 10
 _WELCOME = """\
 The sandbox answers at {url} (signed downloads at {object_url}). Its data is synthetic.
 {accounts}
-Mail arrives in {outbox}.
+Its mail goes to {outbox}.
 
   TOKEN=$(curl -s {url}/v1/login -H 'Content-Type: application/json' -d @{account} \\
     | python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])')
@@ -69,10 +65,10 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
                 progress=_Progress(sys.stderr),
             ) as sandbox,
         ):
-            told = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
-            told += provide(sandbox.accounts, options, os.environ)
+            lines = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
+            lines += provide(sandbox.accounts, options, os.environ)
             if not signals:
-                sys.stdout.write(_welcome(sandbox, options, told))
+                sys.stdout.write(_welcome(sandbox, options, lines))
                 sys.stdout.flush()
             _wait(sandbox, signals, options.idle)
     except OSError as error:
@@ -130,7 +126,7 @@ def _wait(sandbox: Sandbox, signals: list[int], idle: float | None) -> None:
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
             sandbox.control.ending = True
-            sys.stdout.write(f"Nothing was asked for {idle:g} seconds: the sandbox ends.\n")
+            sys.stdout.write(f"There was no request for {idle:g} seconds: the sandbox stops.\n")
             return
 
 

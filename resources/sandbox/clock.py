@@ -1,7 +1,6 @@
 """The sandbox's clock. Every age and expiry (tokens, codes, signatures, retention, publication) is read from it.
 
-Belongs here: the time as the sandbox tells it, in the `Date` of its answers too. Does not belong here: rate limits and idleness, which are matters of
-real time.
+The `Date` of its answers follows this clock too. Rate limits and idleness use real time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The options of `wme sandbox` and `python -m resources.sandbox`: what they are called, and what is wrong with a value.
-
-Belongs here: parsing, and a sentence for every value that cannot be used. Does not belong here: serving (`server`).
-"""
+"""The options of `wme sandbox` and `python -m resources.sandbox`, with a sentence for every value that cannot be used."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
             known = [name for action in self._actions for name in action.option_strings]
             message = f"There is no option {unknown[1]}; {reference.nearest(unknown[1], known)}"
             if not unknown[1].startswith("--"):
-                message = f"{unknown[1]!r} belongs to no option; {self.prog} --help lists them"
+                message = f"{unknown[1]!r} is not an option; {self.prog} --help lists them"
         ending = "" if message.endswith(("?", ".")) else "."
         self.exit(2, f"{message[0].upper()}{message[1:]}{ending}\n")
 
@@ -88,7 +85,9 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
     Raises:
         SystemExit: Help was asked for (0), or something is wrong (2); a sentence was printed.
     """
-    parser = _Parser(prog=called, description="Serve a local content service in the foreground until told to end.")
+    parser = _Parser(
+        prog=called, description="Serve a local content service in the foreground until it is stopped (Ctrl-C)."
+    )
     add_arguments(parser, state=state)
     given = list(sys.argv[1:] if words is None else words)
     parsed = parser.parse_args(given[1:] if given[:1] == ["serve"] else given)
@@ -163,36 +162,69 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
     ports = _whole(0, _HIGHEST_PORT)
     add("--port", type=ports, default=0, help="port of the service (default: a free one)")
     add("--object-port", type=ports, default=0, help="port of signed downloads (default: a free one)")
-    add("--idle", type=_seconds, help="end after so many seconds without a request (default: never)")
+    add("--idle", type=_seconds, metavar="SECONDS", help="stop after this long without a request (default: never)")
     add(
         "--prepare",
         type=_whole(0, _KEPT_HOURS),
         default=_KEPT_HOURS,
         metavar="HOURS",
-        help="hours to prepare before the sandbox is ready, beside the snapshots, so that every listing is quick; "
-        "0 makes each archive when it is first listed (default: %(default)s)",
+        help="prepare this many hours, and the snapshots, before the sandbox is ready, so that listing them is quick; "
+        "0: make each archive when it is first listed (default: %(default)s)",
     )
 
     world = parser.add_argument_group("the world")
     add = world.add_argument
     add("--seed", type=int, default=Settings.seed, help="seed of the world (default: %(default)s)")
     projects = ",".join(Settings.projects)
-    add("--projects", type=_projects, default=projects, help="projects with articles (default: %(default)s)")
+    add(
+        "--projects",
+        type=_projects,
+        default=projects,
+        help="projects that have articles, separated by commas (default: %(default)s)",
+    )
     namespaces = ",".join(map(str, Settings.namespaces))
-    add("--namespaces", type=_namespaces, default=namespaces, help="their namespaces (default: %(default)s)")
-    pages = "pages in namespace 0 of each project (default: some 5,000, fewer where little happens)"
+    add(
+        "--namespaces",
+        type=_namespaces,
+        default=namespaces,
+        help="namespaces that have articles (default: %(default)s)",
+    )
+    pages = "pages in namespace 0 of each project (default: about 5,000, fewer if there are few changes)"
     add("--articles", type=int, help=pages)
-    add("--changes-per-hour", type=int, default=Settings.changes_per_hour, help="per project (default: %(default)s)")
-    add("--body-bytes", type=int, default=Settings.body_bytes, help="mean size of a body (default: %(default)s)")
-    chunk = "uncompressed bytes of a snapshot's chunk (default: %(default)s)"
+    add(
+        "--changes-per-hour",
+        type=int,
+        default=Settings.changes_per_hour,
+        help="events per hour and project in namespace 0 (default: %(default)s)",
+    )
+    add(
+        "--body-bytes",
+        type=int,
+        default=Settings.body_bytes,
+        help="mean size of HTML and wikitext together (default: %(default)s)",
+    )
+    chunk = "uncompressed size of a chunk of a snapshot (default: %(default)s)"
     add("--chunk-bytes", type=int, default=Settings.chunk_bytes, help=chunk)
-    add("--single-member", action="store_true", help="snapshots have a single member, and not one for every chunk")
-    add("--now", type=_moment, help="stand still at this moment, for example 2026-11-20T05:00:00Z (default: real time)")
-    add("--overlap", action=argparse.BooleanOptionalAction, default=True, help="hour files overlap as the service's do")
-    add("--source-2025", action="store_true", help="behave as the service's public source of August 2025")
-    add("--corpus", type=Path, help="folder of real records (NDJSON, plain or .gz) to take bodies from")
+    add(
+        "--single-member",
+        action="store_true",
+        help="put a snapshot's lines into one member instead of one for every chunk",
+    )
+    add(
+        "--now",
+        type=_moment,
+        help="stop the clock at this moment, for example 2026-11-20T05:00:00Z (default: real time)",
+    )
+    add(
+        "--overlap",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let the hours overlap as the service's do",
+    )
+    add("--source-2025", action="store_true", help="behave like the service's public source of August 2025")
+    add("--corpus", type=Path, help="take bodies from a folder of real records (NDJSON, plain or .gz)")
 
-    accounts = parser.add_argument_group("accounts (docs/sandbox.md has the same as control requests)")
+    accounts = parser.add_argument_group("accounts (also control requests, see docs/sandbox.md)")
     add = accounts.add_argument
     add(
         "--account",
@@ -200,8 +232,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         action="append",
         default=[],
         metavar="NAME[:GROUP]",
-        help=f"make an account of {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name and password are in accounts/NAME.json "
-        "of the state folder",
+        help=f"make an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name and password "
+        "are written to accounts/NAME.json in the state folder",
     )
     add(
         "--temporary",
@@ -209,7 +241,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         action="append",
         default=[],
         metavar="NAME[:GROUP]",
-        help="the same with a temporary password: its first login is answered with NEW_PASSWORD_REQUIRED",
+        help="the same with a temporary password: the first login is answered with NEW_PASSWORD_REQUIRED",
     )
     add(
         "--quota",
@@ -217,7 +249,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         action="append",
         default=[],
         metavar="NAME:KIND=LIMIT",
-        help=f"let an account make so many requests of a kind: {', '.join(get_args(QuotaKind))}",
+        help=f"limit an account's requests of a kind: {', '.join(get_args(QuotaKind))}",
     )
     add(
         "--admit",
@@ -225,14 +257,14 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         action="append",
         default=[],
         metavar="NETWORK[:GROUP]",
-        help="admit requests without a token from these addresses, for example 127.0.0.0/8:group_2 (default: group_3)",
+        help="admit requests from these addresses without a token, for example 127.0.0.0/8:group_2 (default: group_3)",
     )
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
         return int(text)
 
     return read
@@ -244,7 +276,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
 
 
@@ -255,7 +287,7 @@ def _moment(text: str) -> datetime:
         moment = datetime.min  # noqa: DTZ901 - refused below like any other without a zone
     if moment.tzinfo is None or moment.astimezone(UTC).year not in YEARS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no moment with a time zone from {YEARS[0]} to {YEARS[-1]}; write it like 2026-11-20T05:00:00Z"
+            f"{text!r} is not a moment with a time zone from {YEARS[0]} to {YEARS[-1]}; write it like 2026-11-20T05:00:00Z"
         )
     return moment
 
@@ -284,7 +316,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def _with_group(text: str, usual: str) -> tuple[str, str]:
-    """What stands before `:group_n`, and the group."""
+    """The text before `:group_n`, and the group."""
     before, separator, number = text.rpartition(":group_")
     if not separator:
         return text, usual
@@ -298,7 +330,7 @@ def _account(*, temporary: bool) -> Callable[[str], Account]:
         name, group = _with_group(text, FREE_GROUP)
         if not _ACCOUNT_NAME.fullmatch(name) or not name.strip("."):
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no account; write NAME or NAME:GROUP with a group of {', '.join(EVERY_GROUP)}"
+                f"{text!r} is not an account; write NAME or NAME:GROUP with a group of {', '.join(EVERY_GROUP)}"
             )
         return Account(name, group, temporary)
 
@@ -309,7 +341,7 @@ def _quota(text: str) -> Quota:
     match = re.fullmatch(r"(.+):(\w+)=([0-9]{1,9})", text)
     if match is None or match[2] not in get_args(QuotaKind):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no quota; write NAME:KIND=LIMIT with a kind of {', '.join(get_args(QuotaKind))}"
+            f"{text!r} is not a quota; write NAME:KIND=LIMIT with a kind of {', '.join(get_args(QuotaKind))}"
         )
     return Quota(match[1], cast("QuotaKind", match[2]), int(match[3]))
 
@@ -320,5 +352,5 @@ def _admission(text: str) -> tuple[str, str]:
         return str(ip_network(network)), group
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no range of addresses; write for example 127.0.0.0/8 or ::1/128"
+            f"{text!r} is not a range of addresses; write, for example, 127.0.0.0/8 or ::1/128"
         ) from None

@@ -1,9 +1,9 @@
-"""Archives made before somebody lists them, in processes of their own: a listing reports their sizes and MD5s.
+"""Archives made before they are listed, by processes of their own: a listing reports their sizes and MD5s.
 
 Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
 and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
 exports are made before they are published, one at a time and with the lowest priority; the world is known in advance.
-What is there stays from start to start. What somebody asks for meanwhile is made at once, by all processes together.
+What is there stays from start to start. What is requested meanwhile is made at once, by all processes together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _POLL_SECONDS = 0.2
 #: How often is looked when there was nothing to make.
 _PATIENCE_SECONDS = 1.0
 _NICE, _NICEST = 5, 19
-#: Processes that work for somebody who waits.
+#: Most processes that make what a request waits for.
 _MOST_WORKERS = 4
 #: Nothing more is made ahead when the disk has less left.
 _FREE_BYTES = 2_000_000_000
@@ -99,8 +99,8 @@ class Preparation:
 
         Args:
             interrupted: Asked again and again; True ends the wait.
-            progress: Is told how many of how many archives (an hour of a project, a snapshot) are ready. It is not
-                called when all of them were there.
+            progress: Called with the number of archives (of an hour of a project, of a snapshot) that are ready and the
+                number that are made. It is not called when all of them existed.
         """
         _remove_left_over(self._settings.state)
         self._make(self._listed(), lambda: interrupted() or not self._has_space(), progress)
@@ -172,7 +172,7 @@ class Preparation:
             progress(ready, len(futures))
             while not _is_done(future, _POLL_SECONDS):
                 if interrupted():
-                    # nobody waits for the rest: what is asked for meanwhile comes first
+                    # from now on, what is requested comes first
                     for waiting in futures:
                         waiting.cancel()
                     return
@@ -227,7 +227,7 @@ class Preparation:
 
 
 def _remove_left_over(state: Path) -> None:
-    """Remove what processes that were killed had begun; the folder has no other sandbox."""
+    """Remove the unfinished work of processes that were killed; the folder has no other sandbox."""
     for kind in ("archives", "snapshots"):
         for path in state.glob(f"{kind}/*/*/*/*.part"):
             shutil.rmtree(path, ignore_errors=True)
@@ -321,7 +321,7 @@ def main(words: list[str]) -> None:
 def _read(lines: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    # who asked is gone, however that happened: nobody waits for what is under way
+    # the sandbox has ended, so nothing waits for what is under way
     os._exit(0)
 
 

@@ -1,8 +1,4 @@
-"""A sandbox in a process of its own: joined where one runs, started where none does.
-
-Belongs here: attaching to the sandbox of a state folder. Does not belong here: the command line that such a process is
-started with (`options`), and serving (`server`).
-"""
+"""A sandbox in a process of its own: joined if one is running, started if none is."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from resources.sandbox.accounts.accounts import read_default_account
+from resources.sandbox.claim import SandboxConflictError, find, is_answering
 from resources.sandbox.options import command_line
-from resources.sandbox.record import SandboxConflictError, find, is_answering
 
 if TYPE_CHECKING:
     from resources.sandbox.settings import Settings

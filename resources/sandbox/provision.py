@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) -> list[str]:
-    """Make the accounts of the command line and of the environment; returns a line to tell of each.
+    """Make the accounts of the command line and of the environment; returns a line about each.
 
     `WME_USERNAME` and `WME_PASSWORD`, where both are set, are the name and the password of an account that may do
     everything: a client that reads them works unchanged. The password is kept as a digest and shown nowhere.
     """
-    told = []
+    lines = []
     username, password = environ.get("WME_USERNAME", "").strip(), environ.get("WME_PASSWORD", "").strip()
     if username and password:
         # some clients send the name in lower case, as the service's user pool keeps it
@@ -29,7 +29,7 @@ def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) ->
             administration.change(
                 accounts, {"username": name, "password": password, "groups": administration.EVERYTHING}
             )
-        told.append(f"Account: {username}, with the password of WME_PASSWORD.")
+        lines.append(f"Account: {username}, with the password of WME_PASSWORD.")
     folder = options.settings.state / "accounts"
     for account in options.accounts:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -40,10 +40,10 @@ def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) ->
         made = administration.change(accounts, {**wanted, "password": kept})
         write_private(path, json.dumps({"username": account.name, "password": made["password"]}).encode())
         kind = "temporary password" if account.temporary else "password"
-        told.append(f"Account: {account.name} ({account.group}), {kind} in {path}.")
+        lines.append(f"Account: {account.name} ({account.group}), {kind} in {path}.")
     for quota in options.quotas:
         administration.change(accounts, {"username": quota.name, "quotas": {quota.kind: quota.limit}})
     for network, group in options.admitted:
         accounts.admissions.admit(network, [group])
-        told.append(f"Admitted without a token: {network} ({group}).")
-    return told
+        lines.append(f"Admitted without a token: {network} ({group}).")
+    return lines

@@ -1,8 +1,4 @@
-"""A sandbox in this process: both ports, in a thread of their own.
-
-Belongs here: putting the parts together, starting and ending them. Does not belong here: sandboxes in processes of
-their own (`process`).
-"""
+"""A sandbox in this process: both ports, in a thread of their own."""
 
 from __future__ import annotations
 
@@ -26,10 +22,10 @@ from resources.sandbox.api.control import Control
 from resources.sandbox.api.journal import Journal
 from resources.sandbox.api.misbehaviour import misbehaving
 from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, Service
+from resources.sandbox.claim import claimed, publish
 from resources.sandbox.clock import Clock, dated
 from resources.sandbox.faults.faults import Faults
 from resources.sandbox.preparation import Preparation
-from resources.sandbox.record import claimed, publish
 from resources.sandbox.store import objects
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
@@ -161,7 +157,7 @@ def running(
 
     Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
     With `prepare`, the archives of so many hours and of the snapshots are made in processes of their own before this
-    returns, unless it is `interrupted`; `progress` is told how many of how many are ready. Without, each is made when
+    returns, unless it is `interrupted`; `progress` is called with how many of how many are ready. Without, each is made when
     it is first listed.
 
     Raises:

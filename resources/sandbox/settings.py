@@ -1,7 +1,7 @@
-"""What a sandbox is made of: the values that shape its world, its clock and where it keeps its state.
+"""What a sandbox is made of: the values that shape its world, its clock, and where it keeps its state.
 
-Belongs here: the settings and the identity that follows from them. Does not belong here: reading the environment
-(the sandbox reads none) or anything that serves or generates. Standard library only, so that every part may import it.
+The sandbox reads no environment variables for them. Only the standard library is imported, so that every module may
+import this one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Bytes read at either end of a corpus file for its digest: names, sizes and ends tell corpora apart without reading
+#: Bytes read at either end of a corpus file for its digest: names, sizes and ends distinguish corpora without reading
 #: gigabytes at every start.
 _PROBE_BYTES = 65_536
 #: Page numbers of more would meet those of new pages.
 MOST_ARTICLES = 400_000
 #: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
 YEARS = range(2021, 2041)
-#: The events of an hour lie in memory while its archives are made.
+#: The events of an hour are held in memory while its archives are made.
 MOST_CHANGES = 100_000
 
 
@@ -47,7 +47,7 @@ class Settings:
         corpus: Folder of real records (NDJSON, plain or .gz) to take records and bodies from.
         body_bytes: Mean size of html and wikitext together.
         chunk_bytes: Uncompressed bytes after which a chunk of a snapshot ends. The service's are 100,000,000.
-        single_member: Snapshots have a single member, as newer documentation tells. False: one for every chunk.
+        single_member: Snapshots have a single member, as newer documentation describes. False: one for every chunk.
     """
 
     state: Path

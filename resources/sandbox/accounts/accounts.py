@@ -1,11 +1,10 @@
-"""The accounts of the sandbox: users and their passwords, challenges, confirmation codes, tokens, groups, quotas.
+"""The accounts of the sandbox: users, passwords, challenges, confirmation codes and tokens.
 
-Belongs here: the states an account can be in and the moves between them, kept in a database of the state folder so
-that they outlive the process. Does not belong here: how an answer over HTTP looks (`authentication`) or how a token is
-signed (`tokens`).
+The states of an account and the moves between them are kept in a database of the state folder, so that they outlive
+the process.
 
-Source: the service's documentation of authentication (tokens live 24 hours, refresh tokens 90 days and 90 uses) and,
-for what it leaves open (texts of refusals, life of codes and sessions), the user pool its public source stands on.
+Source: the service's documentation of authentication (tokens live 24 hours, refresh tokens 90 days and 90 uses). What
+it leaves open (texts of refusals, life of codes and sessions) follows the user pool that its public source uses.
 """
 
 from __future__ import annotations
@@ -245,7 +244,7 @@ class Accounts:
         self.set_password(user.username, proposed)
 
     def forgot_password(self, username: str) -> None:
-        """Send a confirmation code to the outbox. An e-mail address stands for its account.
+        """Send a confirmation code to the outbox. An e-mail address identifies its account.
 
         Raises:
             LookupError: No account has this e-mail address.

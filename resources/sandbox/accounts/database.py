@@ -1,7 +1,4 @@
-"""The database of the accounts: one SQLite file in the state folder, shared by the threads of one process.
-
-Belongs here: the tables and transactions. What the rows mean is `accounts`' matter.
-"""
+"""The database of the accounts: one SQLite file in the state folder, shared by the threads of one process."""
 
 from __future__ import annotations
 

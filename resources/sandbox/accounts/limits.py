@@ -1,7 +1,6 @@
 """Requests per second: a bucket of tokens for each user, over real time.
 
-Belongs here: the rate limit. Quotas per month are counted with the account (`accounts`). The service's numbers are not
-public, so no limit is set until someone sets one.
+The service's numbers are not public, so there is no limit until one is set. Monthly quotas are in `quotas`.
 """
 
 from __future__ import annotations

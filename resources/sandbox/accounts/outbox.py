@@ -1,6 +1,6 @@
-"""The outbox: a folder that stands for the e-mail the service would send.
+"""The outbox: a folder that takes the place of the e-mail that the service would send.
 
-Belongs here: messages with confirmation codes and temporary passwords, one JSON file each, mode 0600.
+Each message, with its confirmation code or temporary password, is a JSON file of mode 0600.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files that only their owner may read, and that are there whole or not at all.
-
-Belongs here: writing them. Keys, passwords and messages of the outbox are such files.
-"""
+"""Files that only their owner may read and that are either complete or absent: keys, passwords, messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Access and id tokens: RS256 JSON web tokens, signed with a key that lies in the state folder.
+"""Access and ID tokens: RS256 JSON web tokens, signed with a key in the state folder.
 
-Belongs here: making and checking a token's form, signature, client and age. Does not belong here: who holds which
-token, use counts and revocation (`accounts`).
+A token is checked for its form, signature, client and age here; use counts and revocation are in `accounts`.
 
 Source: the service's documentation of authentication; the texts of refusals are those of the token library that the
 service's public source uses.
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from resources.sandbox.clock import Clock
 
-#: Life of access and id tokens, as told in `expires_in`.
+#: Life of access and ID tokens, as reported in `expires_in`.
 ACCESS_TOKEN_SECONDS = 86_400
 
 _CLIENT_ID = "2r0v5o1fsandboxclient0local"
@@ -76,7 +75,7 @@ class TokenMint:
         return self._sign({**claims, "jti": identifier, "client_id": _CLIENT_ID, "username": username}), identifier
 
     def id_token(self, *, username: str, subject: str, email: str, groups: Sequence[str], origin: str) -> str:
-        """Sign an id token: it tells who the user is and opens no data."""
+        """Sign an ID token: it says who the user is and opens no data."""
         claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="id")
         identity = {"aud": _CLIENT_ID, "cognito:username": username, "email": email, "email_verified": True}
         return self._sign({**claims, "jti": str(uuid.uuid4()), **identity})

@@ -1,7 +1,6 @@
-"""What whoever runs a sandbox does with its accounts: make them, put them into groups, set quotas, admit addresses.
+"""Administration of the accounts of a running sandbox: make them, change them, set quotas, admit addresses.
 
-Belongs here: the same from options at the start and from control requests later. Does not belong here: what an
-account can do (`accounts`), HTTP (`control`), and how options are written (`options`).
+Options at the start and control requests later use the same functions.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ EVERYTHING = (EVERY_GROUP[-1],)
 
 
 class UnreadableError(ValueError):
-    """What was asked for cannot be read; the message says what is wrong with it. Nothing was changed."""
+    """The request cannot be read; the message says why. Nothing was changed."""
 
 
 def listed(accounts: Accounts) -> list[dict[str, Any]]:
@@ -75,7 +74,7 @@ def admit(accounts: Accounts, content: Mapping[str, Any]) -> None:
         UnreadableError: It cannot be read.
     """
     if "network" not in content:
-        raise UnreadableError("`network` is missing; write for example 127.0.0.0/8.")
+        raise UnreadableError("`network` is missing; write, for example, 127.0.0.0/8.")
     accounts.admissions.admit(content["network"], _groups(content.get("groups")) or EVERYTHING)
 
 
@@ -104,15 +103,15 @@ def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, in
 
 def _read(content: Mapping[str, Any]) -> tuple[str, list[str] | None, dict[QuotaKind, tuple[int | None, int]]]:
     if not isinstance(content, dict):
-        raise UnreadableError("an object is needed, with `username` in it.")
+        raise UnreadableError("the body must be an object with `username`.")
     if unknown := sorted(set(content) - set(_KNOWN)):
         raise UnreadableError(f"an account has no {', '.join(unknown)}; it has {', '.join(_KNOWN)}.")
     username = content.get("username")
     if not isinstance(username, str) or not username:
-        raise UnreadableError("`username` must be a text of one character or more.")
+        raise UnreadableError("`username` must be a string of at least one character.")
     for key in ("password", "email"):
         if not isinstance(content.get(key), str | None):
-            raise UnreadableError(f"`{key}` must be a text.")
+            raise UnreadableError(f"`{key}` must be a string.")
     if not isinstance(content.get("temporary"), bool | None):
         raise UnreadableError("`temporary` must be true or false.")
     groups = _groups(content.get("groups"))
@@ -122,10 +121,10 @@ def _read(content: Mapping[str, Any]) -> tuple[str, list[str] | None, dict[Quota
     return username, groups, dict(_quotas(quotas))
 
 
-def _groups(told: Any) -> list[str] | None:
-    if told is None:
+def _groups(given: Any) -> list[str] | None:
+    if given is None:
         return None
-    groups = list(told) if isinstance(told, list | tuple) else [told]
+    groups = list(given) if isinstance(given, list | tuple) else [given]
     if unknown := [group for group in groups if group not in EVERY_GROUP]:
         raise UnreadableError(f"there is no group {unknown[0]!r}; there are {', '.join(EVERY_GROUP)}.")
     return groups
@@ -135,9 +134,9 @@ def _quotas(quotas: Mapping[str, Any]) -> Iterable[tuple[QuotaKind, tuple[int | 
     for kind in get_args(QuotaKind):
         if kind not in quotas:
             continue
-        told = quotas[kind] if isinstance(quotas[kind], dict) else {"limit": quotas[kind]}
-        limit, used = told.get("limit"), told.get("used", 0)
-        if not _is_count(used) or not (limit is None or _is_count(limit)) or set(told) - {"limit", "used"}:
+        given = quotas[kind] if isinstance(quotas[kind], dict) else {"limit": quotas[kind]}
+        limit, used = given.get("limit"), given.get("used", 0)
+        if not _is_count(used) or not (limit is None or _is_count(limit)) or set(given) - {"limit", "used"}:
             raise UnreadableError(f"the quota of {kind} must be a number, or an object of `limit` and `used`.")
         yield kind, (limit, used)
     if unknown := sorted(set(quotas) - set(get_args(QuotaKind))):

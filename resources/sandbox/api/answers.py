@@ -1,6 +1,4 @@
-"""How the service writes its answers: JSON or NDJSON by what is accepted, and one form of error.
-
-Belongs here: formats, content types and the error body. Does not belong here: what is answered.
+"""How the service writes its answers: JSON or NDJSON depending on `Accept`, and one form of error.
 
 Source: the service's documentation of its formats; the number form (`1.5e0`) and the empty content type are those of
 recorded answers and of its public source.

@@ -1,8 +1,6 @@
-"""The service's own port as an app: finds the operation of a request and turns refusals into error bodies.
+"""The API's port as an ASGI app: it finds the operation of a request and turns refusals into error bodies.
 
-Belongs here: routing, CORS, request ids, the last resort for defects. Does not belong here: any single operation.
-
-Source: the service's documentation of its hosts: unknown paths and methods are the same 404 with the usual body.
+Source: the service's documentation of its hosts: unknown paths and methods get the same 404 with the usual body.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def service_app(service: Service, control: Control) -> ASGIApp:
             return await control.answer(request)
         if path == "/spec" and request.method == "GET":
             return answers.document(describe(service))
-        # a slash at the end makes no other path: generated clients write one
+        # a slash at the end makes no difference: generated clients write one
         path = path.removesuffix("/")
         for pattern, operation in routes:
             match = pattern.fullmatch(path)

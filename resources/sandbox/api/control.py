@@ -6,8 +6,8 @@
 | `GET /sandbox/hours` | the oldest and the newest hour whose batches are listed, as their paths have them |
 | `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
 | `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
-| `GET`, `DELETE /sandbox/requests` | what was asked, oldest first; forget it |
-| `GET`, `POST`, `DELETE /sandbox/snapshots` | the exports that stand; a new one out of turn: `{"identifier": "...", "after_downloads": n, "free": bool}`; back to the schedule |
+| `GET`, `DELETE /sandbox/requests` | the requests so far, oldest first; forget them |
+| `GET`, `POST`, `DELETE /sandbox/snapshots` | the current exports; a new one out of turn: `{"identifier": "...", "after_downloads": n, "free": bool}`; back to the schedule |
 | `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
 | `GET`, `POST /sandbox/accounts` | the accounts; make or change one: `{"username": "...", "groups": [...], "password": "...", "temporary": bool, "quotas": {"snapshot": n}}` |
 | `POST /sandbox/tokens` | end tokens early: `{"username": "...", "revoke": "access" or "all"}` or `{"username": "...", "exhaust": true}` |
@@ -53,7 +53,7 @@ class Control:
     faults: Faults
     journal: Journal
     stop: Callable[[], None]
-    #: Set once the sandbox is ending: it then no longer says who it is, so that nobody joins it.
+    #: Set once the sandbox is ending: it then no longer identifies itself, so that no process joins it.
     ending: bool = field(default=False)
 
     async def answer(self, request: Request) -> Response:
@@ -137,14 +137,14 @@ class Control:
         elif method == "POST":
             downloads, free = int(content.get("after_downloads", 0)), bool(content.get("free"))
             exports.export(content["identifier"], after_downloads=downloads, free=free)
-        told = []
+        answer = []
         for identifier in exports.identifiers():
             for free in (False, True):
                 turn = exports.turn(identifier, free=free)
                 if turn is not None:
                     started, ended = turn.started.isoformat(), turn.ended.isoformat()
-                    told.append({"identifier": identifier, "free": free, "started": started, "ended": ended})
-        return answers.document(told)
+                    answer.append({"identifier": identifier, "free": free, "started": started, "ended": ended})
+        return answers.document(answer)
 
     def _set_accounts(self, method: str, content: dict[str, Any]) -> Response:
         if method == "POST":
@@ -160,7 +160,7 @@ class Control:
         return answers.document([{"network": n, "groups": groups} for n, groups in accounts.admissions.all().items()])
 
     def _outbox(self) -> Response:
-        told = [
+        answer = [
             {
                 "to": m.to,
                 "username": m.username,
@@ -170,7 +170,7 @@ class Control:
             }
             for m in self.service.accounts.outbox()
         ]
-        return answers.document(told)
+        return answers.document(answer)
 
     def _set_clock(self, content: dict[str, Any]) -> Response:
         clock = self.service.clock

@@ -1,7 +1,7 @@
-"""What was asked of the sandbox, and when last.
+"""The log of requests on both ports, and how long the sandbox has been idle.
 
-Belongs here: the log of requests of both ports and the sandbox's idleness. Query strings are not logged: they hold
-signatures. Requests to the controls (`/sandbox/`) keep the sandbox awake but are not logged.
+Query strings are not logged, because they hold signatures. Control requests (`/sandbox/`) keep the sandbox awake but
+are not logged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Carrying out faults on the answers of either port.
+"""Faults carried out on the answers of either port.
 
-Belongs here: what a fault does to an answer on its way out. Does not belong here: which faults are set (`faults`), and
-what damage does to an archive (`damage`); damage and expired signatures are only marked on the request.
+Damage to archives and expired signatures are only marked on the request here; the object store acts on them.
 """
 
 from __future__ import annotations

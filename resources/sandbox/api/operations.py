@@ -1,7 +1,6 @@
-"""The operations of the service as data: path, methods, who may, what counts.
+"""The operations of the service as data: path, methods, groups that may use it, quota that it counts against.
 
-Belongs here: the declaration that routing, permissions, quotas, `get-user` and the interface description are all
-derived from, and the guard that stands before each operation. Does not belong here: what the operations do.
+Routing, permissions, quotas, `get-user` and the interface description are all derived from these declarations.
 
 Source: the service's interface description and its documentation of groups and quotas.
 """
@@ -67,7 +66,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """One request to one operation, and who makes it (None: nobody in particular)."""
+    """One request to one operation, and the user who makes it (None: no user is asked for)."""
 
     service: Service
     request: Request

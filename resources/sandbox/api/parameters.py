@@ -1,7 +1,6 @@
-"""Reading `fields`, `filters` and `limit` from a request: the query of a GET, the body of a POST.
+"""Reads `fields`, `filters` and `limit` from a request: the query of a GET, the body of a POST.
 
-Belongs here: how the parameters are written and what is refused (422 with the text of the service's decoder or
-validator). Does not belong here: what they do to records (`selection`).
+Parameters that do not bind are refused (422) with the text of the service's decoder or validator.
 
 Source: the service's documentation of filtering; exact refusals follow its public source.
 """

@@ -1,8 +1,8 @@
 """What `fields` and `filters` do to the records of lists and to single records.
 
-Belongs here: the two ways the service is known to do it. Documented (the default): nested output, filters by equality
-of JSON values. The public source of August 2025 (`source_2025`): it asks its object store in SQL, so that dotted names
-come back flattened, and numbers are compared by `>`. Does not belong here: reading the parameters.
+The service is known to do it in two ways. Documented (the default): nested output, filters by equality of JSON values.
+In the public source of August 2025 (`source_2025`) it queries its object store in SQL: dotted names come back
+flattened, and numbers are compared by `>`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The interface description (OpenAPI 3.1, JSON) that the sandbox publishes at `/spec`.
-
-Belongs here: turning the declared operations into the description, and the shapes of records. The operations
-themselves are declared in `authentication`, `metadata`, `snapshots` and `batches`.
-"""
+"""The interface description (OpenAPI 3.1, JSON) that the sandbox publishes at `/spec`."""
 
 from __future__ import annotations
 
@@ -144,10 +140,10 @@ _FILTER_TEXTS = {"type": "array", "items": {**_TEXT, "contentMediaType": "applic
 
 
 def _answers(operation: Operation, method: str) -> list[tuple[int, str]]:
-    told = operation.answers or {200: operation.summary}
+    statuses = operation.answers or {200: operation.summary}
     # A download answers a GET with a redirect and a HEAD itself.
-    skipped = {200: "GET", 307: "HEAD"} if 307 in told else {}
-    return [(status, text) for status, text in told.items() if skipped.get(status) != method]
+    skipped = {200: "GET", 307: "HEAD"} if 307 in statuses else {}
+    return [(status, text) for status, text in statuses.items() if skipped.get(status) != method]
 
 
 def _answer(operation: Operation, status: int, text: str) -> dict[str, Any]:

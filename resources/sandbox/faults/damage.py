@@ -1,10 +1,7 @@
 """Damaged archives: a batch archive rebuilt with one thing wrong in it.
 
-Belongs here: what each kind of damage does to the bytes of an archive. Does not belong here: when it is served
-(`faults`, `object_index`).
-
-Lines are added beside the good ones unless `replace` is set, so that nothing of the archive's content is lost and a
-reader that keeps the good lines and rejects the bad one ends with the undamaged truth.
+Lines are added beside the good ones unless `replace` is set: nothing of the content is lost, and a reader that keeps
+the good lines and rejects the bad one ends up with the undamaged truth.
 """
 
 from __future__ import annotations

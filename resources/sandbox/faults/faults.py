@@ -1,8 +1,5 @@
 """Faults as data: what goes wrong, on which paths, how often.
 
-Belongs here: the faults that are set, and which of them a request meets. Does not belong here: carrying them out on
-an answer (`misbehaviour`) or damaging an archive (`damage`).
-
 | kind | where | details |
 |---|---|---|
 | `status` | api | `status` 500, `message` (default: the status text), `html` (default: for 502, 503, 504), `retry_after` |
@@ -19,7 +16,7 @@ an answer (`misbehaviour`) or damaging an archive (`damage`).
 
 `where` can be given for the first eight: `api` is the service's own port, `objects` the port of the signed URLs. The path is
 always that of the service (`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that
-damage an archive take `listed`: true damages the archive itself, so that the list tells the damaged one's MD5 and size
+damage an archive take `listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size
 (until the fault is cleared); false (the default) serves damage against the listed MD5, `count` times.
 """
 
@@ -108,7 +105,7 @@ class Fault:
         return None if self.count is None else self.count - self.hits
 
     def as_dict(self) -> dict[str, Any]:
-        """The fault as `/sandbox/faults` tells it."""
+        """The fault as `/sandbox/faults` shows it."""
         return {
             "identifier": self.identifier,
             "path": self.path,
@@ -141,11 +138,11 @@ class Faults:
             raise ValueError(f"There is no fault of kind {kind!r}; there are {', '.join(sorted(KINDS))}.")
         listed = bool(details.pop("listed", False))
         if listed and kind not in ARCHIVE_KINDS:
-            raise ValueError(f"`listed` belongs to damaged archives; a fault of kind {kind!r} has none.")
+            raise ValueError(f"`listed` is for damaged archives, not for a fault of kind {kind!r}.")
         natural, known = ("objects", _ARCHIVES[kind]) if kind in ARCHIVE_KINDS else _ANSWERS[kind]
         where = details.pop("where", natural)
         if where not in get_args(Where) or (kind in ARCHIVE_KINDS and where != "objects"):
-            raise ValueError(f"A fault of kind {kind!r} cannot stand at {where!r}.")
+            raise ValueError(f"A fault of kind {kind!r} cannot be set at {where!r}.")
         if unknown := sorted(set(details) - set(known)):
             raise ValueError(
                 f"A fault of kind {kind!r} has no {', '.join(unknown)}; it has {', '.join(sorted(known))}."
@@ -157,9 +154,9 @@ class Faults:
             ):
                 raise ValueError(f"`{name}` is {value!r}; it must be {' or '.join(kind.__name__ for kind in wanted)}.")
         if details.get("status") is not None and details["status"] not in set(HTTPStatus):
-            raise ValueError(f"`status` is {details['status']}; there is no such status of HTTP.")
+            raise ValueError(f"`status` is {details['status']}; HTTP has no such status.")
         if not isinstance(path, str) or not isinstance(method, str | None):
-            raise ValueError("`path` and `method` must be texts.")  # noqa: TRY004 - what is sent is a value
+            raise ValueError("`path` and `method` must be strings.")  # noqa: TRY004 - what is sent is a value
         if count is not None and (not isinstance(count, int) or count < 1):
             raise ValueError(f"`count` is {count!r}; it must be at least 1, or null for every request.")
         fault = Fault(

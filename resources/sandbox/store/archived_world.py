@@ -1,7 +1,7 @@
-"""The world with its archives: the files that the service lists and hands out, made from what happened in it.
+"""The world with its archives: the files that the service lists and serves, made from the events and pages of the world.
 
-Each archive is a function of the world: it is made when it is first asked for, and again, byte for byte, if it was
-removed. The `update` records of the reference lists, events and pages come from the world itself.
+Each archive is a function of the world: it is made when it is first needed, and again, byte for byte, if it was
+removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Piece:
     """A file that the service hands out: of an hour, a snapshot or a chunk.
 
     Attributes:
-        record: What the service tells of it.
+        record: The record that the service lists.
         version: The MD5 of the archive.
         size: Its bytes.
     """
@@ -85,7 +85,7 @@ class ArchivedWorld(World):
         )
 
     def batches(self, hour: datetime) -> list[Piece]:
-        """The hour files of all projects and namespaces with changes, made where they do not lie there.
+        """The hour files of all projects and namespaces with changes, made unless they exist.
 
         Whether the hour is published yet, or no more, is the service's to say.
         """
@@ -101,11 +101,11 @@ class ArchivedWorld(World):
         return found
 
     def make_hour(self, project: str, hour: datetime) -> list[Archive]:
-        """The archives of a project's hour, made where they do not lie there."""
+        """The archives of a project's hour, made unless they exist."""
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
-        """Whether the archives of a project's hour lie there."""
+        """Whether the archives of a project's hour exist."""
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
@@ -119,7 +119,7 @@ class ArchivedWorld(World):
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """An export of a snapshot, made unless it lies there; making a big one takes minutes.
+        """An export of a snapshot, made unless it exists; making a big one takes minutes.
 
         Args:
             identifier: Of the snapshot.
@@ -139,22 +139,22 @@ class ArchivedWorld(World):
         holding = make()
         if holding is None:
             return None
-        told = _nanoseconds(
+        ended_at = _nanoseconds(
             micros(ended or started) * 1_000 + salt("ended", identifier, export.started) % 1_000 + serial
         )
         chunks = []
         for number, chunk in holding.chunks.items():
-            record = self._record(f"{identifier}_chunk_{number}", project, namespace, chunk, told)
+            record = self._record(f"{identifier}_chunk_{number}", project, namespace, chunk, ended_at)
             # the whole is rounded, its chunks are not
             record["size"]["value"] = chunk.size / 1_000_000
             chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
         whole = holding.whole
-        record = self._record(identifier, project, namespace, whole, told)
+        record = self._record(identifier, project, namespace, whole, ended_at)
         record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
         return Snapshot(record, whole.version, whole.size, whole.path, make, tuple(chunks))
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        """Whether the archives of an export lie there."""
+        """Whether the archives of an export exist."""
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Sequence[tuple[datetime, int]]) -> None:
@@ -168,7 +168,7 @@ class ArchivedWorld(World):
     def _record(
         self, identifier: str, project: str, namespace: int, archive: Archive | Stored, ended: str
     ) -> dict[str, Any]:
-        """A file as the service tells of it."""
+        """The record of a file, as the service lists it."""
         return {
             "identifier": identifier,
             "version": archive.version,
@@ -181,7 +181,7 @@ class ArchivedWorld(World):
 
 
 def _nanoseconds(since_1970: int) -> str:
-    """A moment as records of files tell it: to the nanosecond, trailing zeros dropped."""
+    """A moment as records of files write it: to the nanosecond, trailing zeros dropped."""
     seconds, rest = divmod(since_1970, 10**9)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"

@@ -1,15 +1,12 @@
-"""Hour files: the archives of an hour, made when they are first asked for and kept while the service would keep them.
-
-Belongs here: the order of messages in a file, tar and gzip, and the folder of archives. Does not belong here: which
-events there are (`world`) and what their records hold (`articles`).
+"""The archives of hours: made when they are first needed, and kept for as long as the service would keep them.
 
 Source of the form: the service's documentation of batches, and its public source for what that leaves open: a gzipped
 tar of `<identifier>_<n>.ndjson` members cut at line ends, in the order in which the partitions of a topic are read,
-with a few messages twice; the version of an archive is its MD5.
+with a few messages twice. The version of an archive is its MD5.
 
-Everything is a function of the world, so an archive that was removed is made again byte for byte. All archives of a
-project's hour appear at once, by the renaming of their folder: makers in several threads and processes cannot disturb
-one another, and a killed one leaves nothing that could be taken for an archive.
+Everything is a function of the world, so a removed archive is made again byte for byte. All archives of a project's
+hour appear at once when their folder is renamed: threads and processes that make the same hour do not disturb each
+other, and one that is killed leaves nothing that could be mistaken for an archive.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Archive:
-    """An hour file: where it lies, its MD5 (the service's version) and its bytes."""
+    """An hourly file: its path, its MD5 (the service's version) and its bytes."""
 
     identifier: str
     path: Path
@@ -122,12 +119,12 @@ class BatchStore:
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """The archives of a project's hour, made unless they lie there; making one removes those long before it.
+        """The archives of a project's hour, made unless they exist; making one removes those long before it.
 
         Args:
             project: Database name.
             hour: Start of the hour.
-            make: Gives the messages by identifier; not called when the archives lie there.
+            make: Gives the messages by identifier; not called when the archives exist.
 
         Returns:
             The archives in the order of their identifiers; none for a quiet hour.
@@ -142,7 +139,7 @@ class BatchStore:
         return [_found(path) for path in sorted(target.iterdir())]
 
     def has(self, project: str, hour: datetime) -> bool:
-        """Whether the archives of a project's hour lie there."""
+        """Whether the archives of a project's hour exist."""
         return (self._hour_folder(hour) / project).is_dir()
 
     def _hour_folder(self, hour: datetime) -> Path:

@@ -1,7 +1,4 @@
-"""What the service half needs of a world: the records it lists and the archives it serves.
-
-Belongs here: the protocol between the two halves of the sandbox. The world itself is `world`.
-"""
+"""The protocol between the API and a world: the records that are listed and the archives that are served."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class File(Protocol):
-    """One file (of an hour, a snapshot, a chunk): its record as the list tells it, and the archive."""
+    """One file (of an hour, a snapshot, a chunk): its record as the list shows it, and the archive."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -64,7 +61,7 @@ class Contents(Protocol):
         """When the export of a day starts and ends."""
 
     def snapshot(self, identifier: str, started: datetime, ended: datetime, serial: int) -> Snapshot | None:
-        """The export that started then, or None when it has no page. `serial` tells exports of one moment apart."""
+        """The export that started then, or None when it has no page. `serial` distinguishes exports of one moment."""
 
     def keep_snapshots(self, identifier: str, exports: Sequence[tuple[datetime, int]]) -> None:
         """Remove the archives of all exports of the snapshot but these (start, serial)."""

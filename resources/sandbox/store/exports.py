@@ -1,12 +1,8 @@
-"""What is published at a moment: of each snapshot the day's export, for free accounts an older copy; the newest hour.
-
-Belongs here: the schedule of exports and of free copies by the clock, exports out of turn that a test asks for, and
-the archives that must be kept. Does not belong here: what an export holds (`census`), its bytes (`depot`), HTTP
-(`snapshots`).
+"""What is published at a moment: the newest hour, the day's export of each snapshot, and an older copy for free accounts.
 
 Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC and end hours later; the next
-one takes the place of the one before under the same identifiers. Free accounts see a copy that is renewed on the
-first of the month (in the public source of August 2025: on the 2nd and the 21st).
+one replaces the one before under the same identifiers. Free accounts see a copy that is renewed on the first of the
+month (in the public source of August 2025: on the 2nd and the 21st).
 """
 
 from __future__ import annotations
@@ -32,8 +28,8 @@ _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _LONGEST_WAIT = 4
 #: Days back in which every schedule has a day.
 _LONGEST_MONTH = 33
-#: Turns of a snapshot that are kept although another one stands.
-_TOLD = 2
+#: Turns of a snapshot that are kept although a newer one has replaced them.
+_KEPT_TURNS = 2
 
 
 @dataclass(frozen=True)
@@ -69,15 +65,15 @@ class Exports:
     """The exports of one sandbox. Safe for threads; its methods may make archives."""
 
     def __init__(self, contents: Contents, clock: Clock, *, source_2025: bool = False) -> None:
-        """Keep to the schedule until told otherwise."""
+        """Follow the schedule until `export` is called."""
         self._contents = contents
         self._clock = clock
         self._days = _COPIED_ON_2025 if source_2025 else _COPIED_ON
         self._lock = threading.Lock()
         self._extra: dict[str, list[Turn]] = {}
         self._armed: dict[str, list[_Armed]] = {}
-        #: The turns last told of each snapshot: an answer under way may still have to open the one just replaced.
-        self._told: dict[str, deque[Turn]] = {}
+        #: The turns last served of each snapshot: an answer under way may still have to open the one just replaced.
+        self._served: dict[str, deque[Turn]] = {}
         self._serial = 0
         #: Makes the archives of several snapshots side by side; None: each is made when it is asked for.
         self.maker: Callable[[Sequence[tuple[str, Turn]]], None] | None = None
@@ -87,7 +83,7 @@ class Exports:
     def export(self, identifier: str, *, after_downloads: int = 0, free: bool = False) -> None:
         """Put a new export in the place of the present one, with the pages as they are now and a new version.
 
-        It stands until the next one of the schedule has ended, or `clear`.
+        It stays current until the next one of the schedule has ended, or until `clear`.
 
         Args:
             identifier: Of the snapshot.
@@ -119,7 +115,7 @@ class Exports:
         return self._contents.snapshot_identifiers()
 
     def turn(self, identifier: str, *, free: bool) -> Turn | None:
-        """The export that stands now, or None before the first one."""
+        """The current export, or None before the first one."""
         now = self._clock.now()
         with self._lock:
             extra = [t for t in self._extra.get(identifier, ()) if t.ended <= now and (t.free or not free)]
@@ -136,13 +132,13 @@ class Exports:
         return Turn(started, ended)
 
     def beforehand(self, identifiers: Sequence[str], *, free: bool) -> None:
-        """Have the archives of snapshots made side by side, where there is somebody to do it."""
+        """Have the archives of snapshots made side by side, if there is a `maker`."""
         if self.maker is not None:
             turns = ((identifier, self.turn(identifier, free=free)) for identifier in identifiers)
             self.maker([(identifier, turn) for identifier, turn in turns if turn is not None])
 
     def snapshot(self, identifier: str, *, free: bool) -> Snapshot | None:
-        """The snapshot that stands now; None when there is none. Exports that nobody sees any more are removed."""
+        """The current snapshot; None when there is none. Exports that can no longer be seen are removed."""
         if identifier not in self.identifiers():
             return None
         turn = self.turn(identifier, free=free)
@@ -150,17 +146,17 @@ class Exports:
             return None
         snapshot = self._contents.snapshot(identifier, turn.started, turn.ended, turn.serial)
         with self._lock:
-            told = self._told.setdefault(identifier, deque(maxlen=_TOLD))
-            if turn in told:
+            served = self._served.setdefault(identifier, deque(maxlen=_KEPT_TURNS))
+            if turn in served:
                 return snapshot
-            told.append(turn)
+            served.append(turn)
         self.tidy(identifier)
         return snapshot
 
     def tidy(self, identifier: str) -> None:
-        """Remove the exports of a snapshot that nobody sees any more, and that were not made for whoever comes next."""
+        """Remove the exports of a snapshot that can no longer be seen, and that were not made in advance."""
         with self._lock:
-            kept = set(self._told.get(identifier, ()))
+            kept = set(self._served.get(identifier, ()))
         kept.update(filter(None, (self.turn(identifier, free=free) for free in (False, True))))
         if self.maker is not None:
             kept.add(self.upcoming(identifier))

@@ -1,11 +1,10 @@
-"""The object store's object_index: which files lie under which keys at this moment, and the signatures that open them.
+"""The index of the object store: which file each key names at this moment, and the signatures that open it.
 
-Belongs here: publication and retention by the clock, damaged copies, keys, signed URLs and their life. Does not belong
-here: HTTP (`batches` and `snapshots` for the API, `objects` for the store's own port), and the schedule of snapshots
-(`exports`).
+Publication and retention follow the clock. The API lists from here, and the object store's port (`objects`) serves
+from here.
 
-Source: the service's documentation of hourly files (appear minutes after their hour, kept for two days) and of
-downloads (signed URLs live 60 seconds).
+Source: the service's documentation of hourly files (they appear minutes after their hour and are kept for two days)
+and of downloads (signed URLs live 60 seconds).
 """
 
 from __future__ import annotations
@@ -125,12 +124,12 @@ class ObjectIndex:
         return outlines
 
     def snapshot(self, identifier: str, *, free: bool) -> StoredFile | None:
-        """A snapshot as it stands, for free accounts or for others; None when there is none."""
+        """The current snapshot, for free accounts or for others; None when there is none."""
         snapshot = self._exports.snapshot(identifier, free=free)
         return None if snapshot is None else self._whole(snapshot)
 
     def chunks(self, identifier: str, *, free: bool) -> list[StoredFile] | None:
-        """The chunks of a snapshot as it stands; None when there is no such snapshot."""
+        """The chunks of the current snapshot; None when there is no such snapshot."""
         snapshot = self._exports.snapshot(identifier, free=free)
         return None if snapshot is None else [self._chunk(identifier, file) for file in snapshot.chunks]
 
@@ -144,7 +143,7 @@ class ObjectIndex:
         return None
 
     def find(self, key: str) -> StoredFile | None:
-        """What lies under a key of the store, or None."""
+        """The file with a key of the store, or None."""
         if match := _BATCH_KEY.fullmatch(key):
             return self.batch(*match.groups())
         if match := _SNAPSHOT_KEY.fullmatch(key):
@@ -208,17 +207,17 @@ def oldest_hour(now: datetime) -> datetime:
 
 
 def batch_key(date: str, hour: str, identifier: str) -> str:
-    """Where an hourly file lies in the store."""
+    """The key of an hourly file in the store."""
     return f"aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
 
 
 def snapshot_key(identifier: str, *, free: bool) -> str:
-    """Where a snapshot lies in the store."""
+    """The key of a snapshot in the store."""
     return f"snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
 
 
 def chunk_key(snapshot: str, number: str, *, free: bool) -> str:
-    """Where a chunk lies in the store."""
+    """The key of a chunk in the store."""
     return f"chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
 
 
@@ -238,7 +237,7 @@ def chunk_path(snapshot: str, number: str) -> str:
 
 
 def download_path(key: str) -> str | None:
-    """The download path on the API of what lies under a key, whether it lies there or not."""
+    """The download path on the API of a key, whether the file exists or not."""
     if match := _BATCH_KEY.fullmatch(key):
         return batch_path(*match.groups())
     if match := _SNAPSHOT_KEY.fullmatch(key):
@@ -311,13 +310,13 @@ def _parse_moment(text: str) -> datetime:
 
 def _etag(path: Path) -> str:
     """The store's ETag: the MD5, or, for files uploaded in parts, the MD5 of the parts' MD5s and their number."""
-    told = path.stat()
-    return _etag_of(path, told.st_size, told.st_mtime_ns, _PART_BYTES)
+    status = path.stat()
+    return _etag_of(path, status.st_size, status.st_mtime_ns, _PART_BYTES)
 
 
 @lru_cache(maxsize=1024)
 def _etag_of(path: Path, size: int, changed: int, part_bytes: int) -> str:
-    del size, changed  # they tell files of one name apart
+    del size, changed  # they distinguish files of one name
     parts = []
     with path.open("rb") as file:
         while chunk := file.read(part_bytes):

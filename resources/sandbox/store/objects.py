@@ -1,6 +1,4 @@
-"""The object store: the second port, which hands out archives to whoever has a signed URL.
-
-Belongs here: signatures, conditions, ranges and the bytes. Does not belong here: what lies in the store (`object_index`).
+"""The object store's port, which serves archives to anyone with a signed URL.
 
 Source: the service's documentation of downloads; the refusals are those of the object store it redirects to. A
 request that also carries an `Authorization` header is refused: the store takes one proof of identity, not two.

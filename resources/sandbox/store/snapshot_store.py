@@ -1,16 +1,13 @@
-"""Snapshots on disk: the archive and the chunks of an export, made when they are first asked for.
-
-Belongs here: tar and gzip of snapshots and chunks, and the folder they lie in. Does not belong here: which articles
-they hold (`census`) and which of them is served at a moment (`exports`).
+"""Snapshots on disk: the archive and the chunks of an export, made when they are first needed.
 
 Source of the form: the service's documentation of snapshots, and its public source for what that leaves open. The
 lines are cut into buffers at line ends; a buffer is one member `<identifier>_<n>.ndjson` of the snapshot and the only
-member `chunk_<i>.ndjson` of a chunk. Workers finish in no certain order: a chunk's number is not its member's, and
-the list of chunks is not sorted. Newer documentation tells of a single member in a snapshot; both forms are made. The
-version of an archive is its MD5.
+member `chunk_<i>.ndjson` of a chunk. Workers finish in no certain order, so a chunk's number is not its member's, and
+the list of chunks is not sorted. Newer documentation describes a single member in a snapshot; both forms can be made.
+The version of an archive is its MD5.
 
-An export is made in a folder of its own that appears whole, by renaming. At no time is more in memory than a piece of
-a megabyte, on disk more than the archives and one buffer.
+An export is made in a folder of its own that appears complete, by renaming. Memory never holds more than a piece of a
+megabyte, and the disk never more than the archives and one buffer.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ _WORKERS = 4
 
 @dataclass(frozen=True)
 class Stored:
-    """An archive: where it lies, its MD5 (the service's version) and its bytes."""
+    """An archive: its path, its MD5 (the service's version) and its bytes."""
 
     path: Path
     version: str
@@ -97,11 +94,11 @@ class SnapshotStore:
         self._guard = threading.Lock()
 
     def holding(self, export: Export, lines: Callable[[], Iterable[bytes]]) -> Holding | None:
-        """The archives of an export, made unless they lie there.
+        """The archives of an export, made unless they exist.
 
         Args:
             export: Which.
-            lines: Gives its lines without line ends; not called when the archives lie there.
+            lines: Gives its lines without line ends; not called when the archives exist.
 
         Returns:
             The archives; None when there is no line.
@@ -116,7 +113,7 @@ class SnapshotStore:
         return self._found(target, export)
 
     def has(self, export: Export) -> bool:
-        """Whether the archives of an export lie there."""
+        """Whether the archives of an export exist."""
         return self._target(export).is_dir()
 
     def _target(self, export: Export) -> Path:

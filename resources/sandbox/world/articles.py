@@ -1,11 +1,7 @@
-"""Article records as the service sends them: every field, in its order, absent where it has nothing to say.
+"""Article records in the service's wire form: all fields in their order, empty ones left out.
 
-Belongs here: the wire form of pages and events. Does not belong here: texts (`bodies`, `corpus`), and what happened
-(`pages`, `schedule`).
-
-Source: the service's data dictionary (articles, versions, editors, scores, events). Keys stand in the order of the
-service's structures; a key is left out when its value is empty, zero or false; `<`, `>`, `&` and the line separators
-are escaped, as Go's encoder does.
+Source: the service's data dictionary (articles, versions, editors, scores, events). Keys are in the order of the
+service's structures; a key is left out when its value is empty, zero or false.
 """
 
 from __future__ import annotations
@@ -63,12 +59,12 @@ _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
 def day(microseconds: int) -> str:
-    """A moment as records tell dates: RFC 3339 with seconds."""
+    """A moment as records write dates: RFC 3339 with seconds."""
     return datetime.fromtimestamp(microseconds // _SECOND, UTC).isoformat()[:19] + "Z"
 
 
 def instant(microseconds: int) -> str:
-    """A moment as events tell it: RFC 3339 with microseconds, trailing zeros dropped."""
+    """A moment as events write it: RFC 3339 with microseconds, trailing zeros dropped."""
     seconds, rest = divmod(microseconds, _SECOND)
     fraction = f".{rest:06d}".rstrip("0") if rest else ""
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
@@ -162,7 +158,7 @@ class Writer:
         return record
 
     def _slim(self, event: Event) -> dict[str, Any]:
-        """What is told of a deleted page, of the old title of a move, and of a change of visibility."""
+        """The record of a deleted page, of the old title of a move, and of a change of visibility."""
         state = event.state
         revision, parent = state.revision, state.revision.parent
         around = self._around(state.identifier, state.created, state.title.namespace == 0)

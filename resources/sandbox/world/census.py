@@ -1,15 +1,12 @@
-"""What a snapshot holds: the pages that stand when its export starts, and what slips in beside them.
-
-Belongs here: which pages and which states of them a snapshot tells, and in which order. Does not belong here: the
-bytes (`depot`), and which snapshot is the one of the day (`exports`).
+"""What a snapshot holds: the pages that exist when its export starts, and the extra lines that an export contains.
 
 Source: the service's documentation of snapshots. An export reads the topics up to the moment it starts. Topics are
-compacted while they are read, so a few pages stand in a snapshot twice, once more as they are or as they were an edit
-earlier; and a page that was deleted or renamed just before may still stand under its old title. Partitions are read
+compacted while they are read, so a few pages appear twice, the second time as they are or as they were an edit
+earlier; and a page that was deleted or renamed just before may still appear under its old title. Partitions are read
 side by side, so there is no order by title, page or time.
 
-The pages come from the page table (`Timetable.play`), one family at a time: nothing is held in memory but a few
-lines that stand in for later.
+The pages come from the page table (`Timetable.play`), one family at a time: memory holds only a few lines that are
+due later.
 """
 
 from __future__ import annotations
@@ -30,10 +27,10 @@ if TYPE_CHECKING:
     from resources.sandbox.world.history.pages import Event, Family
     from resources.sandbox.world.history.schedule import Cast, Timetable
 
-#: Every page of this number stands twice: fewer than one in a hundred.
+#: Every page of this number appears twice: fewer than one in a hundred.
 _REPEATED = 140
 _FIRST_REPEATED = 110
-#: How many families further on the second copy stands, at most.
+#: How many families further on the second copy appears, at most.
 _LONGEST_WAIT = 40
 #: Titles that ended this long before the export may linger.
 _LINGERING = HOUR // 3
@@ -43,7 +40,7 @@ _MOST_LINGERING = 5
 
 
 class Standing(enum.StrEnum):
-    """Why an article stands in a snapshot."""
+    """Why an article is in a snapshot."""
 
     LIVE = "live"
     REPEATED = "repeated"
@@ -52,14 +49,14 @@ class Standing(enum.StrEnum):
 
 
 class Entry(NamedTuple):
-    """An article in a snapshot: the `update` that is told of it, and why it stands there."""
+    """An article in a snapshot: its `update`, and why it is there."""
 
     event: Event
     standing: Standing
 
 
 class Census:
-    """What one snapshot holds. Iterating over it tells the same entries in the same order every time."""
+    """What one snapshot holds. Iterating over it gives the same entries in the same order every time."""
 
     def __init__(self, timetable: Timetable, namespace: int, moment: int, serial: int) -> None:
         """Count the articles of a namespace at `moment` (microseconds since 1970).
@@ -78,25 +75,25 @@ class Census:
         self._ends = list(accumulate(cast.families for cast in self._casts))
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries, in the order in which they stand in the snapshot."""
+        """The entries, in the order of the snapshot."""
         count = self._ends[-1] if self._ends else 0
         waiting: list[tuple[int, int, Entry]] = []
         for number, entry in enumerate(self._lingering()):
             heapq.heappush(waiting, (mix(self._salt + number) % max(1, count), -1 - number, entry))
-        told = 0
+        count_live = 0
         for turn, (cast, family) in enumerate(self._families(count)):
             while waiting and waiting[0][0] <= turn:
                 yield heapq.heappop(waiting)[2]
             table = self._timetable.play(cast, family, self._moment)[0]
             for event in self._live(table):
                 entry = Entry(event, Standing.LIVE)
-                told += 1
-                if told % _REPEATED == _FIRST_REPEATED:
+                count_live += 1
+                if count_live % _REPEATED == _FIRST_REPEATED:
                     lot = mix(event.ordinal ^ self._salt)
                     later = turn + 1 + (lot >> 20) % _LONGEST_WAIT
                     older = self._older(cast, family, event) if lot >> 40 & 1 else None
                     again = Entry(event, Standing.REPEATED) if older is None else Entry(older, Standing.OLDER)
-                    # the older copy stands before the newer one as often as behind it
+                    # the older copy comes before the newer one as often as after it
                     entry, again = (again, entry) if lot >> 41 & 1 else (entry, again)
                     heapq.heappush(waiting, (later, event.ordinal, again))
                 yield entry
@@ -136,7 +133,7 @@ class Census:
         return None
 
     def _lingering(self) -> list[Entry]:
-        """Articles whose title ended shortly before the export and that stand there as they were before."""
+        """Articles whose title ended shortly before the export and that appear as they were before."""
         # no earlier than the hour that a mirror must have beside the snapshot: it learns the end from that hour's file
         first = max(self._moment - _LINGERING, (self._moment - _ALLOWANCE) // HOUR * HOUR)
         found: list[tuple[int, Entry]] = []
@@ -156,7 +153,7 @@ class Census:
         return [entry for _, entry in found[:_MOST_LINGERING]]
 
     def _before(self, cast: Cast, family: int, end: Event, events: list[Event]) -> Event | None:
-        """The page that stood under a title just before it ended."""
+        """The page that had a title just before it ended."""
         # the halves of a move are published one after the other, but the page moved with the first
         moment = min(event.published for event in events if event.ordinal == end.ordinal)
         table = self._timetable.play(cast, family, moment)[0]

@@ -1,7 +1,6 @@
 """Deterministic chance: the same parts always draw the same numbers, in every process and on every machine.
 
-Belongs here: turning names into numbers. Does not belong here: what the numbers decide. Nothing here depends on the
-order of a dictionary, on Python's salted `hash` or on the clock.
+Nothing here depends on the order of a dictionary, on Python's salted `hash` or on the clock.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def mix(number: int) -> int:
 
 
 def salt(*parts: object) -> int:
-    """64 bits that stand for the parts."""
+    """64 bits that identify the parts."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 

@@ -1,7 +1,6 @@
 """The sandbox's reference lists: codes, languages, projects and namespaces, in the service's wire form.
 
-Belongs here: facts about wikis (addresses, local namespace names) and the records of them. Does not belong here: the
-table of languages and wikis (`wikis`), anything that depends on a seed, and answering requests.
+They are facts about wikis and do not depend on a seed.
 
 Source of the shapes: the service's documentation of `/v2/codes`, `/v2/languages`, `/v2/projects`, `/v2/namespaces`.
 """
@@ -40,7 +39,7 @@ class Project:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The project as `/v2/projects` tells it."""
+        """The project as `/v2/projects` lists it."""
         return {
             "name": self.name,
             "identifier": self.identifier,
@@ -132,7 +131,7 @@ def _read() -> tuple[dict[str, Language], dict[str, Project]]:
     return languages, {project.identifier: project for project in projects}
 
 
-#: In the order in which the lists tell them.
+#: In the order of the lists.
 LANGUAGES, PROJECTS = _read()
 
 

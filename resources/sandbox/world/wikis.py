@@ -1,6 +1,4 @@
-"""The languages and wikis there are, in the order in which the service lists them: facts, one line per language.
-
-Belongs here: the table alone. `reference` makes the records of it.
+"""The languages and wikis of the service, in the order in which it lists them: facts, one line per language.
 
 A line is `code|English name|own name|wikis` and, for every wiki that is not called as in English, `|letter name`.
 
@@ -9,7 +7,7 @@ A line is `code|English name|own name|wikis` and, for every wiki that is not cal
 - Database name, address and language of a wiki follow from the language code and the family (`reference`).
 """
 
-# The letters of all scripts stand here on purpose.
+# The letters of all scripts are here on purpose.
 # ruff: noqa: RUF001
 
 #: Letter, code and English name of a family of wikis.

@@ -1,4 +1,4 @@
-"""JSON as the service's encoder writes it, whole lines and the parts that lines are put together from.
+"""JSON as the service's encoder writes it: whole lines, and the parts that lines are put together from.
 
 `<`, `>`, `&` and the line separators are escaped, as Go's encoder does. A part that many lines share is encoded once
 and put into each line as a fragment.

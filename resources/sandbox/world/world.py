@@ -1,10 +1,8 @@
-"""The world behind the sandbox: what every wiki in it holds and tells, at any moment, from a seed alone.
+"""The world behind the sandbox: what every wiki in it holds and publishes, at any moment, from a seed alone.
 
-Belongs here: the questions that the service (and whoever checks a mirror of it) asks of the world. Does not belong
-here: HTTP, accounts, clocks. The world has no present: every question names its moment, and no answer depends on the
-questions before it.
+The world has no present: every question names its moment, and no answer depends on the questions before it.
 
-`truth` reads the page table at a moment (`pages`); the hour files tell the events that changed it. Neither is made
+`truth` reads the page table at a moment (`pages`); the hour files contain the events that changed it. Neither is made
 from the other.
 """
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SERVED = (0, 6, 10, 14)
-#: Most articles of a project that nobody asked for: a first run shall take seconds.
+#: Most articles of a project unless more are asked for: a first run should take seconds.
 _ARTICLES = 5_000
 #: Minutes after the end of an hour at which a project's export starts, and how long it may take.
 _EXPORT_FROM, _EXPORT_SPAN = 2, 5
@@ -96,7 +94,7 @@ class World:
     def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
         """Every event of the project published in [start, end), in order of publication.
 
-        All types, visibility changes among them, of the namespaces that are served. `record` tells what one holds.
+        All types, visibility changes among them, of the namespaces that are served. `record` gives the record of one.
         """
         first, last = micros(start), micros(end)
         timetable = self._wiki(project).timetable
@@ -128,7 +126,7 @@ class World:
         """
         if namespace not in self._settings.namespaces:
             raise ValueError(
-                f"This sandbox has no articles in namespace {namespace}, but in {self._settings.namespaces}."
+                f"This sandbox has no articles in namespace {namespace}; it has them in {self._settings.namespaces}."
             )
         timetable = self._wiki(project).timetable
         end, begin = micros(moment), None if since is None else micros(since)
@@ -161,7 +159,7 @@ class World:
     # --- hour files ----------------------------------------------------------------------------------------------
 
     def export_started_at(self, project: str, hour: datetime) -> datetime:
-        """The end of what the hour's files of a project hold: they tell what was published before it.
+        """The end of what the hour's files of a project hold: everything published before this moment.
 
         Some minutes after the hour's end, the same for all namespaces; the hour's end itself without overlap.
         """
@@ -220,7 +218,7 @@ class World:
         return _moment(started), _moment(started + 5 * _MINUTE + took)
 
     def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
-        """What an export holds, line by line: the `update` that each line tells, and why it stands there.
+        """What an export holds, line by line: the `update` of each line, and why it is there.
 
         Those that are `live`, and copies of them, are the pages of `pages_at`; the others are `older` or `lingering`.
         """
@@ -251,7 +249,7 @@ class World:
     def _make(self, project: str) -> _Wiki:
         settings = self._settings
         if project not in self._known:
-            raise ValueError(f"This sandbox has no articles of {project!r}, but of {', '.join(self._known)}.")
+            raise ValueError(f"This sandbox has no articles of {project!r}; it has those of {', '.join(self._known)}.")
         known = self._known[project]
         lexicon = Lexicon(known.language)
         if settings.corpus is not None and self._corpus is None:

@@ -102,11 +102,11 @@ class TestControlRequests:
     @pytest.mark.parametrize(
         ("path", "content", "message"),
         [
-            ("accounts", {}, "`username` must be a text"),
+            ("accounts", {}, "`username` must be a string"),
             ("accounts", {"username": "x", "group": "group_1"}, "an account has no group; it has username, groups,"),
             ("accounts", {"username": "x", "groups": ["group_4"]}, "there is no group 'group_4'; there are group_1,"),
             ("accounts", {"username": "x", "groups": 3}, "there is no group 3"),
-            ("accounts", {"username": "x", "password": 3}, "`password` must be a text"),
+            ("accounts", {"username": "x", "password": 3}, "`password` must be a string"),
             ("accounts", {"username": "x", "temporary": 1}, "`temporary` must be true or false"),
             ("accounts", {"username": "x", "quotas": []}, "`quotas` must be an object"),
             ("accounts", {"username": "x", "quotas": [1]}, "`quotas` must be an object"),
@@ -118,7 +118,7 @@ class TestControlRequests:
             ("accounts", {"username": "x", "quotas": {"chunk": "1"}}, "the quota of chunk must be a number, or"),
             ("accounts", {"username": "x", "quotas": {"chunk": {"limit": -1}}}, "the quota of chunk must be a number"),
             ("accounts", {"username": "x", "quotas": {"chunk": True}}, "the quota of chunk must be a number"),
-            ("accounts", [], "an object is needed"),
+            ("accounts", [], "the body must be an object"),
             ("tokens", {"username": "nobody", "revoke": "all"}, "there is no account 'nobody'; there are sandbox."),
             ("tokens", {"username": "sandbox"}, 'give "revoke": "access"'),
             ("tokens", {"username": "sandbox", "revoke": "all", "exhaust": True}, 'give "revoke": "access"'),

@@ -220,9 +220,9 @@ class TestDeclarations:
         [
             ({"kind": "flood"}, "no fault of kind 'flood'; there are cut, "),
             ({"kind": "cut", "bytes": 5}, "has no bytes; it has after"),
-            ({"kind": "cut", "listed": True}, "belongs to damaged archives"),
-            ({"kind": "cut", "where": "moon"}, "cannot stand at 'moon'"),
-            ({"kind": "empty", "where": "api"}, "cannot stand at 'api'"),
+            ({"kind": "cut", "listed": True}, "is for damaged archives"),
+            ({"kind": "cut", "where": "moon"}, "cannot be set at 'moon'"),
+            ({"kind": "empty", "where": "api"}, "cannot be set at 'api'"),
             ({"count": 0}, "at least 1"),
             ({"count": "many"}, "at least 1"),
         ],

@@ -18,8 +18,8 @@ import requests
 
 from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, running
 from resources.sandbox.__main__ import main
+from resources.sandbox.claim import find
 from resources.sandbox.options import command_line
-from resources.sandbox.record import find
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUND_SECONDS = 30
@@ -104,7 +104,7 @@ def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
 def test_an_idle_sandbox_ends_and_says_so(state):
     endpoint = attach(small(state), idle_seconds=0.5)
     wait_until(lambda: ended(endpoint.pid))
-    assert "the sandbox ends" in (state / "sandbox.log").read_text()
+    assert "the sandbox stops" in (state / "sandbox.log").read_text()
     assert find(state) is None
 
 
@@ -145,7 +145,7 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
     assert main(command_line(small(state), idle_seconds=0.05)) == 0
-    assert capsys.readouterr().out.endswith("Nothing was asked for 0.05 seconds: the sandbox ends.\n")
+    assert capsys.readouterr().out.endswith("There was no request for 0.05 seconds: the sandbox stops.\n")
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
         assert sandbox.url in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_archives_of_another_corpus_are_other_archives(folder, tmp_path):
 def test_a_corpus_without_a_body_is_refused(tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "empty.ndjson").write_text('{"name": "x"}\n\n')
-    with pytest.raises(ValueError, match="holds no article record with a body"):
+    with pytest.raises(ValueError, match="contains no article record with a body"):
         bodies(world_of(tmp_path / "corpus", tmp_path))
 
 

@@ -1,9 +1,7 @@
 """The authentication operations under `/v1`: log in, refresh, revoke, the four password operations, and the account.
 
-Belongs here: bodies in, bodies and status codes out. Does not belong here: the states behind them (`accounts`).
-
-Source: the service's documentation of authentication. Its answers are terse on purpose: every failed binding is the
-same 422, every failed login the same 401.
+Source: the service's documentation of authentication. Its answers are terse on purpose: every body that does not bind
+gets the same 422, every failed login the same 401.
 """
 
 from __future__ import annotations
@@ -114,12 +112,12 @@ async def _new_password_required(call: Call) -> Response:
 async def _get_user(call: Call) -> Response:
     user = call.user
     if user is None or not user.email:
-        # Somebody let in by address has no account to tell of.
+        # A user admitted by address has no account to describe.
         raise Refusal(401)
     kinds: tuple[QuotaKind, ...] = ("ondemand", "snapshot", "chunk", "batch")
     quotas = {kind: call.service.accounts.quotas.of(user, kind) for kind in kinds}
     if quotas["batch"].limit is None:
-        # The service counts no batches; they are only told of where a limit of theirs was set on the account.
+        # The service counts no batches; they are reported only where the account has a limit of its own for them.
         del quotas["batch"]
     counters = {
         key: value
@@ -173,8 +171,8 @@ def _tokens(tokens: Tokens) -> dict[str, Any]:
     return {**answer, "expires_in": tokens.expires_in}
 
 
-def _operation(name: str, summary: str, handler: Any, body: dict[str, tuple[int, int]], **told: Any) -> Operation:
-    refusals = {401: "Refused", 422: "The body does not bind", 500: "Internal error"}
+def _operation(name: str, summary: str, handler: Any, body: dict[str, tuple[int, int]], **details: Any) -> Operation:
+    refusals = {401: "Refused", 422: "Invalid body", 500: "Internal error"}
     return Operation(
         name=name,
         summary=summary,
@@ -184,7 +182,7 @@ def _operation(name: str, summary: str, handler: Any, body: dict[str, tuple[int,
         tag="Authentication",
         groups=None,
         body=body,
-        answers={**told.get("answers", {204: "Done"}), **refusals},
+        answers={**details.get("answers", {204: "Done"}), **refusals},
     )
 
 

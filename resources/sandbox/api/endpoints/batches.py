@@ -1,7 +1,4 @@
-"""The hourly batches under `/v2/batches`: the list of an hour, one record, and its download.
-
-Belongs here: these operations. Does not belong here: which hours there are at this moment (`object_index`), and the bytes
-(`objects`).
+"""The hourly batches under `/v2/batches`: the batch listing of an hour, one record, and its download.
 
 Source: the service's documentation of realtime batches.
 """
@@ -51,7 +48,12 @@ def _place(call: Call) -> tuple[str, str, str]:
     return call.part("date"), call.part("hour"), call.part("identifier")
 
 
-_TOLD = {401: "No or no valid token", 403: "Not for this group", 404: "There is none", 429: "Too many"}
+_REFUSALS = {
+    401: "No valid token",
+    403: "Not allowed for this group",
+    404: "Not found",
+    429: "Too many requests, or the quota is used up",
+}
 _HOUR = "/v2/batches/{date}/{hour}"
 OPERATIONS = (
     Operation(
@@ -63,7 +65,7 @@ OPERATIONS = (
         "Realtime batches",
         PAID_GROUPS,
         parameters=("fields", "filters"),
-        answers={200: "The files", **_TOLD, 422: "The parameters do not bind"},
+        answers={200: "The files", **_REFUSALS, 422: "Invalid parameters"},
     ),
     Operation(
         "batch",
@@ -74,17 +76,17 @@ OPERATIONS = (
         "Realtime batches",
         PAID_GROUPS,
         parameters=("fields",),
-        answers={200: "The file", **_TOLD, 422: "The parameters do not bind"},
+        answers={200: "The file", **_REFUSALS, 422: "Invalid parameters"},
     ),
     Operation(
         "batch-download",
-        "The archive of a file: GET is redirected to a signed URL, HEAD tells its headers",
+        "The archive of a file: GET redirects to a signed URL, HEAD returns its headers",
         ("GET", "HEAD"),
         f"{_HOUR}/{{identifier}}/download",
         _download,
         "Realtime batches",
         PAID_GROUPS,
         quota="batch",
-        answers={**downloads.ANSWERS, **_TOLD},
+        answers={**downloads.ANSWERS, **_REFUSALS},
     ),
 )

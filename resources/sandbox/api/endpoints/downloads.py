@@ -1,10 +1,7 @@
-"""The download of a file: a GET is redirected to a signed URL of the object store, a HEAD is answered by the API.
-
-Belongs here: what the downloads of batches, snapshots and chunks have in common. Does not belong here: which file it
-is, and the bytes (`objects`).
+"""Downloads of batches, snapshots and chunks: a GET is redirected to a signed URL, a HEAD is answered by the API.
 
 Source: the service's documentation of downloads: a GET is answered with a 307 to a signed URL whether the object
-exists or not; ranges and conditions are for the store to answer.
+exists or not; ranges and conditions are for the object store to answer.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ _EXPOSED = (
 
 
 async def download(call: Call, key: str) -> Response:
-    """Answer a download of the object that lies under `key`.
+    """Answer a download of the object with this `key`.
 
     Raises:
         Refusal: 404 for a HEAD of what is not there.
@@ -41,8 +38,8 @@ async def download(call: Call, key: str) -> Response:
         file = await asyncio.to_thread(call.service.object_index.find, key)
         if file is None:
             raise no_such_key()
-        told = {**file.headers("UTC"), "Content-Length": str(file.size), "Access-Control-Expose-Headers": _EXPOSED}
-        return Response(status_code=200, headers=told)
+        headers = {**file.headers("UTC"), "Content-Length": str(file.size), "Access-Control-Expose-Headers": _EXPOSED}
+        return Response(status_code=200, headers=headers)
     age = timedelta(seconds=SIGNED_URL_SECONDS + 1) if call.request.scope.get(EXPIRED) else timedelta()
     subject = call.user.subject if call.user is not None else ""
     location = call.service.objects_for(call.request) + call.service.signer.sign(key, subject, age=age)

@@ -1,8 +1,5 @@
 """The reference lists under `/v2`: codes, languages, projects, namespaces, and their single records.
 
-Belongs here: these eight operations. Does not belong here: the records (`world`) and what `fields` and `filters` do
-(`selection`).
-
 Source: the service's documentation of metadata.
 """
 
@@ -62,7 +59,12 @@ def _operations(kind: Kind, singular: str) -> tuple[Operation, Operation]:
                 return answers.record(call.accept, chosen)
         raise no_such_key()
 
-    told = {401: "No or no valid token", 403: "Not for this group", 422: "The parameters do not bind", 429: "Too many"}
+    refusals = {
+        401: "No valid token",
+        403: "Not allowed for this group",
+        422: "Invalid parameters",
+        429: "Too many requests, or the quota is used up",
+    }
     methods = ("GET", "POST")
     return (
         Operation(
@@ -73,7 +75,7 @@ def _operations(kind: Kind, singular: str) -> tuple[Operation, Operation]:
             listing,
             "Metadata",
             parameters=("fields", "filters"),
-            answers={200: f"The {kind}", **told},
+            answers={200: f"The {kind}", **refusals},
         ),
         Operation(
             singular,
@@ -83,7 +85,7 @@ def _operations(kind: Kind, singular: str) -> tuple[Operation, Operation]:
             single,
             "Metadata",
             parameters=("fields",),
-            answers={200: f"The {singular}", 404: "There is none", **told},
+            answers={200: f"The {singular}", 404: "Not found", **refusals},
         ),
     )
 

@@ -1,11 +1,8 @@
 """Snapshots and their chunks under `/v2/snapshots`: lists, single records, downloads.
 
-Belongs here: these operations. Does not belong here: which export stands at this moment (`exports`), and the bytes
-(`objects`).
-
-Source: the service's documentation of snapshots: all groups may use them; free accounts get copies of their own,
-which are older; the downloads are counted, ranges that come to the API each as one; a chunk is named by its
-identifier or by its number, of which only what follows the last `_` is read.
+Source: the service's documentation of snapshots. All groups may use them; free accounts get older copies of their own.
+Downloads count against a quota, and a range request that reaches the API counts as one download. A chunk is named by
+its identifier or by its number: only what follows the last `_` is read.
 """
 
 from __future__ import annotations
@@ -93,8 +90,13 @@ def _free(call: Call) -> bool:
     return call.user is not None and call.user.group == FREE_GROUP
 
 
-_TOLD = {401: "No or no valid token", 403: "Not for this group", 404: "There is none", 429: "Too many"}
-_BINDING = {422: "The parameters do not bind"}
+_REFUSALS = {
+    401: "No valid token",
+    403: "Not allowed for this group",
+    404: "Not found",
+    429: "Too many requests, or the quota is used up",
+}
+_BINDING = {422: "Invalid parameters"}
 _SNAPSHOT = "/v2/snapshots/{identifier}"
 _CHUNKS = "/v2/snapshots/{snapshot_identifier}/chunks"
 _CHUNK = f"{_CHUNKS}/{{chunk_identifier}}"
@@ -107,7 +109,7 @@ OPERATIONS = (
         _listing,
         "Snapshots",
         parameters=("fields", "filters"),
-        answers={200: "The snapshots", **_TOLD, **_BINDING},
+        answers={200: "The snapshots", **_REFUSALS, **_BINDING},
     ),
     Operation(
         "snapshot",
@@ -117,27 +119,27 @@ OPERATIONS = (
         _single,
         "Snapshots",
         parameters=("fields",),
-        answers={200: "The snapshot", **_TOLD, **_BINDING},
+        answers={200: "The snapshot", **_REFUSALS, **_BINDING},
     ),
     Operation(
         "snapshot-download",
-        "The archive of a snapshot: GET is redirected to a signed URL, HEAD tells its headers",
+        "The archive of a snapshot: GET redirects to a signed URL, HEAD returns its headers",
         ("GET", "HEAD"),
         f"{_SNAPSHOT}/download",
         _download,
         "Snapshots",
         quota="snapshot",
-        answers={**downloads.ANSWERS, **_TOLD},
+        answers={**downloads.ANSWERS, **_REFUSALS},
     ),
     Operation(
         "chunks",
-        "The chunks of a snapshot, in no order",
+        "The chunks of a snapshot, in no particular order",
         ("GET", "POST"),
         _CHUNKS,
         _chunks,
         "Snapshots",
         parameters=("fields", "filters"),
-        answers={200: "The chunks", **_TOLD, **_BINDING},
+        answers={200: "The chunks", **_REFUSALS, **_BINDING},
     ),
     Operation(
         "chunk",
@@ -147,16 +149,16 @@ OPERATIONS = (
         _chunk,
         "Snapshots",
         parameters=("fields",),
-        answers={200: "The chunk", **_TOLD, **_BINDING},
+        answers={200: "The chunk", **_REFUSALS, **_BINDING},
     ),
     Operation(
         "chunk-download",
-        "The archive of a chunk: GET is redirected to a signed URL, HEAD tells its headers",
+        "The archive of a chunk: GET redirects to a signed URL, HEAD returns its headers",
         ("GET", "HEAD"),
         f"{_CHUNK}/download",
         _chunk_download,
         "Snapshots",
         quota="chunk",
-        answers={**downloads.ANSWERS, **_TOLD},
+        answers={**downloads.ANSWERS, **_REFUSALS},
     ),
 )

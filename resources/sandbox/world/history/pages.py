@@ -1,12 +1,10 @@
 """The page table of a small wiki: what operations do to pages, and which events the service publishes of them.
 
-Belongs here: pages, revisions, and the rules by which an operation changes them. Does not belong here: which
-operations happen when (`scripts`, `schedule`) and how a page looks on the wire (`articles`).
+The table is the world's truth. Events are derived from the table after each operation, never the table from events.
 
-The table is the world's truth. Events are told from the table after each operation; the table is never told from
-events. Source of the events: the service's documentation of its realtime stream and batches (a move is an `update`
-under the new title and a `delete` under the old one, a page turned into a redirect is a `delete` with the new
-revision, a restore is an `update`, pages of namespaces it does not serve are not told of).
+Source of the events: the service's documentation of its realtime stream and batches (a move is an `update` under the
+new title and a `delete` under the old one, a page turned into a redirect is a `delete` with the new revision, a
+restore is an `update`, and nothing is published of pages in namespaces that it does not serve).
 """
 
 from __future__ import annotations
@@ -86,14 +84,14 @@ class Revision(NamedTuple):
 
 
 class Title(NamedTuple):
-    """A title without prefix, and the namespace it stands in."""
+    """A title without prefix, and its namespace."""
 
     namespace: int
     text: str
 
 
 class State(NamedTuple):
-    """A page as it stands after an operation.
+    """A page after an operation.
 
     `home` is the title it was born under, `created` its first revision's moment (microseconds since 1970).
     """
@@ -149,7 +147,7 @@ class Page:
 
     @property
     def state(self) -> State:
-        """The page as it stands now."""
+        """The page as it is now."""
         return State(self.identifier, self.home, self.title, self.created, self.revision, self.redirects)
 
 
@@ -194,13 +192,13 @@ class Family:
         self.pages = pages
 
     def live(self, namespace: int) -> Iterator[Page]:
-        """The articles of the namespace: pages that are there, are no redirects, and stand in it."""
+        """The articles of the namespace: pages in it that exist and are not redirects."""
         for page in self.pages.values():
             if page.present and not page.redirect and page.title.namespace == namespace:
                 yield page
 
     def apply(self, operation: Operation, moment: Moment) -> list[Event]:
-        """Change the table, and tell what the service publishes of it (nothing, one message, or two halves)."""
+        """Change the table; returns the events that the service publishes of it (none, one message, or two halves)."""
         verb = operation.verb
         if verb is Verb.CREATE:
             return self._create(operation, moment)
@@ -218,8 +216,8 @@ class Family:
             page.revision = Revision(moment.revision, moment.edited, page.revision)
             page.redirect = verb is Verb.REDIRECT
         if verb is Verb.HIDE:
-            return self._tell(page, "visibility-change", operation, moment)
-        return self._tell(page, "delete" if page.redirect or not page.present else "update", operation, moment)
+            return self._publish(page, "visibility-change", operation, moment)
+        return self._publish(page, "delete" if page.redirect or not page.present else "update", operation, moment)
 
     def _create(self, operation: Operation, moment: Moment) -> list[Event]:
         if operation.fresh:
@@ -228,7 +226,7 @@ class Family:
         revision = Revision(moment.revision, moment.edited, None)
         page = Page(moment.page, home, home, moment.edited, revision)
         self.pages[operation.page] = page
-        return self._tell(page, "update", operation, moment)
+        return self._publish(page, "update", operation, moment)
 
     def _move(self, page: Page, operation: Operation, moment: Moment) -> list[Event]:
         old = page.title
@@ -236,7 +234,7 @@ class Family:
         text = self._variants[variant].format(self._homes[owner].text)
         page.title = Title(self._namespace if operation.namespace is None else operation.namespace, text)
         page.revision = Revision(moment.revision, moment.edited, page.revision)
-        # a redirect that stands at the target is overwritten: it is an article of its own no more
+        # a redirect at the target is overwritten and is no longer an article of its own
         for number, other in list(self.pages.items()):
             if other is not page and other.redirect and other.title == page.title:
                 del self.pages[number]
@@ -246,14 +244,14 @@ class Family:
             left = Revision(moment.revision + 1, moment.edited, None)
             self.pages[operation.leaves] = Page(moment.page, old, old, moment.edited, left, redirect=True)
             self._homes[operation.leaves] = old
-        told = self._tell(page, "update", operation, moment)
+        events = self._publish(page, "update", operation, moment)
         if old.namespace in self._served:
             # from one namespace to another both halves at once: a mirror of one of them shall never see half a move
-            apart = moment.gap if told and old.namespace == page.title.namespace else 0
-            told.append(self._event(page, "delete", operation, moment, old, moment.at + apart))
-        return told
+            apart = moment.gap if events and old.namespace == page.title.namespace else 0
+            events.append(self._event(page, "delete", operation, moment, old, moment.at + apart))
+        return events
 
-    def _tell(self, page: Page, kind: str, operation: Operation, moment: Moment) -> list[Event]:
+    def _publish(self, page: Page, kind: str, operation: Operation, moment: Moment) -> list[Event]:
         if page.title.namespace not in self._served:
             return []
         event = self._event(page, kind, operation, moment, page.title, moment.at)

@@ -1,14 +1,10 @@
 """When which family plays which act: a timetable without beginning, known at any hour without replay.
 
-Belongs here: how many families play each script, the moments of their acts, the numbers that follow from the moments,
-and the state of a family at any moment. Does not belong here: what scripts say (`scripts`), what operations do
-(`pages`), and text.
-
-How it works. An hour of a project has a fixed number of places, and every act of every family that is due in the
-hour has one of them for its own: the families of a script are spread over the hours of its period, so an act is due
-in an hour for a fixed number of families, and a permutation that depends on the hour deals out the places. The
-moment of an act and the numbers of its revisions are functions of hour and place. Numbers therefore rise with time
-and never repeat. A place is wide enough for all operations of its act: nothing straddles an hour.
+An hour of a project has a fixed number of places, and every act of every family that is due in the hour has one of
+them for its own: the families of a script are spread over the hours of its period, so an act is due in an hour for a
+fixed number of families, and a permutation that depends on the hour deals out the places. The moment of an act and
+the numbers of its revisions are functions of hour and place. Numbers therefore rise with time and never repeat. A
+place is wide enough for all operations of its act: no act continues into the next hour.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ HOUR = 3_600_000_000
 _SECOND = 1_000_000
 #: Most operations an act may have: each gets a quarter of the act's place.
 _OPERATIONS = 4
-#: Revisions of a page that a record tells of: the newest, and the one before it.
-_TOLD_OF = 2
+#: Revisions of a page that a record mentions: the newest, and the one before it.
+_MENTIONED = 2
 _FIRST_REVISION = 100_000_000
 _FIRST_NEW_PAGE = 20_000_000
 _FIRST_PAGE = 5_000
@@ -199,13 +195,13 @@ class Timetable:
                 yield within * period + slot
 
     def play(self, cast: Cast, family: int, end: int, since: int | None = None) -> tuple[Family, list[Event]]:
-        """A family as it stands after everything published before `end`, and its events from `since` on.
+        """A family after everything published before `end`, and its events from `since` on.
 
         Args:
             cast: Its cast.
             family: Its number.
             end: Microseconds since 1970.
-            since: Microseconds since 1970; None: no events are told.
+            since: Microseconds since 1970; None: no events are returned.
         """
         script = cast.script
         within, slot = divmod(family, script.period)
@@ -220,17 +216,17 @@ class Timetable:
         ]
         due.sort()
         if script.only_edits:
-            # no earlier revision is told of but the one before the last
-            untold = bisect_left(due, (end if since is None else since,))
-            del due[: max(0, untold - _TOLD_OF)]
+            # a record mentions no revision before the last two
+            earlier = bisect_left(due, (end if since is None else since,))
+            del due[: max(0, earlier - _MENTIONED)]
         for begin, ordinal, operations in due:
             for index, operation in enumerate(operations):
                 moment = self._moment(begin, ordinal, index, fresh=operation.fresh)
                 if moment.at >= end:
                     return table, events
-                told = table.apply(operation, moment)
+                published = table.apply(operation, moment)
                 if since is not None and moment.at >= since:
-                    events += told
+                    events += published
         return table, events
 
     def _at_first(self, cast: Cast, family: int) -> dict[int, Page]:
@@ -277,7 +273,7 @@ def _order(event: Event) -> tuple[int, int, str]:
 
 
 def usual_articles(rate: int) -> int:
-    """About how many pages namespace 0 has at `rate` changes per hour when nobody asks for fewer or more."""
+    """About how many pages namespace 0 has at `rate` changes per hour unless fewer or more are asked for."""
     settled, ordinary = _settled(rate)
     return settled + round(ordinary * _pages_per_edit(_USUAL))
 

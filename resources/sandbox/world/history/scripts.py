@@ -1,9 +1,6 @@
 """The scripts that families of pages play, over and over: what happens to them, and in which hour of the cycle.
 
-Belongs here: the scripts as data. Does not belong here: which families play them when (`schedule`) and what an
-operation does (`pages`).
-
-Every script ends as it began: the same pages stand under the same titles. So the state in any cycle follows from at
+Every script ends as it began: the same pages exist under the same titles. So the state in any cycle follows from at
 most the two cycles before it, and no hour needs a replay from the beginning. Every page of a script gets at least one
 revision per cycle (or is made in it), so that two cycles determine its newest and its previous revision. Acts of one
 script that fall in the same hour must not depend on each other's order.
@@ -39,7 +36,7 @@ class Script:
     Attributes:
         name: What it is called.
         period: Hours after which it begins again.
-        pages: How many pages stand there when it begins; they are numbered from 0.
+        pages: How many pages there are when it begins; they are numbered from 0.
         acts: What happens.
     """
 
@@ -72,7 +69,7 @@ def _move(hour: int, kind: Kind, page: int, to: tuple[int, int], namespace: int 
 
 
 def _swap(hour: int, first: int, second: int) -> Act:
-    """Three moves by way of a parking title; the two pages stand under each other's title afterwards."""
+    """Three moves by way of a parking title; the two pages have each other's title afterwards."""
     return Act(
         hour,
         (
@@ -119,7 +116,7 @@ BORN = Script(
     ),
 )
 
-#: What makes the order of states hard to tell. Each kind of change happens in every hour of the cycle.
+#: What makes the order of states hard to reconstruct. Each kind of change happens in every hour of the cycle.
 SPECIAL = (
     WANDER,
     LAZARUS,

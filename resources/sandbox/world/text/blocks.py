@@ -1,6 +1,6 @@
-"""The stock of blocks that texts are made of: paragraphs, lists, tables, infoboxes, each in both markups.
+"""The stock of blocks that texts are made of: paragraphs, lists, tables and infoboxes, each in both markups.
 
-It is made once for each language, and each block is encoded once for all the lines that it stands in.
+It is made once for each language, and each block is encoded once for all the lines that contain it.
 """
 
 from __future__ import annotations

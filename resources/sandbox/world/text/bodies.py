@@ -1,11 +1,8 @@
-"""Texts of pages: Parsoid-like HTML and wikitext, made for every revision of every page from a stock of blocks.
+"""Texts of pages: Parsoid-like HTML and wikitext for every revision of every page, made from a stock of blocks.
 
-Belongs here: markup. Does not belong here: words (`language`) and everything around the text (`articles`).
-
-A stock of blocks (paragraphs, lists, tables, infoboxes) is made once per language, each in both markups. The text of
-a revision is a run of blocks that belongs to the page, with one block replaced and one reference added that belong to
-the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The length of a
-wikitext is known without making it, because a record also tells the length of the revision before.
+The text of a revision is a run of blocks that belongs to the page, with one block replaced and one reference added
+that belong to the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The
+length of a wikitext is known without making it, because a record also contains the length of the revision before.
 """
 
 from __future__ import annotations
@@ -56,20 +53,20 @@ class Text(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a text tells of the page and the revision that it belongs to.
+    """What a text mentions of the page and the revision that it belongs to.
 
     Attributes:
         page: Page id.
         home: Title the page was born under: the text does not follow a move.
         title: Full title now, with prefix.
-        namespace: Namespace it stands in.
+        namespace: Its namespace now.
         native: Namespace it was born in: it shapes the text, which does not follow a move.
         language: Language code.
         direction: `ltr` or `rtl`.
         host: Host of the wiki.
         revision: Revision id.
         previous: Id of the revision before; 0: none.
-        modified: When the revision was made, as the head of the document tells it.
+        modified: When the revision was made, as the head of the document shows it.
         categories: Full titles of the categories.
     """
 

@@ -1,10 +1,8 @@
-"""A folder of real records whose texts and surroundings the world's pages borrow.
+"""A folder of real records from which the world's pages borrow their texts, categories and other details.
 
-Belongs here: reading the folder and lending from it. Does not belong here: inventing (`bodies`, `articles`).
-
-Read are `*.ndjson`, `*.jsonl` and `*.json`, each also with `.gz`: one record per line, or one JSON document that is a
-record or a list of records. A record without a body is left out. Every page of the world borrows one record, of its
-own language where there are any; its revisions differ by a comment at the end of either markup.
+Files named `*.ndjson`, `*.jsonl` and `*.json`, each also with `.gz`, are read: one record per line, or one JSON
+document that is a record or a list of records. A record without a body is left out. Every page of the world borrows
+one record, of its own language if there are any; its revisions differ by a comment at the end of either markup.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from resources.sandbox.world.text.bodies import Setting
 
 _ENDINGS = (".ndjson", ".jsonl", ".json")
-#: Records are held in memory while the world stands; files beyond this are left unread.
+#: Records are held in memory; files beyond this are not read.
 _MOST_BYTES = 512 * 1024 * 1024
 #: What a page borrows beside its text.
 _BORROWED = ("protection", "watchers_count", "main_entity", "additional_entities", "categories", "templates", "image")
@@ -54,7 +52,7 @@ class Corpus:
                     self._by_language.setdefault(record.get("in_language", {}).get("identifier", ""), []).append(record)
         if not self._records:
             raise ValueError(
-                f"The corpus {folder} holds no article record with a body; it needs NDJSON or JSON files "
+                f"The corpus {folder} contains no article record with a body; it needs NDJSON or JSON files "
                 "(.ndjson, .jsonl, .json, each also .gz) of records with `article_body`."
             )
 
@@ -103,5 +101,7 @@ def _records(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
             yield from (orjson.loads(line) for line in data.splitlines() if line.strip())
             return
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"The corpus file {path.name} is neither JSON nor NDJSON ({error}); take it out.") from error
+        raise ValueError(
+            f"The corpus file {path.name} is neither JSON nor NDJSON ({error}); remove it from the folder."
+        ) from error
     yield from whole if isinstance(whole, list) else [whole]

@@ -1,12 +1,10 @@
-"""Made-up language: words that look like those of a wiki's language, with the frequencies that texts have.
-
-Belongs here: word stocks and sentences. Does not belong here: markup (`bodies`) and titles (`titles`).
+"""Made-up language: words that look like those of a wiki's language, as frequent as in real texts.
 
 Synthetic text must compress like real text, so words follow a Zipf-like distribution over a stock of some thousand,
 short words first, and are spelt with the letters of the language.
 """
 
-# The letters of many scripts stand here on purpose.
+# The letters of many scripts are here on purpose.
 # ruff: noqa: RUF001
 
 from __future__ import annotations

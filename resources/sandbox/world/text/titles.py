@@ -1,7 +1,4 @@
-"""Titles of pages: as many as a world needs, no two alike.
-
-Belongs here: the way from a number to a title. Does not belong here: namespace prefixes and addresses (`articles`).
-"""
+"""Titles of pages: as many as a world needs, no two alike, without the prefix of their namespace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which sandbox serves a state folder: a lock for its life, and a record of where it answers.
-
-Belongs here: the files through which processes find one another. Does not belong here: starting one (`process`).
-"""
+"""Which sandbox serves a state folder: a lock for as long as it runs, and a file that says where it answers."""
 
 from __future__ import annotations
 

@@ -306,12 +306,12 @@ def unfinished() -> Callable[[Path], list[str]]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], Any]], Any]:
-    """Waits until a condition holds, by polling, and returns what it gave; fails after a minute."""
+    """Waits until a condition holds, by polling, and returns what it gave; fails after two minutes."""
 
     def wait(condition: Callable[[], Any]) -> Any:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_SECONDS
         while not (found := condition()):
-            assert time.monotonic() < end, "it did not happen within a minute"
+            assert time.monotonic() < end, f"it did not happen within {PATIENCE_SECONDS:.0f} s"
             time.sleep(0.002)
         return found
 

@@ -128,8 +128,9 @@ def process(words: list[str], environ: dict[str, str], log: Path) -> Iterator[su
     finally:
         started.send_signal(signal.SIGINT)
         try:
-            status = started.wait(timeout=40)
-            until(lambda: None if left(started.pid) else True, 20, "The children of the process end")
+            # Dagster's server waits for its children, and a code server for 20 seconds for the one that started it
+            status = started.wait(timeout=120)
+            until(lambda: None if left(started.pid) else True, 60, "The children of the process end")
         finally:
             if started.poll() is None or left(started.pid):
                 os.killpg(started.pid, signal.SIGKILL)
@@ -176,7 +177,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
     serve += ["--prepare", "0"]
     wme = Path(sys.executable).with_name("wme")
     with process(serve, {}, folder / "sandbox.log"):
-        until(lambda: answered(f"{service}/sandbox/identity"), 60, "The sandbox answers", folder / "sandbox.log")
+        until(lambda: answered(f"{service}/sandbox/identity"), 120, "The sandbox answers", folder / "sandbox.log")
         account = json.loads((state / "account.json").read_text())
         environ = {
             "WME_DATA": str(data),

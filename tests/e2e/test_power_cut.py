@@ -147,7 +147,7 @@ def test_after_a_power_cut_hours_are_loaded_beside_a_snapshot_and_nobody_helps(m
     machine.start()
     under_way = {("hours", "STARTED"), ("snapshots", "STARTED")}
     wait_for(lambda: under_way <= set(machine.runs()), 240, machine)
-    wait_for(lambda: list((machine.data / "archive" / "batches").rglob("*.part")), 60, machine)
+    wait_for(lambda: list((machine.data / "archive" / "batches").rglob("*.part")), 240, machine)
     machine.cut()
     before = machine.runs()
     assert under_way <= set(before)
@@ -207,5 +207,6 @@ def test_ten_power_cuts_at_any_moment(machine: Machine, account: Any, seed: int)
     account.sandbox.faults.clear()
     machine.start()
     wait_for(lambda: loaded(machine.data) >= published(account), 240, machine)
-    wait_for(lambda: not {"STARTED", "STARTING"} & {status for _, status in machine.runs()}, 60, machine)
+    # one that was just being started is given up by the monitor, after longer than a minute
+    wait_for(lambda: not {"STARTED", "STARTING"} & {status for _, status in machine.runs()}, 240, machine)
     check_nothing_is_stuck(machine)

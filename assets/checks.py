@@ -4,7 +4,6 @@ A blocking check stops assets of its own run only, so none of these is relied on
 unverified input by itself. They are there for people.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,10 +14,10 @@ import pyarrow.parquet as pq
 from assets import layers
 from assets.describe import drift_of
 from assets.hour import HourlyRun
-from assets.partitions import HOURS, RETENTION, last_complete_hour
-from resources import datasets
+from assets.partitions import HOURS, last_complete_hour
+from resources import datasets, files
 from resources.adapters import EnterpriseResource, WarehouseResource
-from resources.datasets import Dataset, Family
+from resources.datasets import RETENTION, Dataset, Family
 from resources.formatting import hour_text
 from resources.lake import Conversion
 from resources.tables import HourState
@@ -139,8 +138,7 @@ def _verified(run: HourlyRun) -> tuple[list[str], int]:
     archives = [archive for archived in run.archived.values() for archive in archived.archives]
     wrong = []
     for archive in archives:
-        with archive.path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        digest = files.md5_of(archive.path)
         if digest != archive.version:
             wrong.append(
                 f"{archive.identifier} of {hour_text(archive.batch_hour)} is damaged: its MD5 is {digest}, the service reported {archive.version}"

@@ -22,7 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from assets.snapshot import archived_sets
-from resources import datasets
+from resources import datasets, files
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
 from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
@@ -141,9 +141,7 @@ def _read(journal: Path) -> dict[str, datetime]:
 
 
 def _write(journal: Path, seen: dict[str, str]) -> None:
-    beside = journal.with_name(f".{journal.name}.tmp")
-    beside.write_text(json.dumps(seen), encoding="utf-8")
-    beside.replace(journal)
+    files.write(journal, json.dumps(seen).encode())
 
 
 def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:

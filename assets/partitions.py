@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from resources.datasets import RETENTION
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
 
 HOUR = timedelta(hours=1)
-#: The service keeps an hour's files for two days.
-RETENTION = timedelta(hours=48)
 _FORMAT = "%Y-%m-%d-%H:%M"
 
 #: What no partition is older than, unless an operator says so: nobody can have archived it.

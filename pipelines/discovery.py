@@ -22,8 +22,8 @@ from dagster._core.storage.tags import (
     RUN_FAILURE_REASON_TAG,
 )
 
-from assets.partitions import HOUR, RETENTION, hour_of, recent_hours
-from resources.datasets import ARTICLE_CHANGES
+from assets.partitions import HOUR, hour_of, recent_hours
+from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.tables import HourState

@@ -17,13 +17,14 @@ from dagster._core.storage.tags import (
 from assets import layers
 from assets import snapshot as snapshot_sets
 from assets.failures import sentence
-from assets.partitions import RETENTION, key_of
+from assets.partitions import key_of
 from assets.published import WHEN_DUE, next_text
 from pipelines import discovery
 from pipelines.jobs import JOBS, hours_job, publish_job, reference_job, snapshots_job
 from pipelines.process import processes
 from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import RETENTION
 from resources.errors import MirrorError
 
 WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)

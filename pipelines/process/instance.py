@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from pipelines.process import interrupts
 from pipelines.process.processes import end_killed
+from resources import files
 from resources.adapters import POOLS
 from resources.lake.folder import ready
 
@@ -40,9 +41,7 @@ def prepare(home: Path) -> Path:
     target = home / "dagster.yaml"
     if not target.exists():
         # another process may read it at this moment, and this one may be killed
-        part = home / f".dagster.yaml.{os.getpid()}"
-        part.write_bytes(TEMPLATE.read_bytes())
-        part.replace(target)
+        files.write(target, TEMPLATE.read_bytes())
     return home
 
 

@@ -21,6 +21,7 @@ import dagster as dg
 from filelock import FileLock, Timeout
 
 from pipelines.process import interrupts
+from resources import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,11 +199,7 @@ def _take(home: Path) -> FileLock:
     lock = FileLock(path)
     lock.acquire()
     # a run may name it in the next moment: then it must be here after a power cut
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.sync(path.parent)
     return lock
 
 

@@ -6,10 +6,9 @@ Does not belong here: lines that cannot be converted; those are rejects, not err
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING
 
-from resources import errors
+from resources import errors, files
 from resources.lake.legible import legible
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class ListError(LakeError):
 def landing_failed(error: OSError, path: Path) -> LakeError:
     """The error to raise for a lake file that could not be written."""
     # pyarrow raises OSError without errno in places, but always with the number in its text
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or "[errno 28]" in str(error):
+    if files.is_full(error) or "[errno 28]" in str(error):
         return DiskFull(
             f"The disk is full: {path.name} could not be written to {path.parent}. The unfinished file was removed, "
             "everything landed before is kept. Free space, then run again."

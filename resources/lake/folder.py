@@ -10,6 +10,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from resources import files
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 #: For a new history of runs, tokens and locks, whatever a run fetches.
 ROOM_BYTES = 8_000_000
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 
@@ -60,7 +60,7 @@ def ready(folder: Path) -> None:
 
 def advice(error: OSError) -> str:
     """What to do about what the system refused, in a sentence."""
-    if error.errno in _FULL:
+    if files.is_full(error):
         return _MAKE_ROOM
     if error.errno == errno.EROFS:
         return "Mount its file system for writing, or set WME_DATA to another folder."

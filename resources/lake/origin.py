@@ -8,9 +8,9 @@ Does not belong here: what the service answers.
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING
 
+from resources import files
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def claim(data: Path, service: str) -> None:
     """
     known = origin_of(data)
     if known is None:
-        path = note_path(data)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        part.write_text(json.dumps({"service": service}) + "\n")
-        part.replace(path)
+        files.write(note_path(data), json.dumps({"service": service}).encode() + b"\n")
     elif known != service:
         told = (
             f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter
 
-from resources.enterprise.download.landing import write_atomically
+from resources import files
 from resources.enterprise.errors import DiskFull, StateBusy, StateError
 from resources.enterprise.models import Moment
 
@@ -162,7 +162,7 @@ class TokenStore:
         """
         fields = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(tokens).items()}
         with self._writing():
-            write_atomically(self._path, json.dumps(self._owner | fields, indent=2).encode() + b"\n", mode=0o600)
+            files.write(self._path, json.dumps(self._owner | fields, indent=2).encode() + b"\n", mode=0o600)
 
     def clear(self) -> None:
         """Forget the tokens. Call with the lock held."""
@@ -195,10 +195,10 @@ class TokenStore:
         except OSError as error:
             if isinstance(error, Timeout):
                 raise
-            number, problem = error.errno, error.strerror or type(error).__name__
+            number, is_full, problem = error.errno, files.is_full(error), error.strerror or type(error).__name__
         else:
             return
-        if number in {errno.ENOSPC, errno.EDQUOT}:
+        if is_full:
             raise DiskFull(
                 f"There is no room left to store the tokens in {self._path} ({problem}). The tokens stored before are "
                 "kept. Make room and run this again."

@@ -17,11 +17,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from resources import files
 from resources.enterprise import errors
-from resources.enterprise.download.landing import Sidecar, is_landed, md5_of
+from resources.enterprise.download.landing import Sidecar, is_landed
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.download.transfer import ChangedError, Filling, OversizeError, Ranges
-from resources.enterprise.http.foreign import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,8 +136,8 @@ class Downloader:
                 if (done := self._attempt(task, gain)) is not None:
                     return done
         except OSError as error:
-            number, problem = error.errno, error.strerror or type(error).__name__
-        raise self._disk_error(number, problem, task.target)
+            failure = self._disk_error(error, task.target)
+        raise failure
 
     def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
         """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""
@@ -196,7 +196,7 @@ class Downloader:
 
     def _present(self, source: Source, target: Path) -> Download | None:
         if not is_landed(target, source.version):
-            if not target.is_file() or md5_of(target) != source.version:
+            if not target.is_file() or files.md5_of(target) != source.version:
                 return None  # not there, or not these bytes: fetched, and then replaced as a whole
             self._sidecar(source, target.stat().st_size).write(target)
         size = target.stat().st_size
@@ -245,8 +245,9 @@ class Downloader:
         )
 
     @staticmethod
-    def _disk_error(number: int | None, problem: str, target: Path) -> errors.EnterpriseError:
-        if number in NO_ROOM:
+    def _disk_error(error: OSError, target: Path) -> errors.EnterpriseError:
+        problem = error.strerror or type(error).__name__
+        if files.is_full(error):
             return errors.DiskFull(
                 f"There is no room for {target.name} in {target.parent} ({problem}). What was fetched of it is kept in "
                 f"{target.name}.part. Make room and run this again: it goes on from there."

@@ -8,23 +8,20 @@ The sidecar is written before the file takes its name, so a file that is there a
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
+from resources import files
 from resources.enterprise import errors
-from resources.enterprise.locks import held
 from resources.enterprise.models import Batch, Listing, list_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_WAIT_SECONDS = 60.0
 _BATCHES: Final = list_of(Batch)
 
 
@@ -69,20 +66,20 @@ class Sidecar:
     def write(self, target: Path) -> None:
         """Write the sidecar of a file."""
         text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
-        write_atomically(self.path(target), text.encode() + b"\n")
+        files.write(self.path(target), text.encode() + b"\n")
 
 
 def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
     """Write a list as the service sent it, with a sidecar; whole or not at all, replacing what was there."""
     sidecar = Sidecar(
         identifier=listing.url_path.removeprefix("/v2/"),
-        version=md5_of_bytes(listing.raw),
+        version=files.md5(listing.raw),
         size_bytes=len(listing.raw),
         url_path=listing.url_path,
         fetched_at=listing.fetched_at,
     )
     sidecar.write(target)
-    write_atomically(target, listing.raw)
+    files.write(target, listing.raw)
     return sidecar
 
 
@@ -105,7 +102,7 @@ def read_listing(path: Path) -> Listing[Batch]:
         )
         raise wrong from None
     sidecar = Sidecar.read(path)
-    if sidecar is None or sidecar.version != md5_of_bytes(raw):
+    if sidecar is None or sidecar.version != files.md5(raw):
         return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), request_count=0)
     return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, request_count=0)
 
@@ -125,54 +122,6 @@ def is_intact(target: Path) -> bool:
     """Whether the file's bytes are those its sidecar names (reads all of it)."""
     sidecar = Sidecar.read(target)
     try:
-        return sidecar is not None and md5_of(target) == sidecar.version
+        return sidecar is not None and files.md5_of(target) == sidecar.version
     except FileNotFoundError:
         return False
-
-
-def md5_of(path: Path) -> str:
-    """MD5 of a file, lower-case hex: what the service calls its version."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, _md5).hexdigest()
-
-
-def md5_of_bytes(content: bytes) -> str:
-    """MD5 of some bytes, lower-case hex."""
-    return _md5(content).hexdigest()
-
-
-def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
-    """Write a file so that it is there as a whole or not at all; also after a loss of power where it is `durable`.
-
-    `mode` holds from the first moment on. The file beside has a fixed name and a lock: what a killed process left is
-    taken over, and two writers do not mix.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.tmp")
-    with held(beside, wait_seconds=_WAIT_SECONDS, mode=mode) as descriptor:
-        try:
-            os.fchmod(descriptor, mode)
-            os.ftruncate(descriptor, 0)
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(content)
-            if durable:
-                os.fsync(descriptor)
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-    if durable:
-        sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _md5(content: bytes = b"") -> hashlib._Hash:
-    return hashlib.md5(content, usedforsecurity=False)

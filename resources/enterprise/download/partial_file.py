@@ -17,8 +17,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resources.enterprise.download.landing import md5_of, sync_folder, write_atomically
-from resources.enterprise.locks import held
+from resources import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,10 +69,10 @@ class Part:
         """Open or create the part of a file; another process that downloads the same file is waited for.
 
         Raises:
-            StateBusy: The other process did not end within `wait_seconds`.
+            BusyError: The other process did not end within `wait_seconds`.
         """
         target.parent.mkdir(parents=True, exist_ok=True)
-        with held(_part(target), wait_seconds=wait_seconds) as descriptor:
+        with files.held(_part(target), wait_seconds=wait_seconds) as descriptor:
             part = cls(target, descriptor)
             try:
                 yield part
@@ -121,7 +120,7 @@ class Part:
             text += (", " if number else "") + f"[{segment.start}, {end}, "
             self._places.append(len(text.encode()))
             text += f"{segment.done:>{_WIDTH}}]"
-        write_atomically(self._json, (text + "]}\n").encode(), durable=False)
+        files.write(self._json, (text + "]}\n").encode(), durable=False)
         self._progress = os.open(self._json, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, number: int, data: bytes) -> None:
@@ -145,7 +144,7 @@ class Part:
 
     def digest(self) -> str:
         """MD5 of the bytes that are there."""
-        return md5_of(self._path)
+        return files.md5_of(self._path)
 
     def length(self) -> int:
         """Length of the part on disk."""
@@ -153,9 +152,7 @@ class Part:
 
     def land(self, target: Path) -> None:
         """Give the bytes their final name, durably."""
-        os.fsync(self._descriptor)
-        self._path.replace(target)
-        sync_folder(target.parent)
+        files.put(self._path, target)
         self._ended = True
         self._close()
         self._json.unlink(missing_ok=True)

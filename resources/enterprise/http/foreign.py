@@ -10,7 +10,6 @@ client's public methods (`guarded`).
 
 from __future__ import annotations
 
-import errno
 import functools
 import http.client
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import requests
 import urllib3
 
+from resources import files
 from resources.enterprise import errors
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ FOREIGN: Final = (
     ArithmeticError,
     RecursionError,
 )
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _LONGEST_TOLD: Final = 300
 
@@ -108,6 +106,8 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
     def guard(self: Any, *args: Any, **options: Any) -> Any:
         try:
             return method(self, *args, **options)
+        except files.BusyError as error:
+            failure: errors.EnterpriseError = errors.StateBusy(str(error))
         except FOREIGN as error:
             failure = _unforeseen(error, method.__name__, self.redactor)
         # Outside the handler, so that the library's exception, whose text may hold an address, is not attached.
@@ -119,7 +119,7 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
 def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.EnterpriseError:
     if isinstance(error, OSError) and error.errno is not None:
         what = f"`{doing}` could not read or write on the disk ({error.strerror}). What was there is kept."
-        if error.errno in NO_ROOM:
+        if files.is_full(error):
             return errors.DiskFull(f"{what} Make room and run this again.")
         return errors.StateError(f"{what} Check the data folder and its permissions and run this again.")
     told = redactor.clean(f"{type(error).__name__}: {error}")[:_LONGEST_TOLD]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
+from resources import files
 from resources.enterprise import errors
-from resources.enterprise.download.landing import write_atomically
 from resources.enterprise.models import Identifier, Snapshot, Version  # noqa: TC001  resolved at run time
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def write_set(plan: SnapshotPlan) -> None:
             for piece in plan.pieces
         ],
     }
-    write_atomically(plan.manifest, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
+    files.write(plan.manifest, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def read_set(path: Path) -> SnapshotSet:

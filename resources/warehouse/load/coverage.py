@@ -6,9 +6,9 @@ What was once loaded stays loaded, whatever the service says of the hour later.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from resources.datasets import RETENTION
 from resources.tables import HourState
 from resources.warehouse.records import utc_text
 from resources.warehouse.schema import statement
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.warehouse.records import HourStatus
-
-#: How long the service keeps hourly files, as its documentation says.
-RETENTION = timedelta(hours=48)
 
 
 def record_loads(connection: duckdb.DuckDBPyConnection) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from resources import tables
+from resources import files, tables
 from resources.warehouse.connect import locked
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.snapshot_rows import versions
@@ -248,10 +248,8 @@ class Publisher:
         return receipt if isinstance(receipt, dict) else {}
 
     def _remember(self, edition: _Edition, now: datetime) -> None:
-        temporary = self.receipt_path.with_suffix(".tmp")
         receipt = edition.receipt() | {"file": self._file_mark(), "published_at": now.isoformat()}
-        temporary.write_text(json.dumps(receipt), encoding="utf-8")
-        temporary.replace(self.receipt_path)
+        files.write(self.receipt_path, json.dumps(receipt).encode())
 
     def _file_mark(self) -> list[int]:
         """Tells whether the published file is still the one that was put there."""
@@ -377,16 +375,8 @@ def _nothing(table: tables.Table) -> str:
 def _replace(temporary: Path, target: Path) -> None:
     """Put the finished file in place, durably."""
     temporary.chmod(0o444)
-    _sync(temporary)
+    files.sync(temporary)
     temporary.replace(target)
     # Left by somebody who opened the old file for writing; it does not belong to the new one and would break it.
     target.with_name(target.name + ".wal").unlink(missing_ok=True)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    files.sync(target.parent)

@@ -10,8 +10,9 @@ import duckdb
 import pytest
 
 from assets import checks, layers
-from assets.partitions import RETENTION, last_complete_hour
+from assets.partitions import last_complete_hour
 from resources import datasets
+from resources.datasets import RETENTION
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.unit.assets.conftest import NEXT, record

@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
+from resources import files
 from resources.enterprise import Patience, Ranges, Sidecar, errors, is_intact, models
-from resources.enterprise.download.landing import md5_of
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -275,7 +275,7 @@ def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, 
     new = content[::-1]
     fake.add(NAME, new)
     done = client.download_batch(hour, published, target)
-    assert done.version == md5_of(done.path) != published.version
+    assert done.version == files.md5_of(done.path) != published.version
     assert done.path.name == f"{NAME}.{done.version[:8]}.tar.gz"
     assert done.path.read_bytes() == new
     assert resolves(fake) == 1  # the bytes fetched first were those of the new record

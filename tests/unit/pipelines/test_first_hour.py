@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from assets.partitions import EARLIEST, HOUR, HOURS, RETENTION, hour_of, hours_since, key_of, recent_hours
+from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations.run import run
 from pipelines.settings import Settings, SettingsError, read
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.lake import Layout
 
 CHANGES = dg.AssetKey(["warehouse", "article_changes"])

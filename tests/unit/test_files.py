@@ -1,0 +1,100 @@
+"""Files that are there as a whole or not at all: writers that are killed, that meet, and that find no room."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from resources import files
+from resources.errors import retryable
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def names(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from resources import files
+
+path, when = pathlib.Path(sys.argv[1]), sys.argv[2]
+real = getattr(os, when)
+
+def last(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(os, when, last)
+files.write(path, b"new" * 1000, mode=0o600)
+"""
+
+
+@pytest.mark.parametrize("when", ["ftruncate", "fsync", "fchmod"])
+def test_a_writer_that_is_killed_leaves_what_was_there_and_hinders_nobody(tmp_path, when):
+    path = tmp_path / "folder" / "x.json"
+    files.write(path, b"old")
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, path, when], cwd=ROOT, check=False, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    assert (path.parent / ".x.json.tmp").exists()
+    files.write(path, b"newer", mode=0o600)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"newer", 0o600)
+    assert names(path.parent) == ["x.json"]
+
+
+def test_writers_that_meet_do_not_mix(tmp_path):
+    path, contents = tmp_path / "x", [bytes([number]) * 100_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            list(pool.map(lambda content: files.write(path, content, durable=False), contents))
+            assert path.read_bytes() in contents
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_file_that_is_held_is_waited_for_within_bounds(tmp_path):
+    path = tmp_path / "x"
+    with files.held(path, wait_seconds=1):
+        told = r"has been writing .*x for more than 0 s.*run this again"
+        with pytest.raises(files.BusyError, match=told) as caught, files.held(path, wait_seconds=0):
+            raise AssertionError("held by two")
+        assert retryable(caught.value)
+        path.unlink()  # whoever comes now has a file of that name of its own
+        with files.held(path, wait_seconds=0):
+            pass
+    with files.held(path, wait_seconds=0):
+        pass
+
+
+def test_where_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path):
+    path = tmp_path / "x"
+    files.write(path, b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="large") as caught:
+            files.write(path, bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert files.is_full(caught.value)
+    assert not files.is_full(OSError(errno.EACCES, "no"))
+    assert (path.read_bytes(), names(tmp_path)) == (b"old", ["x"])
+
+
+def test_a_finished_file_takes_the_name_of_another(tmp_path):
+    (tmp_path / "new").write_bytes(b"abc")
+    (tmp_path / "x").write_bytes(b"old")
+    files.put(tmp_path / "new", tmp_path / "x")
+    assert names(tmp_path) == ["x"]
+    assert files.md5_of(tmp_path / "x") == files.md5(b"abc") == "900150983cd24fb0d6963f7d28e17f72"

@@ -53,8 +53,8 @@ _COMMENTS = (
     "{1}",
 )
 _EDITORS = 6_000
-#: Pages of which the parts that all revisions share are kept in memory, some kilobytes of each.
-_PAGES_IN_MEMORY = 8_192
+#: Pages whose shared parts (the same in all revisions) are kept in memory, in each process: about 30 kB of each.
+_PAGES_IN_MEMORY = 512
 _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 

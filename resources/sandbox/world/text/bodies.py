@@ -28,8 +28,8 @@ _SIGMA = 0.75
 _SHORTER = {6: 0.25, 10: 0.5, 14: 0.15}
 #: From this size on a page has an infobox.
 _BOXED_BYTES = 4_000
-#: Pages of which the parts that all revisions share are kept in memory, some kilobytes of each.
-_PAGES_IN_MEMORY = 8_192
+#: Pages whose shared parts (the same in all revisions) are kept in memory, in each process: about 30 kB of each.
+_PAGES_IN_MEMORY = 512
 
 
 class Text(NamedTuple):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.partitions import HOUR
+from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
 from resources.formatting import counted, hour_text
-from resources.lake.folder import advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

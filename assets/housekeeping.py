@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from assets.snapshot import archived_sets
 from resources import datasets, files
+from resources.datasets import paths
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
 from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
@@ -34,14 +35,11 @@ if TYPE_CHECKING:
     from assets.snapshot import ArchivedSnapshot
     from resources.lake import Layout
     from resources.warehouse import Ledger, Named, Warehouse
+    from resources.warehouse.read.ledger import LoadedFile
 
 GRACE = timedelta(hours=24)
 #: Nobody waits for the space within a day, and each look walks through every file of the lake.
 _BETWEEN_LOOKS = timedelta(days=1)
-#: Hex digits of a version that stand in a file's name.
-_DIGITS = 8
-_HOUR_ARCHIVE = re.compile(r"(?P<identifier>.+)\.(?P<version>[0-9a-f]{8})\.tar\.gz")
-_SNAPSHOT_FILE = r"(_chunk_\d+)?\.[0-9a-f]{8}\.(tar\.gz(\.part)?(\.json)?|set\.json)"
 
 
 @dataclass(frozen=True)
@@ -146,32 +144,33 @@ def _write(journal: Path, seen: dict[str, str]) -> None:
 
 def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
-    for day in _days(layout):
+    for day, hours in groupby(_hours(layout), datetime.date):
         named = ledger.of_day(day)
-        yield from _of_hours(layout, day, named)
-        yield from _archives_of_hours(layout, day, named)
+        of_hours: dict[str, list[LoadedFile]] = {}
+        for file in named.files:
+            of_hours.setdefault(file.lake_path.partition("/")[2].rpartition("/")[0], []).append(file)
+        for hour in hours:
+            loaded = of_hours.get(paths.hour_folder(hour), [])
+            yield from _of_hour(layout, hour, loaded, named)
+            yield from _archives_of_hour(layout, hour, loaded)
     yield from _of_snapshots(layout, ledger)
     for identifier in sorted({identifier for identifier, _, _ in ledger.versions()}):
         yield from _archives_of_snapshot(layout, ledger, identifier)
 
 
-def _days(layout: Layout) -> list[date]:
-    """Days of which there are hours; a folder that was put aside under another name is none."""
-    days = set()
-    for root in (layout.lake / ARTICLE_CHANGES.name, layout.archive / "batches"):
-        for folder in root.glob("date=*"):
-            with contextlib.suppress(ValueError):
-                days.add(date.fromisoformat(folder.name.removeprefix("date=")))
-    return sorted(days)
+def _hours(layout: Layout) -> list[datetime]:
+    """The hours that have a place in the archive or in the lake, in order."""
+    roots = (layout.lake / ARTICLE_CHANGES.name, layout.archive / datasets.ARTICLE_CHANGES.archive)
+    return sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
 
 
-def _of_hours(layout: Layout, day: date, named: Named) -> Iterator[tuple[Path, str]]:
-    loaded = {(file.lake_path.rpartition("/")[0], file.identifier): file.loaded_at for file in named.files}
-    for path in sorted((layout.lake / ARTICLE_CHANGES.name).glob(f"date={day}/hour=*/*.parquet")):
-        relative = path.relative_to(layout.lake).as_posix()
-        identifier = path.name.rsplit(".", 2)[0]
-        since = loaded.get((relative.rpartition("/")[0], identifier))
-        if relative not in named.paths and since is not None and _older(path, since):
+def _of_hour(layout: Layout, hour: datetime, loads: list[LoadedFile], named: Named) -> Iterator[tuple[Path, str]]:
+    folder = f"{ARTICLE_CHANGES.name}/{paths.hour_folder(hour)}"
+    loaded = {file.identifier: file.loaded_at for file in loads}
+    for path in sorted((layout.lake / folder).glob(f"*.{paths.PARQUET}")):
+        name = paths.parse(path.name)
+        since = loaded.get(name.identifier) if name is not None else None
+        if f"{folder}/{path.name}" not in named.paths and since is not None and _older(path, since):
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
 
 
@@ -195,30 +194,26 @@ def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, 
     yield path, why
 
 
-def _archives_of_hours(layout: Layout, day: date, named: Named) -> Iterator[tuple[Path, str]]:
-    """Earlier exports of an hour's project; there are some only where the service exported it again."""
-    loaded: dict[tuple[str, str], set[str]] = {}
-    for file in named.files:
-        folder = "/".join(file.lake_path.split("/")[1:3])
-        loaded.setdefault((folder, file.identifier), set()).add(file.version[:_DIGITS])
-    root = layout.archive / "batches"
-    for listing in sorted(root.glob(f"date={day}/hour=*/batches.json")):
-        archives: dict[str, list[Path]] = {}
-        for path in sorted(listing.parent.glob("*.tar.gz")):
-            if (match := _HOUR_ARCHIVE.fullmatch(path.name)) is not None:
-                archives.setdefault(match["identifier"], []).append(path)
-        if all(len(paths) == 1 for paths in archives.values()):
-            continue
-        listed = {(record.identifier, record.version[:_DIGITS]) for record in read_listing(listing)}
-        listed_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
-        folder = listing.parent.relative_to(root).as_posix()
-        for identifier, paths in archives.items():
-            kept = loaded.get((folder, identifier), set())
-            # until the export that the service lists is loaded, an earlier one may be all there is
-            for path in paths if any((identifier, version) in listed for version in kept) else ():
-                version = path.name[len(identifier) + 1 :][:_DIGITS]
-                if version not in kept and _older(path, listed_at):
-                    yield from _with_note(path, "the service exported the hour again, and that is loaded")
+def _archives_of_hour(layout: Layout, hour: datetime, loads: list[LoadedFile]) -> Iterator[tuple[Path, str]]:
+    """Earlier exports of an hour's projects; there are some only where the service exported it again."""
+    listing = layout.batch_list(datasets.ARTICLE_CHANGES, hour)
+    archives: dict[str, list[tuple[str, Path]]] = {}
+    for path in sorted(listing.parent.glob(f"*.{paths.ARCHIVE}")):
+        if (name := paths.parse(path.name)) is not None:
+            archives.setdefault(name.identifier, []).append((name.digits, path))
+    if not listing.exists() or all(len(found) == 1 for found in archives.values()):
+        return
+    loaded: dict[str, set[str]] = {}
+    for file in loads:
+        loaded.setdefault(file.identifier, set()).add(paths.short(file.version))
+    listed = {(record.identifier, paths.short(record.version)) for record in read_listing(listing)}
+    listed_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
+    for identifier, found in archives.items():
+        kept = loaded.get(identifier, set())
+        # until the export that the service lists is loaded, an earlier one may be all there is
+        for digits, path in found if any((identifier, digits) in listed for digits in kept) else ():
+            if digits not in kept and _older(path, listed_at):
+                yield from _with_note(path, "the service exported the hour again, and that is loaded")
 
 
 def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> Iterator[tuple[Path, str]]:
@@ -234,10 +229,9 @@ def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> It
     wanted |= {archive.path.name for one in kept.values() for archive in one.archives}
     wanted |= {f"{name}.json" for name in wanted}
     complete_at = max(datetime.fromtimestamp(manifest.stat().st_mtime, UTC) for manifest in kept)
-    pattern = re.compile(re.escape(identifier) + _SNAPSHOT_FILE)
     # manifests last: without theirs, files would be taken for those of a download under way for ever
-    for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(".set.json"), path.name)):
-        if pattern.fullmatch(path.name) and path.name not in wanted and _older(path, complete_at):
+    for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
+        if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(path, complete_at):
             yield path, "newer versions of the snapshot are complete"
 
 

@@ -6,13 +6,13 @@ year and its range backfills of two dimensions are unreliable.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from resources.datasets import RETENTION
+from resources.datasets.paths import hour_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,11 +52,7 @@ HOURS = hours_since(EARLIEST)
 
 def oldest_hour(folder: Path) -> datetime | None:
     """The oldest hour that has a place `date=…/hour=…` in a folder; None: none has."""
-    for day in sorted(folder.glob("date=*")):
-        for hour in sorted(day.glob("hour=*")):
-            with suppress(ValueError):  # a folder that somebody put aside under another name
-                return hour_of(f"{day.name.removeprefix('date=')}-{hour.name.removeprefix('hour=')}:00")
-    return None
+    return next((hour for hour, _ in hour_folders(folder)), None)
 
 
 def recent_hours(now: datetime) -> list[datetime]:

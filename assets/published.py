@@ -13,8 +13,8 @@ from assets.failures import as_failure
 from assets.housekeeping import clean, is_due
 from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.data_folder import origin_of
 from resources.formatting import moment_text
-from resources.lake.origin import origin_of
 from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
 
 KEY = dg.AssetKey(["published", "warehouse"])

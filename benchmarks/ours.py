@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from benchmarks.workload import HOUR
 from resources.engine import Engine
 from resources.lake import Archive, Converter, Layout
-from resources.lake.archive.blocks import BLOCK_BYTES, Block, Buffers, read_blocks
+from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
+from resources.lake.archive.buffers import Block, Buffers
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.shape import shape_of
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode

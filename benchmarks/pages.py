@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow.parquet as pq
 
+from resources.datasets.paths import short
 from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.warehouse import LakeFile, Snapshot, SnapshotFile
 from resources.warehouse.schema import identifier, quoted, sql_type
@@ -86,7 +87,7 @@ class Pages:
     def _snapshot(self, project: str, start: int, end: int) -> Snapshot:
         name = f"{project}_namespace_0"
         version = hashlib.md5(f"{project} {start} {end}".encode(), usedforsecurity=False).hexdigest()
-        folder = self.data / "lake" / SNAPSHOT_ARTICLES.name / name / version[:8]
+        folder = self.data / "lake" / SNAPSHOT_ARTICLES.name / name / short(version)
         folder.mkdir(parents=True)
         files = []
         for number, first in enumerate(range(start, end, _ROWS_PER_FILE)):

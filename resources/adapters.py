@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
-from resources import sandbox
+from resources import data_folder, sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
-from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout, folder, origin
+from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
         data = Path(self.data)
-        folder.ready(data)
+        data_folder.ready(data)
         if not self.use_sandbox:
             # made first: an address that cannot be one binds nothing, and is kept nowhere
             service = Service(
@@ -69,10 +69,10 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 contact=self.contact,
                 anonymous=self.anonymous,
             )
-            origin.claim(data, service.base_url)
+            data_folder.claim(data, service.base_url)
             return service
         settings = sandbox_settings(data)
-        origin.claim(data, f"sandbox {settings.identity}")
+        data_folder.claim(data, f"sandbox {settings.identity}")
         endpoint = sandbox.attach(settings)
         return Service(
             auth_url=endpoint.url,

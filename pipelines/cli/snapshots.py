@@ -15,6 +15,7 @@ from pipelines.cli import service
 from pipelines.cli.parameters import IDENTIFIER, dataset_option
 from pipelines.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
+from resources.datasets.paths import short
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
                 s.namespace_id,
                 size_text(s.approximate_bytes),
                 len(s.chunks),
-                s.version[:8],
+                short(s.version),
                 s.date_modified,
             )
             for s in found

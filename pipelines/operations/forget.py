@@ -14,12 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.partitions import hour_of
 from pipelines.process import instance as instances
 from pipelines.settings import SettingsError
 from resources import datasets
+from resources.data_folder import origin_of
+from resources.datasets import ARTICLE_CHANGES
+from resources.datasets.paths import hour_folders
 from resources.lake import Layout
-from resources.lake.origin import origin_of
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -141,14 +142,12 @@ def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
 
 def _lists(layout: Layout, its: re.Pattern[str], shared: frozenset[datetime]) -> Iterator[Path]:
     """The lists of hours of which nothing but this project is archived, and that no other project has a row of."""
-    root = layout.archive / "batches"
-    for folder in sorted(root.glob("date=*/hour=*")):
+    for hour, folder in hour_folders(layout.archive / ARTICLE_CHANGES.archive):
         files = sorted(folder.iterdir())
-        theirs = [path for path in files if not path.name.startswith("batches.json")]
-        with suppress(ValueError):  # a folder that somebody put aside under another name
-            day, hour = folder.parent.name.removeprefix("date="), folder.name.removeprefix("hour=")
-            if theirs and all(its.fullmatch(p.name) for p in theirs) and hour_of(f"{day}-{hour}:00") not in shared:
-                yield from (path for path in files if path not in theirs)
+        listing = layout.batch_list(ARTICLE_CHANGES, hour).name
+        theirs = [path for path in files if not path.name.startswith(listing)]
+        if theirs and all(its.fullmatch(path.name) for path in theirs) and hour not in shared:
+            yield from (path for path in files if path not in theirs)
 
 
 def _remove_empty(folder: Path, root: Path) -> None:

@@ -21,6 +21,7 @@ from assets.converting import NotArchivedError
 from assets.partitions import HOUR
 from pipelines.operations import rejects as rejected
 from pipelines.operations import run as runs
+from resources.datasets.paths import ARCHIVE, DIGITS, short
 from resources.formatting import counted, hour_text, listed
 from resources.lake import Archive, Layout, SnapshotArchive, digest_of
 from resources.lake.decode.examine import read_record
@@ -47,7 +48,7 @@ FROM {_REJECTED}
 JOIN (FROM loads WHERE table_name = 'snapshot_articles') AS loads USING (batch_hour, project_id, namespace_id)
 JOIN (SELECT batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
   USING (batch_hour, project_id, namespace_id)
-WHERE ends_with(archive, concat('/', identifier, '.', version[1:8], '.tar.gz'))"""  # noqa: S608
+WHERE ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))"""  # noqa: S608
 
 #: Bytes of lines that are read at once.
 _BLOCK_BYTES = 8 << 20
@@ -280,7 +281,7 @@ def _stale(identifier: str, version: str, layout: Layout) -> str:
         return f"{error} Put it back from a backup if the service no longer offers it."
     if newest.version != version:
         return (
-            f"Version {version[:8]} of {identifier} is not the newest in the archive, and only the newest is done again. "
+            f"Version {short(version)} of {identifier} is not the newest in the archive, and only the newest is done again. "
             "Materialize warehouse/snapshot_articles of it to have the newer one."
         )
     return ""

@@ -20,7 +20,7 @@ from pipelines.process import interrupts
 from pipelines.process.processes import end_killed
 from resources import files
 from resources.adapters import POOLS
-from resources.lake.folder import ready
+from resources.data_folder import ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,11 +16,11 @@ from assets.published import next_text
 from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
 from pipelines.terminal import text, tokens_text
+from resources.data_folder import origin_of
 from resources.datasets import ARTICLE_CHANGES
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, size_text
 from resources.lake import Archive, Layout, find_conversion
-from resources.lake.origin import origin_of
 from resources.tables import HourState
 from resources.warehouse import Warehouse
 

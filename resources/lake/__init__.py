@@ -5,9 +5,10 @@ and DuckDB.
 """
 
 from resources.lake import errors
-from resources.lake.archive.blocks import RECORD_BYTES_MAX
-from resources.lake.archive.described import Archive, SnapshotArchive
-from resources.lake.conversion import MEMORY_BYTES, Conversion, Converter, convert, digest_of, find_conversion
+from resources.lake.archive.buffers import RECORD_BYTES_MAX
+from resources.lake.archives import Archive, SnapshotArchive
+from resources.lake.conversion import Conversion, digest_of, find_conversion
+from resources.lake.converter import MEMORY_BYTES, Converter, convert
 from resources.lake.decode.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ListError
 from resources.lake.layout import Layout

@@ -1,73 +1,43 @@
-"""One archive becomes one Parquet file, and a second one of its rejects where there are any.
-
-Belongs here: the memory, the count of rows in against rows out, and what is reported of a conversion.
-Does not belong here: reading tars (tar, blocks), what a worker makes of a block (pieces), writing Parquet (files).
-
-Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the order
-of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in native
-code, beside one another. One archive is read by one thread, and its blocks keep all workers busy; many small archives are
-converted by calling from several threads, and share the same workers and the same memory.
-"""
+"""What a conversion is told by, where its files lie, and what was made."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from resources.datasets import datasets
-from resources.lake.archive.blocks import BLOCK_BYTES, RECORD_BYTES_MAX, Buffers, LongLine, read_blocks
-from resources.lake.archive.described import Archive, SnapshotArchive
-from resources.lake.archive.tar import Contents
-from resources.lake.decode.drift import Drift, DriftCount
-from resources.lake.decode.native import trim
-from resources.lake.decode.records import RecordReader
-from resources.lake.errors import ConversionError, LakeError
-from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
-from resources.lake.pieces import Pieces, Work
-from resources.lake.rejects import RejectsFile, RejectTable, lines_file
-from resources.tables import REJECTED_LINES, ChangeType, version_of
+from resources.lake.archive.buffers import RECORD_BYTES_MAX
+from resources.lake.archives import SnapshotArchive
+from resources.lake.decode.drift import Drift
+from resources.lake.errors import ConversionError
+from resources.lake.rejects import lines_file
+from resources.tables import REJECTED_LINES, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
+    from resources.lake.archives import Archive
     from resources.lake.layout import Layout
-    from resources.lake.pieces import Piece
     from resources.tables import Table
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
 #: older converter are made again.
 CONVERTER_VERSION = 2
-MEMORY_BYTES = 512 << 20
-#: What a line that is longer than a block takes in memory at the most, by its length (measured).
-LONG_LINE_FACTOR = 12
-
-_METADATA_KEY = "conversion"
-#: The interpreter with its libraries, as measured.
-_BASE_BYTES = 80 << 20
-#: What a worker takes, as measured: a block, its rows, their largest column as a page before and after compression, the
-#: row group made of them, and one that waits for its turn.
-_WORKER_BYTES = 7 * BLOCK_BYTES
-#: The decoder's offsets are of 32 bits.
-_RECORD_BYTES_BOUND = 1 << 30
+#: Key of the facts in a file's own metadata.
+METADATA_KEY = "conversion"
 
 
 @dataclass(frozen=True)
 class Conversion:
     """What a conversion made. Counts are of records; `drift` names the fields that went to `extra`.
 
-    `remarks` are sentences about what else the archive holds, such as members without records, which were not read.
-    `seconds` is 0 and `converted` False where the file was there already.
+    The counts by kind of change are 0 where the table has none. `remarks` are sentences about what else the archive holds,
+    such as members without records, which were not read. `seconds` is 0 and `converted` False where the file was there.
     """
 
     identifier: str
@@ -91,11 +61,30 @@ class Conversion:
     drift: tuple[Drift, ...] = ()
     remarks: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, facts: dict[str, Any], archive: Archive, layout: Layout, seconds: float | None) -> Conversion:
+        """The conversion that a file's facts tell of; `seconds` is None where it was there before."""
+        target, rejects_target = targets(archive, layout, facts["digest"])
+        names = {field.name for field in fields(cls)}
+        told = {name: value for name, value in facts.items() if name in names} | {
+            "batch_hour": archive.batch_hour,
+            "drift": tuple(Drift(**item) for item in facts["drift"]),
+            "remarks": tuple(facts["remarks"]),
+        }
+        return cls(
+            **told,
+            path=target,
+            rejects_path=rejects_target if facts["reject_count"] else None,
+            lake_bytes=target.stat().st_size,
+            seconds=seconds or 0.0,
+            converted=seconds is not None,
+        )
+
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
-    """Digest (hex) over all that decides the rows: archive, schema, converter, bodies kept, and the longest record."""
-    schema_version, kept = version_of(archive.table, REJECTED_LINES), sorted(_kept(archive.table, bodies))
-    parts = [archive.identifier, archive.version, schema_version, CONVERTER_VERSION, kept]
+    """Digest (hex) over all that decides the rows: archive, tables, converter, bodies kept, and the longest record."""
+    table_version, kept = version_of(archive.table, REJECTED_LINES), sorted(bodies_kept(archive.table, bodies))
+    parts = [archive.identifier, archive.version, table_version, CONVERTER_VERSION, kept]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
     if record_bytes_max != RECORD_BYTES_MAX:
@@ -103,248 +92,7 @@ def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_byt
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-class Converter:
-    """Threads and memory that any number of conversions share. Its methods may be called from several threads at once.
-
-    Leaving the context ends the threads.
-
-    Args:
-        workers: Threads that make row groups. Default: as many as there are cores, as far as the memory allows.
-        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block. A longer
-            line takes up to LONG_LINE_FACTOR times its length more; there is one such line at a time.
-        level: zstd level.
-        record_bytes_max: The longest line that is converted; longer ones are rejected.
-
-    Raises:
-        ConversionError: The memory is too little for so many workers, or the longest record is beyond what can be.
-    """
-
-    def __init__(
-        self,
-        *,
-        workers: int | None = None,
-        memory_bytes: int = MEMORY_BYTES,
-        level: int = COMPRESSION_LEVEL,
-        record_bytes_max: int = RECORD_BYTES_MAX,
-    ) -> None:
-        if not BLOCK_BYTES <= record_bytes_max <= _RECORD_BYTES_BOUND:
-            raise ConversionError(
-                f"The longest record cannot have {record_bytes_max:,} bytes: from {BLOCK_BYTES:,} to "
-                f"{_RECORD_BYTES_BOUND:,} can be. Nothing was converted."
-            )
-        spare = memory_bytes - _BASE_BYTES - BLOCK_BYTES
-        wanted = max(1, min(_cores(), spare // _WORKER_BYTES)) if workers is None else workers
-        if wanted * _WORKER_BYTES > spare:
-            least = _BASE_BYTES + BLOCK_BYTES + wanted * _WORKER_BYTES
-            raise ConversionError(
-                f"{memory_bytes >> 20} MB are too little for {wanted} workers. Allow at least {least >> 20} MB, or fewer "
-                "workers. Nothing was converted."
-            )
-        self.workers = wanted
-        self._level = level
-        self.record_bytes_max = record_bytes_max
-        self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
-        self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._pool.shutdown()
-        trim()
-
-    def convert(
-        self,
-        archive: Archive,
-        layout: Layout,
-        *,
-        bodies: frozenset[str] | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Conversion:
-        """Convert one archive of article records into the lake.
-
-        Args:
-            archive: The archive on disk and what it must hold.
-            layout: Where the lake lies.
-            bodies: Body columns to keep, those of other tables aside; the others stay null. Default: all.
-            progress: Called with bytes of the archive that are converted, and all of them.
-
-        Returns:
-            What was made; `converted` is False if the very same conversion was there before.
-
-        Raises:
-            ArchiveError: The archive is damaged, cut off, empty or holds no records. Nothing was landed.
-            LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing
-                was landed.
-            ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
-        """
-        kept = _kept(archive.table, bodies)
-        started = time.perf_counter()
-        digest = digest_of(archive, bodies, self.record_bytes_max)
-        target, rejects_target = _targets(archive, layout, digest)
-        if (known := _found(archive, target, rejects_target)) is not None:
-            return known
-        archive_bytes = _size_of(archive.path)
-        tally, contents = _Tally(), Contents()
-        reader = RecordReader(archive.table, archive.given, kept)
-        lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
-        rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
-        with (
-            _trimmed(self._buffers),
-            ParquetFile(target, archive.table) as rows_file,
-            RejectsFile(rejects_target, self._level) as rejects_file,
-            Pieces(
-                read_blocks(archive.path, self._buffers, contents),
-                self._pool,
-                Work(reader, rejects, self._level),
-                2 * self.workers,
-            ) as pieces,
-        ):
-            for piece in pieces:
-                if isinstance(piece, LongLine):
-                    rejects_file.add_long_line(piece, rejects, self.record_bytes_max)
-                    tally.line_count += 1
-                else:
-                    tally.add(piece)
-                    if piece.rows is not None:
-                        rows_file.write(piece.rows)
-                    if piece.rejected is not None:
-                        rejects_file.add(piece.rejected)
-                if progress is not None:
-                    progress(piece.archive_bytes, archive_bytes)
-            if tally.line_count != rows_file.row_count + rejects_file.row_count:
-                raise ConversionError(
-                    f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
-                    f"{rejects_file.row_count:,} rejects came of them. Nothing was landed. This is a defect: keep the archive."
-                )
-            facts = {
-                "identifier": archive.identifier,
-                "version": archive.version,
-                "batch_hour": archive.batch_hour.isoformat(),
-                "project_id": archive.project_id,
-                "namespace_id": archive.namespace_id,
-                "schema_version": version_of(archive.table, REJECTED_LINES),
-                "converter_version": CONVERTER_VERSION,
-                "bodies": sorted(kept),
-                "digest": digest,
-                "archive_bytes": archive_bytes,
-                "row_count": rows_file.row_count,
-                "reject_count": rejects_file.row_count,
-                "ndjson_bytes": contents.ndjson_bytes,
-                "has_long_lines": rejects_file.has_lines,
-                "remarks": contents.remarks(),
-                **tally.facts(),
-            }
-            # The rejects land first: whoever sees the rows can rely on their rejects being there.
-            rejects_file.land({_METADATA_KEY: json.dumps(facts)})
-            rows_file.land({_METADATA_KEY: json.dumps(facts)})
-        return _conversion(facts, archive, target, rejects_target, seconds=time.perf_counter() - started)
-
-
-@contextmanager
-def _trimmed(buffers: Buffers) -> Iterator[None]:
-    """After a long line, the memory that it took is given back: the next archive is within the bound of all."""
-    try:
-        yield
-    finally:
-        if buffers.forget_long():
-            trim()
-
-
-def convert(
-    archive: Archive,
-    layout: Layout,
-    *,
-    bodies: frozenset[str] | None = None,
-    workers: int | None = None,
-    memory_bytes: int = MEMORY_BYTES,
-    level: int = COMPRESSION_LEVEL,
-    record_bytes_max: int = RECORD_BYTES_MAX,
-    progress: Callable[[int, int], None] | None = None,
-) -> Conversion:
-    """Convert one archive by a converter of its own. See `Converter` for the arguments, the result and the errors."""
-    with Converter(
-        workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
-    ) as converter:
-        return converter.convert(archive, layout, bodies=bodies, progress=progress)
-
-
-def find_conversion(
-    archive: Archive,
-    layout: Layout,
-    bodies: frozenset[str] | None = None,
-    record_bytes_max: int = RECORD_BYTES_MAX,
-) -> Conversion | None:
-    """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
-    return _found(archive, *_targets(archive, layout, digest_of(archive, bodies, record_bytes_max)))
-
-
-def _found(archive: Archive, target: Path, rejects_target: Path) -> Conversion | None:
-    if not target.exists():
-        return None
-    facts = json.loads(pq.read_metadata(target).metadata[_METADATA_KEY.encode()])
-    needed = [rejects_target] if facts["reject_count"] else []
-    if facts["has_long_lines"]:
-        needed.append(lines_file(rejects_target))
-    if not all(path.exists() for path in needed):
-        return None  # somebody removed them: the rows alone cannot be loaded
-    return _conversion(facts, archive, target, rejects_target, seconds=None)
-
-
-def _targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
-    """The files of the rows and of the rejects."""
-    return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTED_LINES.name, digest)
-
-
-def _conversion(
-    facts: dict[str, Any], archive: Archive, target: Path, rejects_target: Path, seconds: float | None
-) -> Conversion:
-    counts = {name: facts[name] for name in facts if name.endswith("_count")}
-    return Conversion(
-        identifier=archive.identifier,
-        version=archive.version,
-        batch_hour=archive.batch_hour,
-        project_id=archive.project_id,
-        namespace_id=archive.namespace_id,
-        digest=facts["digest"],
-        path=target,
-        rejects_path=rejects_target if facts["reject_count"] else None,
-        **counts,
-        archive_bytes=facts["archive_bytes"],
-        ndjson_bytes=facts["ndjson_bytes"],
-        lake_bytes=target.stat().st_size,
-        seconds=seconds or 0.0,
-        converted=seconds is not None,
-        drift=tuple(Drift(**item) for item in facts["drift"]),
-        remarks=tuple(facts["remarks"]),
-    )
-
-
-class _Tally:
-    """The sums over all blocks of an archive."""
-
-    def __init__(self) -> None:
-        self.line_count = 0
-        self._changes: Counter[str] = Counter()
-        self._drift = DriftCount()
-
-    def add(self, piece: Piece) -> None:
-        """Count one block."""
-        self.line_count += piece.line_count
-        self._changes += piece.changes
-        self._drift.merge(piece.drift)
-
-    def facts(self) -> dict[str, Any]:
-        """The sums as they stand in the file's metadata."""
-        return {
-            "update_count": self._changes[ChangeType.UPDATE],
-            "delete_count": self._changes[ChangeType.DELETE],
-            "visibility_change_count": self._changes[ChangeType.VISIBILITY_CHANGE],
-            "drift": [asdict(drift) for drift in self._drift.result()],
-        }
-
-
-def _kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
+def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
     """The bodies of a table that are kept, of those asked for. Raises ConversionError for one that no table has."""
     if bodies is None or bodies == table.bodies:
         return table.bodies
@@ -354,23 +102,25 @@ def _kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
     return table.bodies & bodies
 
 
-def _name_of(archive: Archive, layout: Layout) -> str:
-    """The archive as the rejects name it: its place in the data folder."""
-    try:
-        return archive.path.relative_to(layout.archive).as_posix()
-    except ValueError:  # an archive that was handed over from elsewhere
-        return archive.path.name
+def targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
+    """The files of the rows and of the rejects."""
+    return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTED_LINES.name, digest)
 
 
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError as error:
-        raise LakeError(
-            f"The archive {path} is not there. Nothing was converted; fetch the batches of its hour first."
-        ) from error
+def find_conversion(
+    archive: Archive,
+    layout: Layout,
+    bodies: frozenset[str] | None = None,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+) -> Conversion | None:
+    """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
+    target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
+    if not target.exists():
+        return None
+    facts = json.loads(pq.read_metadata(target).metadata[METADATA_KEY.encode()])
+    needed = [rejects_target] if facts["reject_count"] else []
+    if facts["has_long_lines"]:
+        needed.append(lines_file(rejects_target))
+    if not all(path.exists() for path in needed):
+        return None  # somebody removed them: the rows alone cannot be loaded
+    return Conversion.of(facts, archive, layout, seconds=None)

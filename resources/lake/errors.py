@@ -1,19 +1,13 @@
-"""What can go wrong between an archive and the lake.
-
-Belongs here: the error classes, each with a message that says what happened, what was kept and what to do.
-Does not belong here: lines that cannot be converted; those are rejects, not errors.
-"""
+"""What can go wrong between an archive and the lake. A line that cannot be converted is no error: it becomes a reject."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from resources import errors, files
-from resources.lake.legible import legible
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 
 #: Characters of what an archive says that a message repeats.
 _SHOWN = 800
@@ -74,3 +68,14 @@ def landing_failed(error: OSError, path: Path) -> LakeError:
         f"{path.name} could not be written to {path.parent}: {error}. The unfinished file was removed, everything "
         "landed before is kept. Mend the cause, then run again."
     )
+
+
+def legible(text: str, limit: int) -> str:
+    """Text from outside in at most `limit` characters, each of which can be printed and encoded; others appear as escapes.
+
+    A text that was cut ends with `…`.
+    """
+    shown = text[:limit]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return shown if len(text) <= limit and len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.datasets.names import PARQUET, name_of, safe, short
+from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
     from resources.datasets import Dataset
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths below one data folder. The names of files are made and read by `resources.datasets.names`."""
+    """The paths below one data folder. The names of files are made and read by `resources.datasets.paths`."""
 
     root: Path
 
@@ -31,7 +32,7 @@ class Layout:
 
     def archive_hour(self, dataset: Dataset, hour: datetime) -> Path:
         """Folder of one hour's archives."""
-        return self.archive / dataset.archive / _hour_folders(hour)
+        return self.archive / dataset.archive / hour_folder(hour)
 
     def batch_archive(self, dataset: Dataset, hour: datetime, identifier: str, version: str) -> Path:
         """One archive of an hour; a new version upstream is a new file."""
@@ -51,7 +52,7 @@ class Layout:
 
     def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
         """Parquet file of one table made from one archive of an hour."""
-        return self.lake / safe(table) / _hour_folders(hour) / name_of(identifier, digest, PARQUET)
+        return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
 
     def snapshot_folder(self, table: str, snapshot: str, version: str) -> Path:
         """Folder of the Parquet files of one table made from one version of a snapshot."""
@@ -72,12 +73,3 @@ class Layout:
     def absolute(self, text: str) -> Path:
         """The path that `relative` turned into `text`."""
         return self.root / text
-
-
-def _hour_folders(hour: datetime) -> Path:
-    if hour.tzinfo is None:
-        raise ValueError(f"The hour {hour} has no time zone; hours are aware datetimes.")
-    start = hour.astimezone(UTC)
-    if (start.minute, start.second, start.microsecond) != (0, 0, 0):
-        raise ValueError(f"{hour} is not the start of an hour.")
-    return Path(f"date={start:%Y-%m-%d}") / f"hour={start:%H}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from resources.lake.archive.blocks import Block, LongLine
+from resources.lake.archive.buffers import Block, LongLine
 from resources.lake.parquet.writer import encode
 
 if TYPE_CHECKING:

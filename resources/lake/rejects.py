@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from isal import isal_zlib
 
-from resources.lake.errors import landing_failed
-from resources.lake.legible import legible
+from resources.lake.errors import landing_failed, legible
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTED_LINES
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from resources.lake.archive.blocks import Block, LongLine
-    from resources.lake.archive.described import Archive
+    from resources.lake.archive.buffers import Block, LongLine
+    from resources.lake.archives import Archive
     from resources.lake.decode.records import Reject
     from resources.lake.layout import Layout
 

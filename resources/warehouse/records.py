@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets.paths import short
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -110,7 +111,7 @@ class SnapshotLoad:
 
     def __str__(self) -> str:
         """The load in one sentence."""
-        name = f"Snapshot {self.snapshot_id} {self.snapshot_version[:8]}"
+        name = f"Snapshot {self.snapshot_id} {short(self.snapshot_version)}"
         if not self.changed:
             return f"{name}: nothing to do, its {self.file_count} files are loaded with the same content."
         place = "" if self.is_base else " A newer one stays underneath the articles."

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource, sandbox_settings
+from resources.data_folder import OriginError, origin_of
 from resources.enterprise.errors import InvalidRequest
 from resources.lake import ConversionError
-from resources.lake.origin import OriginError, origin_of
 
 URL = "http://127.0.0.1:1"
 

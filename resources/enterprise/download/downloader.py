@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from resources import files
+from resources.datasets.paths import short
 from resources.enterprise import errors
 from resources.enterprise.download.landing import Sidecar, is_landed
 from resources.enterprise.download.partial_file import Part
@@ -166,7 +167,7 @@ class Downloader:
             if fresh.version != source.version:
                 _log.info("%s was replaced at the service while it was fetched.", source.identifier)
                 task.source = fresh
-                task.target = target.with_name(target.name.replace(source.version[:8], fresh.version[:8]))
+                task.target = target.with_name(target.name.replace(short(source.version), short(fresh.version)))
                 if digest == fresh.version:
                     return self._land(task, part)
                 if source.pinned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from resources import files
+from resources.datasets.paths import SET, is_of_snapshot
 from resources.enterprise import errors
 from resources.enterprise.models import Identifier, Snapshot, Version  # noqa: TC001  resolved at run time
 
@@ -97,7 +97,7 @@ def read_set(path: Path) -> SnapshotSet:
 
 def read_sets(folder: Path) -> list[SnapshotSet]:
     """All sets of a folder, by name."""
-    return [read_set(path) for path in sorted(folder.glob("*.set.json"))]
+    return [read_set(path) for path in sorted(folder.glob(f"*.{SET}"))]
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
@@ -108,9 +108,8 @@ def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
     endings = ("", ".json", ".part", ".part.json")
     kept = {piece.target.name + ending for piece in plan.pieces for ending in endings}
     kept.add(plan.manifest.name)
-    ours = re.compile(
-        rf"{re.escape(plan.identifier)}(_chunk_\d+)?\.[0-9a-f]{{8}}\.(tar\.gz(\.part)?(\.json)?|set\.json)"
-    )
     if not plan.folder.is_dir():
         return ()
-    return tuple(sorted(p for p in plan.folder.iterdir() if ours.fullmatch(p.name) and p.name not in kept))
+    return tuple(
+        sorted(p for p in plan.folder.iterdir() if is_of_snapshot(p.name, plan.identifier) and p.name not in kept)
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from resources.datasets.paths import SET, name_of
 from resources.enterprise import errors
 
 if TYPE_CHECKING:
@@ -226,12 +227,12 @@ class SnapshotPlan:
 
 def manifest_path(folder: Path, snapshot: Snapshot) -> Path:
     """The file that names the files of a complete snapshot."""
-    return folder / f"{snapshot.identifier}.{snapshot.version[:8]}.set.json"
+    return folder / name_of(snapshot.identifier, snapshot.version, SET)
 
 
 def archive_name(record: Snapshot | Chunk) -> str:
     """Name of the file of a snapshot or chunk; another version has another name."""
-    return f"{record.identifier}.{record.version[:8]}.tar.gz"
+    return name_of(record.identifier, record.version)
 
 
 def check_together(plans: Sequence[SnapshotPlan]) -> None:

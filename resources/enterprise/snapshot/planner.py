@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
 
+from resources.datasets.paths import short
 from resources.enterprise import errors, models
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
 from resources.enterprise.download.landing import is_landed
@@ -316,4 +317,4 @@ def _existing(folder: Path) -> Path:
 
 
 def _version_of(record: Piece | Snapshot | Chunk, version: str) -> str:
-    return f"{record.identifier} has version {version[:8]} instead of {record.version[:8]}"
+    return f"{record.identifier} has version {short(version)} instead of {short(record.version)}"

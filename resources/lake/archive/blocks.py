@@ -1,28 +1,25 @@
 """The lines of an archive as blocks of whole lines, read ahead of whoever converts them.
 
-Belongs here: lines, offsets, buffers. Does not belong here: the tar around them (tar), and what the lines say.
-
-The archive is read once, as a stream, into a fixed number of buffers that are used again and again: that number is the
-memory bound, and it makes the reader wait when those who convert are slower. A buffer holds lines of as many members as
+The archive is read once, as a stream, into buffers that are used again and again. A buffer holds lines of as many members as
 there is room for. Only the unfinished line at its end is ever copied.
 """
 
 from __future__ import annotations
 
-import bisect
 import codecs
-import mmap
-import queue
-import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from resources.lake.archive.buffers import NOTHING, Block, LongLine, Span
 from resources.lake.archive.tar import RECORDS, Contents, TarStream, members
 from resources.lake.errors import ArchiveError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    import mmap
+    from collections.abc import Generator, Iterator
     from pathlib import Path
+
+    from resources.lake.archive.buffers import Buffers, Loan
 
 #: Bytes of NDJSON in a buffer. A block, which becomes a row group, is as much of it as there are whole lines: bodies of
 #: megabytes make a bound in rows meaningless. Smaller ones cost time per column, larger ones memory, and time at the end
@@ -30,148 +27,12 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 16 << 20
 #: A buffer of short lines makes several blocks, since every row takes its place in every column.
 BLOCK_LINES_MAX = 32_768
-#: The longest record that is converted, where nobody says otherwise. The longest seen are some megabytes.
-RECORD_BYTES_MAX = 64 << 20
 #: Lines are looked for, and long lines are read, in steps of so many bytes.
 _STRIDE, _STEP = 1 << 16, 1 << 20
 #: Leaps from line feed to line feed in a stride; where there are more, counting them is faster.
 _LEAPS = 64
 _BOM = codecs.BOM_UTF8
-#: Stands where a buffer was.
-_NOTHING = mmap.mmap(-1, 1)
 _LF = ord("\n")
-
-
-class Buffers:
-    """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
-
-    Each is made when it is first needed, of pages that the system provides when they are first written: most archives of
-    an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
-
-    A line that is longer than a buffer gets memory of its own, up to the longest record. There is one such line at a time
-    in all the archives that share the buffers, from when it is read until the last of it is done with.
-    """
-
-    def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
-        self.size = size
-        self.longest = longest
-        self._free: queue.LifoQueue[mmap.mmap | None] = queue.LifoQueue()
-        self._long = threading.Lock()
-        self._was_long = False
-        for _ in range(count):
-            self._free.put(None)
-
-    def take(self) -> Loan:
-        """A free buffer; waits until there is one."""
-        buffer = self._free.get()
-        return Loan(mmap.mmap(-1, self.size) if buffer is None else buffer, self._free.put)
-
-    def take_long(self, spare: int) -> Loan:
-        """Memory for the longest record and `spare` bytes more; waits until no other long line is under way."""
-        self._long.acquire()  # by the reader, and released by whoever is done with the line
-        self._was_long = True
-        return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
-
-    def forget_long(self) -> bool:
-        """Whether there was a long line since this was asked last."""
-        was_long, self._was_long = self._was_long, False
-        return was_long
-
-
-class Loan:
-    """A buffer on loan. It goes back when as many as hold it have let it go."""
-
-    def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
-        self.memory = memory
-        self.is_long = is_long
-        self._give = give
-        self._holders = 1
-        self._lock = threading.Lock()
-
-    def share(self) -> Loan:
-        """One more holder."""
-        with self._lock:
-            self._holders += 1
-        return self
-
-    def drop(self) -> None:
-        """One holder less."""
-        with self._lock:
-            self._holders -= 1
-            if self._holders:
-                return
-        self._give(self.memory)
-        self.forget()
-
-    def forget(self) -> None:
-        """Nobody needs the memory any more, though the loan may be remembered."""
-        self.memory = _NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Lines of one member in a block, or in a buffer.
-
-    Byte `place` and line `line` of the block (from 0) are byte `offset` (from 0) and line `number` (from 1) of the member.
-    """
-
-    member: str
-    place: int
-    line: int
-    offset: int
-    number: int
-
-
-@dataclass
-class Block:
-    """Whole lines of one or more members, each ended by a line feed. `view` is valid until `release` is called.
-
-    `line_count` counts blank lines too; `archive_bytes` is how much of the archive file was read by then.
-    """
-
-    view: memoryview
-    spans: tuple[Span, ...]
-    line_count: int
-    archive_bytes: int
-    _loan: Loan | None
-
-    def where(self, line: int, place: int) -> tuple[str, int, int]:
-        """Member, line number (from 1) and offset (from 0) of the line with this number (from 0) that begins at `place`."""
-        span = self.spans[bisect.bisect_right(self.spans, place, key=lambda span: span.place) - 1]
-        return span.member, span.number + line - span.line, span.offset + place - span.place
-
-    def release(self) -> None:
-        """The lines have been read, and `view` must not be used any more."""
-        self.view.release()
-        if self._loan is None:
-            return
-        if self._loan.is_long:
-            self._loan.forget()  # the next long line waits until all is made of this one
-        else:
-            self._loan.drop()
-            self._loan = None
-
-    def done(self) -> None:
-        """What was to be made of the lines is made, or will not be."""
-        self.release()
-        if self._loan is not None:
-            self._loan.drop()
-            self._loan = None
-
-
-@dataclass
-class LongLine:
-    """A line that is longer than any record may be. Its bytes are read when `pieces` is asked for them, and only then.
-
-    `size` is the number of its bytes, without the line feed, once all pieces have been taken.
-    """
-
-    member: str
-    number: int
-    offset: int
-    pieces: Iterator[memoryview] = field(default_factory=lambda: iter(()))
-    size: int = 0
-    archive_bytes: int = 0
 
 
 class _Cutter:
@@ -184,7 +45,7 @@ class _Cutter:
         self._room = buffers.size - 1  # the last line of a member may lack its line feed
         self._step = min(_STEP, buffers.size // 2)
         self._loan: Loan | None = None
-        self._memory = _NOTHING
+        self._memory = NOTHING
         self._start = self._filled = 0  # what of the buffer is not cut yet
         self._spans: list[Span] = []  # whose it is, in places of the buffer; the last may have no bytes yet
         self._remaining = 0  # bytes of the member under way
@@ -224,7 +85,7 @@ class _Cutter:
         """Give the buffer back."""
         if self._loan is not None:
             self._loan.drop()
-        self._loan, self._memory = None, _NOTHING
+        self._loan, self._memory = None, NOTHING
         self._start = self._filled = 0
 
     def _put(self, data: bytes) -> None:

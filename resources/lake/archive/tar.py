@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from isal import isal_zlib
 
-from resources.lake.errors import ArchiveError
-from resources.lake.legible import legible
+from resources.lake.errors import ArchiveError, legible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

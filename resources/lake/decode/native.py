@@ -1,7 +1,4 @@
-"""The native decoder, seen from Python: how a table is described to it, and what it gives back.
-
-Belongs here: finding the library, the description of a table's columns as a tree of nodes, the pool of decoders.
-Does not belong here: JSON (decode.c), and what becomes of lines that the decoder refuses (records).
+"""The native decoder, seen from Python: the library, the decoders, and what they give back.
 
 The library is built beside this file when the package is installed, where there is a C compiler. Without it, or with
 WME_NATIVE=0 in the environment, `decoding` lends nothing and records are read by other means, slower and with the same
@@ -15,7 +12,6 @@ import importlib.machinery
 import logging
 import os
 import threading
-from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -26,24 +22,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from resources.lake.decode.shape import node_of, shape_of
 from resources.lake.decode.strict_json import VALUES_MAX
-from resources.tables import TIMESTAMP
+from resources.lake.decode.tree import Description, Tree, is_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from resources.lake.decode.shape import Node
-    from resources.tables import Column, Table
+    from resources.tables import Table
 
 #: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
 KEEP_BYTES = 96 << 20
 _VERSION = 3
-_ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME = range(9)
-_KINDS = {pa.string(): _TEXT, pa.int64(): _INTEGER, pa.float64(): _DOUBLE, pa.bool_(): _BOOL, TIMESTAMP: _TIME}
-_REQUIRED, _NOT_EMPTY, _DISCARD, _DEFAULT = (1 << bit for bit in range(4))
-#: The longest name of a field that the decoder knows.
-_NAME_BYTES_MAX = 48
 _log = logging.getLogger(__name__)
 
 
@@ -81,16 +70,6 @@ class Decoded:
     unknown: Iterator[Unknown]
 
 
-class _Description(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int32)
-        for name in (
-            *("kind", "flags", "first_child", "child_count", "name"),
-            *("first_value", "value_count", "first_source", "source_count"),
-        )
-    ]
-
-
 class _Given(ctypes.Structure):
     _fields_ = [
         ("node", ctypes.c_int64),
@@ -122,11 +101,11 @@ class Decoder:
     def __init__(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> None:
         self._library = library
         self._schema = table.schema
-        tree = _Tree(table, bodies)
+        tree = Tree(table, bodies)
         self._routes, self._places = tree.routes, tree.places
         texts = b"".join(tree.texts)
         self._handle: int | None = library.wme_open(
-            (_Description * len(tree.nodes))(*tree.nodes),
+            (Description * len(tree.nodes))(*tree.nodes),
             len(tree.nodes),
             _integers(number for name in tree.names for number in name),
             len(tree.names),
@@ -220,114 +199,9 @@ def _numbers(address: int | None, count: int, each: int) -> Iterator[tuple[int, 
     return zip(*[iter(memoryview(numbers).cast("B").cast("q"))] * each, strict=True)
 
 
-class _Tree:
-    """A table as the decoder wants it: nodes, the children of each one behind another, the record itself first."""
-
-    def __init__(self, table: Table, bodies: frozenset[str]) -> None:
-        self.nodes: list[_Description] = []
-        self.texts: list[bytes] = []
-        self.names: list[tuple[int, int]] = []
-        self.sources: list[int] = []
-        self.routes: dict[int, tuple[str, ...]] = {0: ()}
-        self.places: dict[str, int] = {}
-        self._length = 0
-        shape = shape_of(table)
-        columns = {path: table[name] for name, path in shape.paths.items()}
-        self._add("", _ROUTE)
-        self._descend(shape.root, columns)
-        for column in table:
-            if column.path is None:
-                place = self.places[column.name] = self._add("", _kind(node := node_of(column.type)))
-                self._descend(node, {}, place)
-        self.rules: list[int] = []
-        for column in sorted(table, key=lambda column: bool(column.first_of)):
-            self._rule(column, bodies)
-        self.columns = [self.places[column.name] for column in table]
-
-    def _descend(self, root: Node, columns: Mapping[tuple[str, ...], Column], place: int = 0) -> None:
-        """Add what is inside the node at `place`, level by level."""
-        waiting: deque[tuple[int, Node, tuple[str, ...]]] = deque([(place, root, ())])
-        while waiting:
-            number, node, path = waiting.popleft()
-            children = {"": node.element} if node.element is not None else node.fields or {}
-            self.nodes[number].first_child = len(self.nodes)
-            self.nodes[number].child_count = len(children)
-            is_route = self.nodes[number].kind == _ROUTE
-            for name, child in children.items():
-                way = (*path, name)
-                column = columns.get(way) if is_route else None
-                routed = is_route and column is None
-                inner = self._add(name, _ROUTE if routed else _kind(child))
-                if routed:
-                    self.routes[inner] = way
-                elif column is not None:
-                    self.places[column.name] = inner
-                waiting.append((inner, child, way))
-
-    def _rule(self, column: Column, bodies: frozenset[str]) -> None:
-        place = self.places[column.name]
-        node = self.nodes[place]
-        node.first_value, node.value_count = len(self.names), len(column.values)
-        # the default first
-        for value in sorted({*column.values, *filter(None, [column.default])}, key=lambda one: one != column.default):
-            self._name(value)
-        node.first_source, node.source_count = len(self.sources), len(column.first_of)
-        self.sources += [self.places[name] for name in column.first_of]
-        # what is required and has no other source is the archive's to give
-        if column.required and (column.path or column.first_of):
-            node.flags |= _REQUIRED | (_NOT_EMPTY if column.lookup else 0)
-        if column.default is not None:
-            node.flags |= _DEFAULT
-        if node.flags or column.values or column.first_of:
-            self.rules.append(place)
-        if column.body and column.name not in bodies:
-            node.flags |= _DISCARD
-
-    def _add(self, name: str, kind: int) -> int:
-        self.nodes.append(_Description(kind, 0, 0, 0, len(self.names)))
-        self._name(name)
-        return len(self.nodes) - 1
-
-    def _name(self, name: str) -> None:
-        self.texts.append(name.encode())
-        self.names.append((self._length, len(self.texts[-1])))
-        self._length += len(self.texts[-1])
-
-
 def _integers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
     known = [*numbers]
     return (ctypes.c_int32 * len(known))(*known)
-
-
-def _kind(node: Node) -> int:
-    if node.fields is not None:
-        return _STRUCT
-    if node.element is not None:
-        return _LIST
-    return _WHOLE if node.whole else _KINDS[node.leaf]
-
-
-@cache
-def is_known(table: Table) -> bool:
-    """Whether the decoder can make the table.
-
-    It cannot where a field has another type than those in `_KINDS` or a name of more than 48 bytes, and where an object or a
-    list is the first of several.
-    """
-    return all(
-        (column.wire is None or (column.wire, column.type) == (pa.float64(), pa.int64()))
-        and not (column.first_of and pa.types.is_nested(column.type))
-        and _is_known(shape_of(table).root if column.path else node_of(column.type))
-        for column in table
-    )
-
-
-def _is_known(node: Node) -> bool:
-    if node.element is not None:
-        return _is_known(node.element)
-    if node.fields is not None:
-        return all(len(name.encode()) <= _NAME_BYTES_MAX and _is_known(inner) for name, inner in node.fields.items())
-    return node.leaf in _KINDS
 
 
 class _Pool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from resources.datasets import ARTICLE_CHANGES
+from resources.datasets.paths import hour_folder
 from resources.warehouse.connect import leave_row_groups, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load import coverage
@@ -120,7 +121,7 @@ def _replace_rows(
 
     All files go through each statement together: an hour has about 150, and a statement costs more than a small file.
     """
-    folder = f"{dataset.name}/date={hour:%Y-%m-%d}/hour={hour:%H}"
+    folder = f"{dataset.name}/{hour_folder(hour)}"
     of_articles = dataset.name == ARTICLE_CHANGES.name
     announced = []
     for file in files:

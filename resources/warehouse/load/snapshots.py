@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
 from resources.warehouse.connect import answer, raise_revision, transaction
 from resources.warehouse.errors import LakeFileError
@@ -41,8 +42,6 @@ MARGIN = timedelta(minutes=10)
 _MICROSECOND = timedelta(microseconds=1)
 #: Over how many microseconds the versions are spread.
 _SPREAD = 999_000
-#: Digits of the version that stand in the name of its folder.
-_FOLDER_DIGITS = 8
 _IS_VERSION = "(table_name, snapshot_id, snapshot_version) = (?, ?, ?)"
 _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
 
@@ -132,7 +131,7 @@ def _take_in(
 ) -> tuple[datetime | None, int, int]:
     """Rows or repeated rows, rejects and ledger of a version; returns its boundary, rows and duplicates."""
     table = snapshot.dataset.table
-    folder = f"{table.name}/{snapshot.snapshot_id}/{snapshot.snapshot_version[:_FOLDER_DIGITS]}"
+    folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
     for file in snapshot.files:
         check_counts(file, table)

@@ -12,11 +12,10 @@ from assets.converting import NotArchivedError
 from assets.failures import as_failure, failed_hours, failure, sentence
 from assets.names import UnknownNameError
 from resources import lake
+from resources.data_folder import FolderError, OriginError, claim, origin_of
 from resources.enterprise import errors
 from resources.errors import ends_run
 from resources.lake import LakeError
-from resources.lake.folder import FolderError
-from resources.lake.origin import OriginError, claim, origin_of
 from resources.warehouse import NotPublishedError, WarehouseBusyError, WarehouseFullError, WarehouseVersionError
 from tests.unit.error_trees import ENTERPRISE, LAKE, WAREHOUSE
 

@@ -110,7 +110,7 @@ def make_tar():
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, and so row groups, of two kilobytes: the seams of large archives in small ones."""
-    monkeypatch.setattr("resources.lake.conversion.BLOCK_BYTES", 2048)
+    monkeypatch.setattr("resources.lake.converter.BLOCK_BYTES", 2048)
 
 
 @pytest.fixture(autouse=True)

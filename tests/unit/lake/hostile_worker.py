@@ -23,7 +23,7 @@ from typing import Self
 
 import pyarrow.parquet as pq
 
-from resources.lake import MEMORY_BYTES, Archive, ArchiveError, Converter, Layout, conversion
+from resources.lake import MEMORY_BYTES, Archive, ArchiveError, Converter, Layout, converter
 from tests.unit.lake.hostile import Hostile, build
 
 #: Processor time of a conversion, and how long to wait for it: other work on the machine slows it down.
@@ -57,22 +57,22 @@ def forget_peak() -> None:
 
 def serve() -> None:
     """Answer requests until the input ends."""
-    usual = conversion.BLOCK_BYTES
+    usual = converter.BLOCK_BYTES
     converters = {}
     for size in (usual, SMALL_BLOCK):
-        conversion.BLOCK_BYTES = size
+        converter.BLOCK_BYTES = size
         converters[size] = Converter()
-    conversion.BLOCK_BYTES = usual
+    converter.BLOCK_BYTES = usual
     for line in sys.stdin:
         asked = json.loads(line)
         os.environ["WME_NATIVE"] = "1" if asked["native"] else "0"
         hour = datetime(2026, 11, 19, 5, tzinfo=UTC)
         archive = Archive(Path(asked["path"]), "enwiki_namespace_0", "0" * 32, hour, "enwiki", 0)
-        conversion.BLOCK_BYTES = SMALL_BLOCK if asked["small"] else usual
+        converter.BLOCK_BYTES = SMALL_BLOCK if asked["small"] else usual
         forget_peak()
         started, answer = time.process_time(), {}
         try:
-            made = converters[conversion.BLOCK_BYTES].convert(archive, Layout(Path(asked["root"])))
+            made = converters[converter.BLOCK_BYTES].convert(archive, Layout(Path(asked["root"])))
         except ArchiveError as error:
             answer["error"] = str(error)
         else:
@@ -128,7 +128,7 @@ class Worker:
 
 def memory_bound(hostile: Hostile) -> int:
     """The memory that a conversion may take: a line that is longer than a block takes more."""
-    more = conversion.LONG_LINE_FACTOR * hostile.longest if hostile.longest > conversion.BLOCK_BYTES else 0
+    more = converter.LONG_LINE_FACTOR * hostile.longest if hostile.longest > converter.BLOCK_BYTES else 0
     return MEMORY_BYTES + more
 
 

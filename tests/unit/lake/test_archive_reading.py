@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from resources.lake import ArchiveError, LakeError, convert
-from resources.lake.archive.blocks import Buffers, read_blocks
+from resources.lake.archive.blocks import read_blocks
+from resources.lake.archive.buffers import Buffers
 
 
 def refusal(lake, data: bytes) -> ArchiveError:

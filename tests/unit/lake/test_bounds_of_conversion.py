@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.lake import convert
-from resources.lake.archive.blocks import BLOCK_LINES_MAX, Buffers, Loan, read_blocks
+from resources.lake.archive.blocks import BLOCK_LINES_MAX, read_blocks
+from resources.lake.archive.buffers import Buffers, Loan
 from resources.lake.pieces import Pieces
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -217,7 +217,7 @@ def test_an_error_of_the_caller_stops_all_threads(lake):
 
 def test_rows_that_do_not_add_up_are_never_landed(lake, monkeypatch):
     monkeypatch.setattr(
-        "resources.lake.conversion._Tally.line_count", property(lambda _: 5, lambda *_: None), raising=False
+        "resources.lake.converter._Tally.line_count", property(lambda _: 5, lambda *_: None), raising=False
     )
     with pytest.raises(ConversionError, match="5 lines, but 1 rows and 0 rejects"):
         lake.convert(lake.record(1))

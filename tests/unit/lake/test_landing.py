@@ -56,8 +56,8 @@ KILLED = """
 import json, signal, sys
 from datetime import datetime
 from pathlib import Path
-from resources.lake import Archive, Layout, conversion, convert
-conversion.BLOCK_BYTES = 2048
+from resources.lake import Archive, Layout, convert, converter
+converter.BLOCK_BYTES = 2048
 facts = json.loads(sys.argv[1])
 archive = Archive(Path(facts["path"]), facts["identifier"], facts["version"],
                   datetime.fromisoformat(facts["batch_hour"]), facts["project_id"], facts["namespace_id"])
@@ -103,7 +103,7 @@ def test_full_disk(lake, monkeypatch):
     monkeypatch.setattr("resources.lake.parquet.writer.os.open", full)
     with pytest.raises(DiskFull, match=r"The disk is full: .* Free space, then run again.") as caught:
         lake.convert(*(lake.record(n) for n in range(20)))
-    assert caught.value.retryable
+    assert caught.value.ends_run
     monkeypatch.undo()
     assert files(lake) == []
 

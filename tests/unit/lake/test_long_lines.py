@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.lake import ArchiveError, ConversionError, Converter, convert, digest_of, find_conversion
-from resources.lake.archive.blocks import Buffers, LongLine, read_blocks
+from resources.lake.archive.blocks import read_blocks
+from resources.lake.archive.buffers import Buffers, LongLine
 from resources.lake.rejects import RAW_BYTES_MAX, lines_file, whole_line
 
 LONGEST = 16 << 20
@@ -20,7 +21,7 @@ LONGEST = 16 << 20
 @pytest.fixture
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two kilobytes, records of ten thousand bytes, rows with a thousand of a bad line."""
-    monkeypatch.setattr("resources.lake.conversion.BLOCK_BYTES", 2048)
+    monkeypatch.setattr("resources.lake.converter.BLOCK_BYTES", 2048)
     monkeypatch.setattr("resources.lake.rejects.RAW_BYTES_MAX", 1000)
     monkeypatch.setattr("resources.lake.rejects.RAW_BEGINNING_BYTES", 100)
 

@@ -6,7 +6,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake.archive.blocks import Buffers, read_blocks
+from resources.lake.archive.blocks import read_blocks
+from resources.lake.archive.buffers import Buffers
 
 
 @pytest.mark.usefixtures("small_blocks")

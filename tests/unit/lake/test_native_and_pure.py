@@ -16,6 +16,7 @@ from resources.datasets import ARTICLE_CHANGES, Dataset, Family
 from resources.lake import Archive
 from resources.lake.decode import native
 from resources.lake.decode.records import RecordReader, Rows
+from resources.lake.decode.tree import is_known
 from resources.tables import TIMESTAMP, Column, Table
 from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
 
@@ -361,7 +362,7 @@ def reading_of(rng: random.Random, table: Table) -> dict:
 
 @pytest.mark.parametrize("dataset", [READINGS, COUNTS, STRANGE], ids=["readings", "counts", "strange"])
 def test_tables_of_other_kinds(dataset, monkeypatch):
-    assert native.is_known(dataset.table) == (dataset is not STRANGE)
+    assert is_known(dataset.table) == (dataset is not STRANGE)
     rng, kept, rejected = random.Random(len(dataset.table.columns)), 0, set()
     for _ in range(30):
         lines = [text_of(rng, reading_of(rng, dataset.table)).encode() for _ in range(rng.choice([1, 4, 30]))]

@@ -1,0 +1,109 @@
+"""The data folder, before anything is written there: it can be, there is room, and it belongs to the service.
+
+Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse: so a data folder keeps a
+note of the service that it was filled from. The room that a run needs is for its plan to say.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from resources import files
+from resources.errors import MirrorError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: For a new history of runs, tokens and locks, whatever a run fetches.
+ROOM_BYTES = 8_000_000
+_REFUSED = frozenset({errno.EACCES, errno.EPERM})
+_MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
+
+
+class FolderError(MirrorError):
+    """A folder cannot be written; nothing was changed."""
+
+    ends_run = True
+
+
+class OriginError(MirrorError):
+    """The data folder belongs to another service."""
+
+    ends_run = True
+
+
+def ready(folder: Path) -> None:
+    """Make a folder where there is none, and see that files can be written there.
+
+    Raises:
+        FolderError: They cannot be, or there is no room; the message says which, and what to do.
+    """
+    probe = folder / f".{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # a quota of the user is seen by writing only
+        try:
+            probe.write_bytes(bytes(4096))
+        finally:
+            probe.unlink(missing_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise FolderError(
+            f"The folder {folder} cannot be written ({error.strerror or error}). Nothing was changed. {advice(error)}"
+        ) from None
+    if free < ROOM_BYTES:
+        raise FolderError(
+            f"The disk of the folder {folder} is full: {free / 1e6:.1f} MB are free, and any run needs {ROOM_BYTES / 1e6:.0f}. "
+            f"Nothing was changed. {_MAKE_ROOM}"
+        )
+
+
+def advice(error: OSError) -> str:
+    """What to do about what the system refused, in a sentence."""
+    if files.is_full(error):
+        return _MAKE_ROOM
+    if error.errno == errno.EROFS:
+        return "Mount its file system for writing, or set WME_DATA to another folder."
+    if error.errno in _REFUSED:
+        return "Give it to the user who runs this (chown), or set WME_DATA to another folder."
+    return "Mend this, or set WME_DATA to another folder."
+
+
+def origin_of(data: Path) -> str | None:
+    """The service that a data folder was filled from; None while it is empty."""
+    try:
+        return str(json.loads(_note(data).read_text())["service"])
+    except FileNotFoundError:
+        return None
+
+
+def claim(data: Path, service: str) -> None:
+    """Bind a data folder to `service`, or see that it is bound to it already.
+
+    Args:
+        data: The data folder.
+        service: Address of the real service, or `sandbox <identity>`.
+
+    Raises:
+        OriginError: The folder was filled from another service; nothing was changed.
+    """
+    known = origin_of(data)
+    if known is None:
+        files.write(_note(data), json.dumps({"service": service}).encode() + b"\n")
+    elif known != service:
+        told = (
+            f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "
+            "Set WME_DATA to another folder for this service, or go back to the service the folder belongs to."
+        )
+        # without tokens nobody was ever let in there: as a rule a slip in an address
+        if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
+            told += f" Nothing was fetched so far: if {known} was a slip, remove {_note(data)}."
+        raise OriginError(told)
+
+
+def _note(data: Path) -> Path:
+    return data / "state" / "service.json"

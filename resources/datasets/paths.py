@@ -1,0 +1,86 @@
+"""The grammar of paths in the archive and the lake: how the names of files and of an hour's folders are made, and read.
+
+A file is named `<identifier>.<digits>.<kind>`. The digits are the first ones of a version or digest: whatever is new has a
+name of its own, so a file is written once and never replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Digits of a version or digest that stand in a name.
+DIGITS = 8
+ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
+#: What lies in the folder of a snapshot: sets, and archives, unfinished ones too, with their notes.
+_OF_SNAPSHOT = {SET, *(f"{ARCHIVE}{part}{note}" for part in ("", ".part") for note in ("", ".json"))}
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}}})\.([a-z][a-z.]*)")
+
+
+class Name(NamedTuple):
+    """The name of a file, read: `digits` are those of the version or digest, `kind` what follows them."""
+
+    identifier: str
+    digits: str
+    kind: str
+
+
+def name_of(identifier: str, version: str, kind: str = ARCHIVE) -> str:
+    """The name of a file, by default of an archive. Raises ValueError for what cannot be part of a name."""
+    return f"{safe(identifier)}.{short(version)}.{kind}"
+
+
+def parse(name: str) -> Name | None:
+    """The parts of what `name_of` made; None for another name."""
+    found = _NAME.fullmatch(name)
+    return Name(*found.groups()) if found else None
+
+
+def is_of_snapshot(name: str, identifier: str) -> bool:
+    """Whether a file is an archive or a set of this snapshot, an unfinished one or a note among them."""
+    found = parse(name)
+    if found is None or found.kind not in _OF_SNAPSHOT:
+        return False
+    return re.fullmatch(rf"{re.escape(identifier)}(_chunk_\d+)?", found.identifier) is not None
+
+
+def short(version: str) -> str:
+    """The digits of a version or digest that stand in a name. Raises ValueError where there are too few."""
+    if len(version) < DIGITS:
+        raise ValueError(f"{version!r} is too short for a version or digest: at least {DIGITS} digits are needed.")
+    return safe(version[:DIGITS])
+
+
+def safe(name: str) -> str:
+    """A name that came from outside and becomes part of a path. Raises ValueError where it cannot."""
+    if not _SAFE.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be part of a file name: letters, digits, '_', '-' and '.' can.")
+    return name
+
+
+def hour_folder(hour: datetime) -> str:
+    """Where the files of an hour lie: `date=2026-11-19/hour=05`. Raises ValueError for what is no start of an hour."""
+    if hour.tzinfo is None:
+        raise ValueError(f"The hour {hour} has no time zone; hours are aware datetimes.")
+    start = hour.astimezone(UTC)
+    if (start.minute, start.second, start.microsecond) != (0, 0, 0):
+        raise ValueError(f"{hour} is not the start of an hour.")
+    return f"date={start:%Y-%m-%d}/hour={start:%H}"
+
+
+def hour_folders(root: Path) -> Iterator[tuple[datetime, Path]]:
+    """The hours that have a folder below `root`, in order; a folder that was put aside under another name is none."""
+    for day in sorted(root.glob("date=*")):
+        for folder in sorted(day.glob("hour=*")):
+            name = f"{day.name}/{folder.name}"
+            with suppress(ValueError):
+                hour = datetime.strptime(name, "date=%Y-%m-%d/hour=%H").replace(tzinfo=UTC)
+                if hour_folder(hour) == name:
+                    yield hour, folder

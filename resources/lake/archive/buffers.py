@@ -1,0 +1,153 @@
+"""Memory for lines, lent and given back between threads, and the blocks of lines that lie in it.
+
+The number of buffers is fixed: that is the memory bound, and it makes the reader wait when those who convert are slower.
+"""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+import queue
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: The longest record that is converted, where nobody says otherwise. The longest seen are some megabytes.
+RECORD_BYTES_MAX = 64 << 20
+#: Stands where a buffer was.
+NOTHING = mmap.mmap(-1, 1)
+
+
+class Buffers:
+    """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
+
+    Each is made when it is first needed, of pages that the system provides when they are first written: most archives of
+    an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
+
+    A line that is longer than a buffer gets memory of its own, up to the longest record. There is one such line at a time
+    in all the archives that share the buffers, from when it is read until the last of it is done with.
+    """
+
+    def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
+        self.size = size
+        self.longest = longest
+        self._free: queue.LifoQueue[mmap.mmap | None] = queue.LifoQueue()
+        self._long = threading.Lock()
+        self._was_long = False
+        for _ in range(count):
+            self._free.put(None)
+
+    def take(self) -> Loan:
+        """A free buffer; waits until there is one."""
+        buffer = self._free.get()
+        return Loan(mmap.mmap(-1, self.size) if buffer is None else buffer, self._free.put)
+
+    def take_long(self, spare: int) -> Loan:
+        """Memory for the longest record and `spare` bytes more; waits until no other long line is under way."""
+        self._long.acquire()  # by the reader, and released by whoever is done with the line
+        self._was_long = True
+        return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
+
+    def forget_long(self) -> bool:
+        """Whether there was a long line since this was asked last."""
+        was_long, self._was_long = self._was_long, False
+        return was_long
+
+
+class Loan:
+    """A buffer on loan. It goes back when as many as hold it have let it go."""
+
+    def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
+        self.memory = memory
+        self.is_long = is_long
+        self._give = give
+        self._holders = 1
+        self._lock = threading.Lock()
+
+    def share(self) -> Loan:
+        """One more holder."""
+        with self._lock:
+            self._holders += 1
+        return self
+
+    def drop(self) -> None:
+        """One holder less."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        self._give(self.memory)
+        self.forget()
+
+    def forget(self) -> None:
+        """Nobody needs the memory any more, though the loan may be remembered."""
+        self.memory = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lines of one member in a block, or in a buffer.
+
+    Byte `place` and line `line` of the block (from 0) are byte `offset` (from 0) and line `number` (from 1) of the member.
+    """
+
+    member: str
+    place: int
+    line: int
+    offset: int
+    number: int
+
+
+@dataclass
+class Block:
+    """Whole lines of one or more members, each ended by a line feed. `view` is valid until `release` is called.
+
+    `line_count` counts blank lines too; `archive_bytes` is how much of the archive file was read by then.
+    """
+
+    view: memoryview
+    spans: tuple[Span, ...]
+    line_count: int
+    archive_bytes: int
+    _loan: Loan | None
+
+    def where(self, line: int, place: int) -> tuple[str, int, int]:
+        """Member, line number (from 1) and offset (from 0) of the line with this number (from 0) that begins at `place`."""
+        span = self.spans[bisect.bisect_right(self.spans, place, key=lambda span: span.place) - 1]
+        return span.member, span.number + line - span.line, span.offset + place - span.place
+
+    def release(self) -> None:
+        """The lines have been read, and `view` must not be used any more."""
+        self.view.release()
+        if self._loan is None:
+            return
+        if self._loan.is_long:
+            self._loan.forget()  # the next long line waits until all is made of this one
+        else:
+            self._loan.drop()
+            self._loan = None
+
+    def done(self) -> None:
+        """What was to be made of the lines is made, or will not be."""
+        self.release()
+        if self._loan is not None:
+            self._loan.drop()
+            self._loan = None
+
+
+@dataclass
+class LongLine:
+    """A line that is longer than any record may be. Its bytes are read when `pieces` is asked for them, and only then.
+
+    `size` is the number of its bytes, without the line feed, once all pieces have been taken.
+    """
+
+    member: str
+    number: int
+    offset: int
+    pieces: Iterator[memoryview] = field(default_factory=lambda: iter(()))
+    size: int = 0
+    archive_bytes: int = 0

@@ -7,8 +7,8 @@ Does not belong here: reading what was downloaded (`lake`), storing it (`warehou
 from resources.enterprise import errors, models
 from resources.enterprise.account.authenticator import TokenStatus
 from resources.enterprise.client import EnterpriseClient
+from resources.enterprise.download.archived import Sidecar, is_intact, is_landed, read_listing
 from resources.enterprise.download.downloader import Download
-from resources.enterprise.download.landing import Sidecar, is_intact, is_landed, read_listing
 from resources.enterprise.download.transfer import Ranges
 from resources.enterprise.http.transport import Patience
 from resources.enterprise.http.wire import Limits

@@ -1,9 +1,5 @@
 """The client of the Enterprise Content Service: reference lists, hourly batches, snapshots, the account.
 
-Belongs here: one method per thing a user of the service wants, and what the service's refusals mean for it.
-Does not belong here: how requests travel (`transport`), how tokens are got (`auth`), how bytes come (`downloads`), how
-a snapshot stays one set while its files are fetched (`snapshots`).
-
 Source: the service's reference for metadata, realtime batches, snapshots and authentication.
 """
 
@@ -16,16 +12,16 @@ from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
 from resources.enterprise import models
 from resources.enterprise.account.authenticator import Authenticator, TokenStatus
 from resources.enterprise.account.token_store import TokenStore
+from resources.enterprise.data_api import DataApi
+from resources.enterprise.download.archived import Sidecar, land_listing
 from resources.enterprise.download.downloader import Download, Downloader
-from resources.enterprise.download.landing import Sidecar, land_listing
 from resources.enterprise.download.transfer import Ranges
-from resources.enterprise.hours import Hours
+from resources.enterprise.hourly import Hours
 from resources.enterprise.http import endpoints
+from resources.enterprise.http.clock import ServiceClock
 from resources.enterprise.http.foreign import guarded
-from resources.enterprise.http.skew import ServiceClock
 from resources.enterprise.http.transport import Patience, Transport
 from resources.enterprise.http.wire import Limits
-from resources.enterprise.questions import Questions
 from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot.plan import Wishes
 from resources.enterprise.snapshot.planner import Snapshots
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from resources.datasets import Dataset
-    from resources.enterprise.download.source import Progress
+    from resources.enterprise.download.signed_url import Progress
     from resources.enterprise.service import Service
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
 
@@ -88,10 +84,10 @@ class EnterpriseClient:
         self._transport = Transport(service, patience or Patience(), limits or Limits(), self.redactor, self._clock)
         store = TokenStore(state / "tokens.json", service.auth_url, service.username)
         self._auth = Authenticator(service, self._transport, store, clock)
-        self._questions = Questions(service, self._transport, self._auth, clock)
+        self._api = DataApi(service, self._transport, self._auth, clock)
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
-        self._hours = Hours(self._questions, self._downloader, self._clock)
-        self._snapshots = Snapshots(self._questions, self._downloader, self._remaining)
+        self._hours = Hours(self._api, self._downloader, self._clock)
+        self._snapshots = Snapshots(self._api, self._downloader, self._remaining)
 
     def __enter__(self) -> Self:
         return self
@@ -372,4 +368,4 @@ class EnterpriseClient:
         return {} if self.service.anonymous else self.user().quotas
 
     def _listing(self, dataset: Dataset, form: TypeAdapter[Any]) -> models.Listing[Any]:
-        return self._questions.listing(endpoints.records(dataset), form, f"list the {dataset.endpoint}")
+        return self._api.listing(endpoints.records(dataset), form, f"list the {dataset.endpoint}")

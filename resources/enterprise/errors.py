@@ -1,8 +1,5 @@
 """One tree of errors for everything the service, the network, the disk or the account can do to a client.
 
-Belongs here: the classes, and whether an attempt made later can succeed (`retryable`).
-Does not belong here: deciding which one an answer means (`transport` does that in one place, `client` refines it).
-
 Every message is a whole sentence: what happened, what was kept, what to do. None ever holds a password, a token or a
 signed address; none is longer than `LONGEST_MESSAGE`, and what a terminal would obey in it (the service's own words may
 stand there) is shown as an escape.

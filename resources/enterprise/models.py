@@ -1,8 +1,5 @@
 """Records of the service, as typed values.
 
-Belongs here: the form of reference records, of batches, snapshots and chunks, and of the account's own record.
-Does not belong here: article records (the lake reads those without building objects) and requests.
-
 Fields that a model does not know are allowed and kept (`model_extra`): the service adds fields without notice, and a
 record that was read must not lose any. The service leaves out whatever is empty, so all but the identifier may be
 absent. Numbers may arrive with an exponent (`126211.488e0`), dates with nanoseconds (kept to the microsecond here; the

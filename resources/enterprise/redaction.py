@@ -1,9 +1,4 @@
-"""Keeps secrets and control characters out of every text that leaves the client.
-
-Belongs here: replacing passwords, tokens and the query of signed addresses in messages and in the HTTP library's log; what
-a terminal would obey, shown instead.
-Does not belong here: deciding what to say.
-"""
+"""Keeps secrets and control characters out of every text that leaves the client."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which service to talk to, and as whom.
-
-Belongs here: the addresses of the three hosts, the account and the operator's contact as one value.
-Does not belong here: reading them from the environment (the application does) or using them.
-"""
+"""Which service to talk to, and as whom."""
 
 from __future__ import annotations
 

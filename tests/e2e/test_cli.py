@@ -23,7 +23,7 @@ from pipelines import cli, terminal
 from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
 from pipelines.settings import read
-from resources.enterprise.http.skew import ServiceClock
+from resources.enterprise.http.clock import ServiceClock
 
 NEW_PASSWORD = "N3w-password!"
 

@@ -1,8 +1,5 @@
 """When to log in, when to refresh, and how a request gets its token.
 
-Belongs here: the policy over the shared token store, and the `requests` auth object that applies it.
-Does not belong here: the operations themselves (`auth_endpoints`) and the file (`tokens`).
-
 The policy: an access token is renewed with margin; a refresh token is used until its 90 uses or 90 days are over, and
 only then is the password used again. A refused token (401) is answered once: whoever gets the lock first renews it, all
 others find the new one in the store.

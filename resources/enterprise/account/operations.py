@@ -1,8 +1,5 @@
 """The seven password and token operations of the service, and the account's own record: one method each.
 
-Belongs here: what each operation sends, what its answers mean.
-Does not belong here: storing tokens, deciding when to log in (`auth`).
-
 Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
 """
 

@@ -1,8 +1,5 @@
 """The tokens of one account, shared by all processes of this machine through one file.
 
-Belongs here: the file (mode 0600, replaced atomically, guarded by a lock file), the age and use count of the tokens.
-Does not belong here: getting tokens (`auth` does).
-
 Source: the service's authentication rules: an access token lives a day, a refresh token 90 days from the login and for
 at most 90 refreshes. Lives are kept as durations on this machine's clock, so a clock that differs from the service's
 does no harm.

@@ -1,9 +1,5 @@
 """Downloads: one request to the service, the bytes from the object store, verified, landed whole or not at all.
 
-Belongs here: what is there already, verification against the record's version, a replaced or wrong archive, landing.
-Does not belong here: how the bytes come (`filling`), how they lie on disk meanwhile (`parts`), which path a record has
-and what a missing one means (`client`).
-
 The ETag of the object store is not the MD5 of the object, so it only serves to notice that the object changed; the
 bytes are checked against the `version` of the record.
 
@@ -20,16 +16,16 @@ from typing import TYPE_CHECKING, NoReturn
 from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
-from resources.enterprise.download.landing import Sidecar, is_landed
+from resources.enterprise.download.archived import Sidecar, is_landed
 from resources.enterprise.download.partial_file import Part
-from resources.enterprise.download.transfer import ChangedError, Filling, OversizeError, Ranges
+from resources.enterprise.download.transfer import ChangedError, OversizeError, Ranges, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    from resources.enterprise.download.source import Progress, Source
+    from resources.enterprise.download.signed_url import Progress, Source
     from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -181,9 +177,9 @@ class Downloader:
 
     def _fill(self, task: _Task, part: Part, gain: _Gain) -> str | None:
         """Fetch what is missing; the MD5 of the whole, None when the object changed under way."""
-        filling = Filling(task.source, part, self._transport, self._ranges, gain)
+        transfer = Transfer(task.source, part, self._transport, self._ranges, gain)
         try:
-            filling.run()
+            transfer.run()
         except ChangedError as error:
             task.largest = error.largest if isinstance(error, OversizeError) else None
             return None
@@ -191,8 +187,8 @@ class Downloader:
             part.remove()  # nothing will ever complete it
             raise
         finally:
-            task.requests += filling.request_count
-            task.units += filling.request_count
+            task.requests += transfer.request_count
+            task.units += transfer.request_count
         return part.digest()
 
     def _present(self, source: Source, target: Path) -> Download | None:

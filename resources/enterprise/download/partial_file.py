@@ -1,9 +1,5 @@
 """An unfinished download on disk: what is there, where it belongs, and how it becomes the finished file.
 
-Belongs here: `NAME.part` (the bytes, at their final offsets) and `NAME.part.json` (of which version, and how far each
-range has come), their lock, and their end.
-Does not belong here: requests.
-
 A process may be killed at any moment. Progress is therefore written in place, as a number of fixed width inside the
 JSON file, after each piece of data: two small writes and no loss. A loss of power may bring back older bytes under a
 newer count; the MD5 of the whole file finds that out.

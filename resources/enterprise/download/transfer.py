@@ -1,8 +1,5 @@
 """Brings the bytes of one archive from the object store into its part on disk.
 
-Belongs here: ranges, what to do when a body breaks off or the object changes.
-Does not belong here: the signed address (`source`), verification and landing (`downloads`).
-
 A download asks the service once for a signed address, which lives for 60 s and costs a unit of quota where the product
 has one. A small file is one request to it; a large one a few large ranges, all opened at once. What breaks off goes on
 where it stopped, with the same address while the store still takes it.
@@ -26,7 +23,7 @@ import urllib3
 
 from resources.enterprise import errors
 from resources.enterprise.download.partial_file import Part, Segment, divide
-from resources.enterprise.download.source import Address, Source
+from resources.enterprise.download.signed_url import Address, Source
 from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_in, number_in
 from resources.enterprise.http.foreign import stems_from
 from resources.enterprise.http.wire import Deadline, TooSlowError
@@ -98,7 +95,7 @@ class _Opened(NamedTuple):
     deadline: Deadline
 
 
-class Filling:
+class Transfer:
     """Brings all bytes of one part."""
 
     def __init__(

@@ -1,8 +1,5 @@
 """One answer of the service: read within its limits, and what it says of itself.
 
-Belongs here: reading a body in bounded steps, the few headers that matter, the service's error message as it may be shown.
-Does not belong here: sending (`transport`), how long it may take (`wire`), what a status means (`transport`).
-
 Source: the service's error body `{"status", "message"}`.
 """
 

@@ -1,8 +1,5 @@
 """Failures that are not ours, made ours: what a library raises when a host fails, lies or sends nonsense.
 
-Belongs here: which exceptions those are, and what happened, in words that hold no address and no value.
-Does not belong here: statuses and bodies that were understood (`transport`).
-
 What a hostile answer makes a library raise stands in no documentation: urllib3's errors escape requests, ValueErrors and
 OverflowErrors escape both. So they are caught in two places by kind: where requests are sent (`transport`), and at the
 client's public methods (`guarded`).

@@ -1,8 +1,5 @@
 """Requests and answers: one session, one User-Agent, one set of timeouts and retries, one place that maps failures.
 
-Belongs here: sending to the service, opening a signed address at the object store, turning statuses into errors.
-Does not belong here: what a path means, tokens, or what to do about an error.
-
 Retries here are for one cause only: a connection that fails and a 5xx answer, by urllib3. A body that breaks off, a
 rate limit and a refused token are answered where they are understood.
 
@@ -51,7 +48,7 @@ if TYPE_CHECKING:
 
     from urllib3.response import BaseHTTPResponse
 
-    from resources.enterprise.http.skew import ServiceClock
+    from resources.enterprise.http.clock import ServiceClock
     from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)

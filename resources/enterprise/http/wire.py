@@ -1,9 +1,5 @@
 """What the other side may send and how long it may take, whatever it says of itself.
 
-Belongs here: the limits of an answer, and the deadline that holds at the socket, so that neither headers, nor chunks, nor
-a byte now and then can hold a thread for ever.
-Does not belong here: what the bytes mean (`answers`), retries (`transport`).
-
 The HTTP library's timeout only counts the time between two bytes, and it offers no place for a deadline in a request.
 Its response, though, reads from a file over the socket: that file is ours, and before every read it shortens the
 socket's timeout to what is left.

@@ -1,8 +1,5 @@
 """The choice of how to fetch a snapshot: as one file or in chunks, as a pure function over what the service and the disk said.
 
-Belongs here: the decision, and the sentence that gives its reason.
-Does not belong here: what a plan is (`snapshot_plan`), asking the service, looking at the disk (`snapshots`).
-
 A snapshot of many chunks costs a unit of one counter for each of them; as one file it costs a single unit of another
 counter, of which accounts have far fewer. Chunks can be worked on side by side, and one that has to be fetched again
 costs one unit of the larger counter. Which is better depends on what is left of both and on the machine.
@@ -15,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import errors
-from resources.enterprise.snapshot.plan import Piece, SnapshotPlan, archive_name, count, spoken
+from resources.enterprise.snapshot.plan import Piece, SnapshotPlan, archive_name
+from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,7 +106,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
         return split, f"as one file it would take {_price(whole)}, while chunks can be fetched in part"
     if _there_bytes(whole) != _there_bytes(split) and whole.missing_bytes != split.missing_bytes:
         way = min(whole, split, key=lambda w: w.missing_bytes)
-        return way, f"{spoken(_there_bytes(way))} of it are there {_in_form(way)} already"
+        return way, f"{size_text(_there_bytes(way))} of it are there {_in_form(way)} already"
     return _cheaper(whole, split, cores)
 
 
@@ -118,7 +116,7 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
     if len(split.pieces) > 1 and cores > 1 and size >= _SMALL_BYTES:
         gain = f"{cores} cores can work on several at once and each can be fetched again alone"
     elif len(split.pieces) > 1 and size >= _LARGE_BYTES:
-        gain = f"a download of {spoken(size)} may break, and each chunk can be fetched again alone"
+        gain = f"a download of {size_text(size)} may break, and each chunk can be fetched again alone"
     else:
         gain = ""
     if gain and (_share(split) <= _DEAR or _share(split) <= _share(whole)):
@@ -127,7 +125,7 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
         return whole, f"chunks would take {_price(split)}, and one file takes {_price(whole)}"
     if _share(split) < _share(whole) and _share(whole) > _CHEAP:
         return split, f"that takes {_price(split)}, and one file would take {_price(whole)}"
-    return whole, f"chunks of {spoken(size)} in all would gain nothing on {count(cores, 'core')}"
+    return whole, f"chunks of {size_text(size)} in all would gain nothing on {counted(cores, 'core')}"
 
 
 def _share(way: SnapshotPlan) -> float:
@@ -146,11 +144,11 @@ def _price(way: SnapshotPlan) -> str:
     if way.product is None:
         return "no quota"
     if way.units_left is None:
-        return count(way.unit_count, f"{way.product} unit")
+        return counted(way.unit_count, f"{way.product} unit")
     if way.fits_quota:
-        return f"{way.unit_count:,} of the {count(way.units_left, f'{way.product} unit')} left"
+        return f"{way.unit_count:,} of the {counted(way.units_left, f'{way.product} unit')} left"
     left = "none is" if way.units_left == 0 else f"{way.units_left:,} {'is' if way.units_left == 1 else 'are'}"
-    return f"{count(way.unit_count, f'{way.product} unit')} where {left} left"
+    return f"{counted(way.unit_count, f'{way.product} unit')} where {left} left"
 
 
 def _in_form(way: SnapshotPlan) -> str:

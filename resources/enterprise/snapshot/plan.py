@@ -1,9 +1,5 @@
 """What it takes to have a snapshot: as one file or in chunks, in units of quota and in bytes.
 
-Belongs here: the files of a plan, what they cost, whether quota and disk suffice, and the sentences that say so.
-Does not belong here: which form is better (`snapshot_choice`), asking the service, looking at the disk (`snapshots`),
-fetching (`downloads`).
-
 Source: the service's description of snapshots, chunks and their downloads, and of the account's counters.
 """
 
@@ -14,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from resources.datasets.paths import SET, name_of
 from resources.enterprise import errors
+from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,21 +182,21 @@ class SnapshotPlan:
 
     @property
     def _how(self) -> str:
-        return "as one file" if self.form == "whole" else f"in {count(len(self.pieces), 'chunk')}"
+        return "as one file" if self.form == "whole" else f"in {counted(len(self.pieces), 'chunk')}"
 
     @property
     def cost(self) -> str:
         """Units and bytes, as words without a full stop."""
         if not self.missing:
-            return f"All of it is there ({spoken(self.size_bytes)}): it costs nothing"
+            return f"All of it is there ({size_text(self.size_bytes)}): it costs nothing"
         there = len(self.pieces) - len(self.missing)
-        known = f" ({count(there, 'file')} of {len(self.pieces)} there already)" if there else ""
+        known = f" ({counted(there, 'file')} of {len(self.pieces)} there already)" if there else ""
         if self.product is None:
-            return f"It costs no quota and fetches {spoken(self.missing_bytes)}{known}"
+            return f"It costs no quota and fetches {size_text(self.missing_bytes)}{known}"
         left = "no limit is known" if self.units_left is None else f"{self.units_left:,} left"
         return (
-            f"It costs {count(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
-            f"{spoken(self.missing_bytes)}{known}"
+            f"It costs {counted(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
+            f"{size_text(self.missing_bytes)}{known}"
         )
 
     def check(self) -> None:
@@ -211,17 +208,17 @@ class SnapshotPlan:
         """
         if not self.fits_quota and not self.wishes.beyond_quota:
             raise errors.QuotaExceeded(
-                f"Fetching {self.identifier} {self._how} takes {count(self.unit_count, f'{self.product} unit')}, and the "
+                f"Fetching {self.identifier} {self._how} takes {counted(self.unit_count, f'{self.product} unit')}, and the "
                 f"account has {self.units_left:,} left (this way, because {self.reason}). Nothing was fetched. Wait until "
                 "the vendor resets the counters (monthly), ask for more, or allow it to go beyond the quota: what fits is "
                 "then fetched and kept, and the rest later."
             )
         if not self.fits_disk:
             floor = self.wishes.keep_free_bytes
-            leave = f" and leaves {spoken(floor)} free" if floor else ""
+            leave = f" and leaves {size_text(floor)} free" if floor else ""
             raise errors.DiskFull(
-                f"Having {self.identifier} takes about {spoken(self.disk_bytes)} of disk{leave}, and {self.folder} has "
-                f"{spoken(self.free_bytes)}. Nothing was fetched. Make room and run this again."
+                f"Having {self.identifier} takes about {size_text(self.disk_bytes)} of disk{leave}, and {self.folder} has "
+                f"{size_text(self.free_bytes)}. Nothing was fetched. Make room and run this again."
             )
 
 
@@ -248,7 +245,7 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         left = min((plan.units_left for plan in bound if plan.units_left is not None), default=units)
         if units > left:
             raise errors.QuotaExceeded(
-                f"Fetching {count(len(bound), 'snapshot')} takes {count(units, f'{product} unit')} together, and the "
+                f"Fetching {counted(len(bound), 'snapshot')} takes {counted(units, f'{product} unit')} together, and the "
                 f"account has {left:,} left. Nothing was fetched. Choose fewer, wait until the vendor resets the counters "
                 "(monthly), or allow them to go beyond the quota: what fits is then fetched and kept, and the rest later."
             )
@@ -257,21 +254,8 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
     floor = max((plan.wishes.keep_free_bytes for plan in missing), default=0)
     free = min((plan.free_bytes for plan in missing), default=0)
     if needed + floor > free:
-        leave = f" and leaves {spoken(floor)} free" if floor else ""
+        leave = f" and leaves {size_text(floor)} free" if floor else ""
         raise errors.DiskFull(
-            f"Having {count(len(missing), 'snapshot')} takes about {spoken(needed)} of disk{leave}, and there are "
-            f"{spoken(free)}. Nothing was fetched. Make room, or choose fewer."
+            f"Having {counted(len(missing), 'snapshot')} takes about {size_text(needed)} of disk{leave}, and there are "
+            f"{size_text(free)}. Nothing was fetched. Make room, or choose fewer."
         )
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun, in the plural where it is not one."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def spoken(size: int) -> str:
-    """Bytes for people, in decimal units as the service counts."""
-    for name, unit in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= unit:
-            return f"{size / unit:,.1f} {name}"
-    return f"{size} B"

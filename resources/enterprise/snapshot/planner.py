@@ -1,8 +1,5 @@
 """Snapshots and their chunks: fetched as one set, although the service replaces them under the same names.
 
-Belongs here: the operations on snapshots and chunks, the pinned versions, and what it means when one of them changes.
-Does not belong here: which form is better (`snapshot_choice`), how a file comes and is verified (`downloads`).
-
 The identifiers of a snapshot and of its chunks are used again by the next export, which rewrites the chunks one after
 another: files belong together only while no version has changed. A plan pins the versions; they are read again before
 each file and, for chunks, after the last. One file is a set by itself: once its bytes are those of the pinned version,
@@ -25,23 +22,24 @@ from pydantic import TypeAdapter
 
 from resources.datasets.paths import short
 from resources.enterprise import errors, models
+from resources.enterprise.download.archived import is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
-from resources.enterprise.download.landing import is_landed
 from resources.enterprise.download.partial_file import Part
-from resources.enterprise.download.source import Progress, Source
+from resources.enterprise.download.signed_url import Progress, Source
 from resources.enterprise.http import endpoints
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import write_set
-from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, archive_name, spoken
+from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, archive_name
 from resources.errors import ends_run, retryable
+from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from resources.datasets import Dataset
-    from resources.enterprise.questions import Questions
+    from resources.enterprise.data_api import DataApi
 
 _log = logging.getLogger(__name__)
 
@@ -55,15 +53,15 @@ class Snapshots:
     """The service's snapshots, for one account. Safe for several threads.
 
     Args:
-        questions: Asks the service.
+        api: Asks the service.
         downloader: Fetches files.
         remaining: Gives the account's counters.
     """
 
     def __init__(
-        self, questions: Questions, downloader: Downloader, remaining: Callable[[], Mapping[str, models.Quota]]
+        self, api: DataApi, downloader: Downloader, remaining: Callable[[], Mapping[str, models.Quota]]
     ) -> None:
-        self._questions = questions
+        self._api = api
         self._downloader = downloader
         self._remaining = remaining
 
@@ -71,7 +69,7 @@ class Snapshots:
 
     def listing(self, dataset: Dataset) -> models.Listing[Snapshot]:
         """`GET /v2/snapshots`."""
-        return self._questions.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
+        return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def snapshot(self, dataset: Dataset, identifier: str) -> Snapshot:
         """`GET /v2/snapshots/{identifier}`."""
@@ -80,7 +78,7 @@ class Snapshots:
     def chunks(self, dataset: Dataset, identifier: str) -> models.Listing[Chunk]:
         """`GET /v2/snapshots/{identifier}/chunks`."""
         path = endpoints.chunks(_path(dataset, identifier))
-        return self._questions.listing(path, _CHUNKS, f"list the chunks of {identifier}")
+        return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")
 
     def chunk(self, dataset: Dataset, identifier: str, chunk: str | int) -> Chunk:
         """`GET /v2/snapshots/{identifier}/chunks/{chunk}`."""
@@ -90,7 +88,7 @@ class Snapshots:
         """`HEAD` of the download of a snapshot or of one of its chunks."""
         path = _path(dataset, identifier, chunk)
         what = identifier if chunk is None else f"chunk {chunk} of {identifier}"
-        return self._questions.head(endpoints.download(path), f"read the size of {what}")
+        return self._api.head(endpoints.download(path), f"read the size of {what}")
 
     # --- a set of files ----------------------------------------------------------------------------------------------
 
@@ -233,10 +231,9 @@ class Snapshots:
     def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
         """The set is none any more: what changed, what was kept, what starting again costs."""
         kept = [piece for piece in plan.pieces if is_landed(piece.target, piece.version)]
-        size = spoken(sum(piece.target.stat().st_size for piece in kept))
-        files = "file" if len(kept) == 1 else "files"
+        size = size_text(sum(piece.target.stat().st_size for piece in kept))
         kept_text = (
-            f"{len(kept)} complete {files} of it ({size}) are kept in {plan.folder}"
+            f"{counted(len(kept), 'complete file')} of it ({size}) are kept in {plan.folder}"
             if kept
             else "Nothing of it was complete"
         )
@@ -260,11 +257,11 @@ class Snapshots:
     # --- within ------------------------------------------------------------------------------------------------------
 
     def _snapshot(self, dataset: Dataset, identifier: str) -> tuple[Snapshot, int]:
-        return self._questions.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
+        return self._api.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
 
     def _chunk(self, dataset: Dataset, identifier: str, chunk: str | int) -> tuple[Chunk, int]:
         doing = f"read the record of chunk {chunk} of {identifier}"
-        return self._questions.record(_path(dataset, identifier, chunk), _CHUNK, doing)
+        return self._api.record(_path(dataset, identifier, chunk), _CHUNK, doing)
 
     def _source(self, plan: SnapshotPlan, record: Snapshot | Chunk) -> Source:
         dataset, is_whole = plan.dataset, plan.form == "whole"
@@ -283,7 +280,7 @@ class Snapshots:
             version=record.version,
             size_hint=record.stated_bytes,
             url_path=path,
-            resolve=lambda: self._questions.address(path, f"get the address of {record.identifier}", plan.product),
+            resolve=lambda: self._api.address(path, f"get the address of {record.identifier}", plan.product),
             read_again=read_again,
             pinned=True,
         )

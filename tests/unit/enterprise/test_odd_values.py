@@ -301,7 +301,7 @@ def test_a_secret_at_the_end_of_what_is_shown_is_not_cut_open(client, fake):
 @pytest.fixture
 def skewed(fake, clock, monkeypatch):
     """The service's clock runs so far behind this machine's."""
-    from resources.enterprise.http.skew import ServiceClock
+    from resources.enterprise.http.clock import ServiceClock
 
     monkeypatch.setattr(ServiceClock, "_told", set())
 

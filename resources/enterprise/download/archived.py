@@ -1,8 +1,5 @@
 """Puts a finished file in its place: whole or not at all, with a sidecar that says what it is.
 
-Belongs here: atomic writes, and the sidecar `NAME.json` beside an archived file.
-Does not belong here: fetching.
-
 The sidecar is written before the file takes its name, so a file that is there always has one.
 """
 

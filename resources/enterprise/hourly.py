@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from resources.datasets import RETENTION
 from resources.enterprise import errors, models
-from resources.enterprise.download.source import Source
+from resources.enterprise.download.signed_url import Source
 from resources.enterprise.http import endpoints
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.enterprise.data_api import DataApi
     from resources.enterprise.download.downloader import Download, Downloader
-    from resources.enterprise.download.source import Progress
-    from resources.enterprise.http.skew import ServiceClock
-    from resources.enterprise.questions import Questions
+    from resources.enterprise.download.signed_url import Progress
+    from resources.enterprise.http.clock import ServiceClock
 
 _BATCHES: Final = models.list_of(models.Batch)
 _BATCH: Final = TypeAdapter(models.Batch)
@@ -34,8 +34,8 @@ _BATCH: Final = TypeAdapter(models.Batch)
 class Hours:
     """The hourly files of the service's datasets, for one account. Safe for several threads."""
 
-    def __init__(self, questions: Questions, downloader: Downloader, clock: ServiceClock) -> None:
-        self._questions = questions
+    def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
+        self._api = api
         self._downloader = downloader
         self._clock = clock
 
@@ -43,7 +43,7 @@ class Hours:
         """`GET /v2/batches/{date}/{hour}`. See `EnterpriseClient.batches`."""
         path = endpoints.hourly(dataset, hour)
         try:
-            return self._questions.listing(path, _BATCHES, f"list the {dataset.endpoint} of {spoken(hour)}")
+            return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} of {spoken(hour)}")
         except errors.NotFound:
             missing = absent(hour, self._clock)
         raise missing
@@ -52,7 +52,7 @@ class Hours:
         """`GET /v2/batches/{date}/{hour}/{identifier}`, and the requests it took. See `EnterpriseClient.batch`."""
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
-            return self._questions.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
+            return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
         except errors.NotFound as error:
             missing = error
         self.listing(dataset, hour)  # raises where the whole hour is missing, which is another thing
@@ -88,7 +88,7 @@ class Hours:
             version=record.version,
             size_hint=record.stated_bytes,
             url_path=path,
-            resolve=lambda: self._questions.address(path, doing, dataset.quota),
+            resolve=lambda: self._api.address(path, doing, dataset.quota),
             read_again=read_again,
         )
 

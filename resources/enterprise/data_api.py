@@ -1,8 +1,4 @@
-"""One question to the data host: sent, waited for within bounds, refused in a sentence, or understood.
-
-Belongs here: what all paths of the data host share: rate limits and spent quotas, broken answers, lists, and the
-redirect of a download.
-Does not belong here: which paths there are (`endpoints`), what a missing record means (`client`, `snapshots`).
+"""The data host as one account sees it: lists, records, signed URLs and heads, within bounds and with refusals in sentences.
 
 Source: the service's description of its lists, of downloads (a GET is redirected to a signed address, a HEAD is
 answered by the service itself) and of `get-user`.
@@ -37,8 +33,8 @@ _T = TypeVar("_T")
 _UNCOUNTED: Final = "batch"
 
 
-class Questions:
-    """Asks the data host as one account. Safe for several threads."""
+class DataApi:
+    """Sends requests to the data host as one account. Safe for several threads."""
 
     def __init__(
         self, service: Service, transport: Transport, auth: Authenticator, clock: Callable[[], datetime]

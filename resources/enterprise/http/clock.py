@@ -1,8 +1,5 @@
 """The clock of this machine beside the service's.
 
-Belongs here: the difference, what is said of it, and the moment as the service has it.
-Does not belong here: what a difference means for an hour (`client`) or a token (`tokens`).
-
 Source: every answer of the service carries a `Date`, one from a cache also its `Age`.
 """
 
@@ -13,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from resources.enterprise.http.answers import moment_in, number_in
+from resources.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,5 +78,5 @@ def _spoken(span: timedelta) -> str:
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
         number = span // length
         if number:
-            return f"{number:,} {unit}" + ("" if number == 1 else "s")
+            return counted(number, unit)
     return "less than a minute"

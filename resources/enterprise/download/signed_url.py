@@ -1,7 +1,5 @@
 """Where the bytes of a download are: which version of which record, and the signed address that the service gives for it.
 
-Belongs here: how often an address is asked for, and when one is given up. Does not belong here: fetching (`filling`).
-
 Source: the service's description of downloads (307 to a signed address, which lives for 60 s and costs a unit of quota where the
 product has one).
 """

@@ -497,7 +497,7 @@ def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_clie
     client = make_client(base_url="https://127.0.0.1:9")
     answer = Answer(307, b"", {"Location": "http://127.0.0.1:9/objects/x"}, 1)
     with pytest.raises(errors.UnexpectedAnswer, match="open connection"):
-        client._questions._location(answer, PATH, "get it")
+        client._api._location(answer, PATH, "get it")
 
 
 def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fake, published, target, hour, content):

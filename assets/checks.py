@@ -200,7 +200,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
         f"{row.project_id} namespace {row.namespace_id} {hour_text(row.batch_hour)}: {row.state}"
         for dataset in datasets.datasets(Family.HOURLY)
         # not of the published file, which may be older, or not be there
-        for row in warehouse.warehouse.coverage(since=since, published=False)
+        for row in warehouse.warehouse.coverage(since=since, published=False, dataset=dataset)
         if (row.project_id, row.namespace_id) in set(enterprise.scope) and row.state not in COVERED
     ]
     return dg.AssetCheckResult(

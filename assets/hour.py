@@ -213,11 +213,12 @@ def load_hour(
     archived: ArchivedHour,
     conversions: Sequence[Conversion],
     warehouse: Warehouse,
+    dataset: Dataset = datasets.ARTICLE_CHANGES,
 ) -> HourLoad:
     """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
     absent = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
-    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent)
+    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent, dataset=dataset)
 
 
 def state_of(error: Exception) -> HourState:
@@ -320,7 +321,7 @@ class HourlyRun:
         if lake in selected:
             yield hour_lake_layer(lake, archived, conversions)
         if warehouse in selected:
-            load = load_hour(archived, conversions, self.warehouse.warehouse)
+            load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset)
             self.loaded.append(hour)
             yield hour_warehouse_layer(warehouse, conversions, load)
 
@@ -354,7 +355,7 @@ class HourlyRun:
     @cached_property
     def audits(self) -> list[HourAudit]:
         """What DuckDB holds of the loaded hours; asked for when all are."""
-        return self.warehouse.warehouse.audit(self.loaded)
+        return self.warehouse.warehouse.audit(self.loaded, self.dataset)
 
     @property
     def left_out(self) -> set[datetime]:
@@ -378,7 +379,7 @@ class HourlyRun:
             HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in self.enterprise.scope
         ]
         try:
-            self.warehouse.warehouse.record_statuses(statuses)
+            self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report
             self.is_warehouse_unavailable |= unavailable(second) == "warehouse"
             error.add_note(f"The coverage could not be noted either: {sentence(second)}")

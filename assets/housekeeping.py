@@ -8,8 +8,6 @@ and what lies here for another reason stays.
 A file goes when it has been seen to be replaced for the whole grace period, since a reader may have opened an older published
 file. When it was first seen so stands in a journal; a lost journal makes the wait longer, never shorter. A kill at any point
 leaves files that the next call removes.
-
-Belongs here: that decision, and the removal. Does not belong here: when it happens (see `published`, `pipelines`).
 """
 
 from __future__ import annotations
@@ -23,16 +21,16 @@ from typing import TYPE_CHECKING
 
 from assets.snapshot import archived_sets
 from resources import datasets, files
-from resources.datasets import paths
+from resources.datasets import Family, paths
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
-from resources.tables import ARTICLE_CHANGES, REJECTS, SNAPSHOT_ARTICLES
+from resources.tables import REJECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-    from assets.snapshot import ArchivedSnapshot
+    from resources.datasets import Dataset
     from resources.lake import Layout
     from resources.warehouse import Ledger, Named, Warehouse
     from resources.warehouse.read.ledger import LoadedFile
@@ -144,28 +142,34 @@ def _write(journal: Path, seen: dict[str, str]) -> None:
 
 def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
-    for day, hours in groupby(_hours(layout), datetime.date):
-        named = ledger.of_day(day)
-        of_hours: dict[str, list[LoadedFile]] = {}
-        for file in named.files:
-            of_hours.setdefault(file.lake_path.partition("/")[2].rpartition("/")[0], []).append(file)
-        for hour in hours:
-            loaded = of_hours.get(paths.hour_folder(hour), [])
-            yield from _of_hour(layout, hour, loaded, named)
-            yield from _archives_of_hour(layout, hour, loaded)
-    yield from _of_snapshots(layout, ledger)
-    for identifier in sorted({identifier for identifier, _, _ in ledger.versions()}):
-        yield from _archives_of_snapshot(layout, ledger, identifier)
+    for dataset in datasets.datasets(Family.HOURLY):
+        for day, hours in groupby(_hours(layout, dataset), datetime.date):
+            named = ledger.of_day(day, dataset)
+            of_hours: dict[str, list[LoadedFile]] = {}
+            for file in named.files:
+                of_hours.setdefault(file.lake_path.partition("/")[2].rpartition("/")[0], []).append(file)
+            for hour in hours:
+                loaded = of_hours.get(paths.hour_folder(hour), [])
+                yield from _of_hour(layout, dataset, hour, loaded, named)
+                yield from _archives_of_hour(layout, dataset, hour, loaded)
+    for dataset in datasets.datasets(Family.SNAPSHOT):
+        versions = ledger.versions(dataset)
+        yield from _of_snapshots(layout, dataset, versions, ledger.of_snapshots(dataset).paths)
+        for identifier in sorted({identifier for identifier, _, _ in versions}):
+            kept = {version for name, version, _ in versions if name == identifier}
+            yield from _archives_of_snapshot(layout, dataset, identifier, kept)
 
 
-def _hours(layout: Layout) -> list[datetime]:
-    """The hours that have a place in the archive or in the lake, in order."""
-    roots = (layout.lake / ARTICLE_CHANGES.name, layout.archive / datasets.ARTICLE_CHANGES.archive)
+def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:
+    """The hours that have a folder in the archive or in the lake, in order."""
+    roots = (layout.lake / dataset.name, layout.archive / dataset.archive)
     return sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
 
 
-def _of_hour(layout: Layout, hour: datetime, loads: list[LoadedFile], named: Named) -> Iterator[tuple[Path, str]]:
-    folder = f"{ARTICLE_CHANGES.name}/{paths.hour_folder(hour)}"
+def _of_hour(
+    layout: Layout, dataset: Dataset, hour: datetime, loads: list[LoadedFile], named: Named
+) -> Iterator[tuple[Path, str]]:
+    folder = f"{dataset.name}/{paths.hour_folder(hour)}"
     loaded = {file.identifier: file.loaded_at for file in loads}
     for path in sorted((layout.lake / folder).glob(f"*.{paths.PARQUET}")):
         name = paths.parse(path.name)
@@ -174,13 +178,14 @@ def _of_hour(layout: Layout, hour: datetime, loads: list[LoadedFile], named: Nam
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
 
 
-def _of_snapshots(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+def _of_snapshots(
+    layout: Layout, dataset: Dataset, versions: Iterable[tuple[str, str, datetime]], named: Collection[str]
+) -> Iterator[tuple[Path, str]]:
     newest: dict[str, datetime] = {}
-    for identifier, _, loaded_at in ledger.versions():
+    for identifier, _, loaded_at in versions:
         newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
-    named = ledger.of_snapshots().paths
     for identifier, since in newest.items():
-        for path in sorted((layout.lake / SNAPSHOT_ARTICLES.name / identifier).glob("*/*.parquet")):
+        for path in sorted((layout.lake / dataset.name / identifier).glob("*/*.parquet")):
             if path.relative_to(layout.lake).as_posix() not in named and _older(path, since):
                 yield from _with_rejects(layout, path, "newer versions of the snapshot are loaded")
 
@@ -194,9 +199,11 @@ def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, 
     yield path, why
 
 
-def _archives_of_hour(layout: Layout, hour: datetime, loads: list[LoadedFile]) -> Iterator[tuple[Path, str]]:
+def _archives_of_hour(
+    layout: Layout, dataset: Dataset, hour: datetime, loads: list[LoadedFile]
+) -> Iterator[tuple[Path, str]]:
     """Earlier exports of an hour's projects; there are some only where the service exported it again."""
-    listing = layout.batch_list(datasets.ARTICLE_CHANGES, hour)
+    listing = layout.batch_list(dataset, hour)
     archives: dict[str, list[tuple[str, Path]]] = {}
     for path in sorted(listing.parent.glob(f"*.{paths.ARCHIVE}")):
         if (name := paths.parse(path.name)) is not None:
@@ -216,14 +223,15 @@ def _archives_of_hour(layout: Layout, hour: datetime, loads: list[LoadedFile]) -
                 yield from _with_note(path, "the service exported the hour again, and that is loaded")
 
 
-def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> Iterator[tuple[Path, str]]:
-    """Archives that belong to no loaded version and not to the newest set; parts of them too."""
-    folder = layout.snapshot_archive(datasets.SNAPSHOT_ARTICLES, identifier)
-    sets = archived_sets(folder)
+def _archives_of_snapshot(
+    layout: Layout, dataset: Dataset, identifier: str, versions: Collection[str]
+) -> Iterator[tuple[Path, str]]:
+    """Archives that belong to none of the loaded versions and not to the newest set; parts of them too."""
+    folder = layout.snapshot_archive(dataset, identifier)
+    sets = archived_sets(folder, dataset)
     if not sets:
         return
-    versions = {version for name, version, _ in ledger.versions() if name == identifier}
-    newest = max(sets.values(), key=_exported_at)
+    newest = max(sets.values(), key=lambda one: one.exported_at)
     kept = {manifest: one for manifest, one in sets.items() if one.version in versions or one == newest}
     wanted = {manifest.name for manifest in kept}
     wanted |= {archive.path.name for one in kept.values() for archive in one.archives}
@@ -233,10 +241,6 @@ def _archives_of_snapshot(layout: Layout, ledger: Ledger, identifier: str) -> It
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
         if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(path, complete_at):
             yield path, "newer versions of the snapshot are complete"
-
-
-def _exported_at(archived: ArchivedSnapshot) -> datetime:
-    return archived.exported_at
 
 
 def _with_note(path: Path, why: str) -> Iterator[tuple[Path, str]]:

@@ -14,6 +14,7 @@ from assets.housekeeping import clean, is_due
 from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import origin_of
+from resources.datasets import Family
 from resources.formatting import moment_text
 from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
 
@@ -53,7 +54,8 @@ def published_warehouse() -> dg.AssetsDefinition:
         store, every = warehouse.warehouse, warehouse.publish_every
         with as_failure():
             # in any case, since the checks look for gaps there
-            store.fill_coverage(enterprise.projects, enterprise.namespaces)
+            for dataset in datasets.datasets(Family.HOURLY):
+                store.fill_coverage(enterprise.projects, enterprise.namespaces, dataset=dataset)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
             metadata = _times(store, every) | {"changed": False}

@@ -185,6 +185,7 @@ def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion],
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(
+            dataset=archived.dataset,
             snapshot_id=archived.identifier,
             snapshot_version=archived.version,
             project_id=first.project_id,

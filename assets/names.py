@@ -1,7 +1,4 @@
-"""The names of what is mirrored: refused before anything is fetched where the service does not know them.
-
-Belongs here: comparing names with the service's lists, archived or asked for. Does not belong here: where the names come from.
-"""
+"""The names of what is mirrored: refused before anything is fetched where the service does not know them."""
 
 from __future__ import annotations
 

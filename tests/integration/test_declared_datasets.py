@@ -1,0 +1,148 @@
+"""A declaration is all that a dataset takes: three that exist nowhere else, from a service on loopback to DuckDB and the terminal."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from assets.partitions import key_of, last_complete_hour
+from pipelines.cli import wme
+from pipelines.definitions import build_defs
+from pipelines.report import dictionary
+from resources import datasets
+from resources.datasets import Dataset, Family
+from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION
+from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
+from tests.unit.enterprise.loopback import Loopback, Reply, json_reply
+from tests.unit.lake.conftest import tar_bytes
+
+PLANET = (Column("planet_id", TEXT, "Planet.", "identifier", required=True), Column("moons", INT, "Moons.", "moons"))
+SIGHTING = (
+    BATCH_HOUR,
+    replace(PROJECT_ID, path="of.project"),
+    NAMESPACE_ID,
+    Column("sighting_id", INT, "Number of the sighting.", "identifier", required=True, lookup=True),
+    Column("seen_at", TIMESTAMP, "When.", first_of=("noted_at",), required=True),
+    Column("noted_at", TIMESTAMP, "When it was written down.", "noted"),
+    Column("kind", TEXT, "What.", "kind", default="comet", values=("comet", "meteor"), required=True),
+)
+MAP = (
+    *(*SNAPSHOT_VERSION, PROJECT_ID, NAMESPACE_ID),
+    Column("sheet_id", INT, "Sheet.", "identifier", required=True),
+    Column("extra", TEXT, "What else the record holds."),
+    Column("picture", TEXT, "The map.", "picture", body=True),
+)
+PLANETS = Dataset(
+    Table("planets", "Planets that are watched.", PLANET, key=("planet_id",)),
+    Family.LIST,
+    endpoint="planets",
+    archive="reference",
+    description="The planets.",
+)
+SIGHTINGS = Dataset(
+    Table("sightings", "What was seen, hour by hour.", SIGHTING, key=("batch_hour", "sighting_id")),
+    Family.HOURLY,
+    endpoint="sightings",
+    archive="sightings",
+    description="The files of sightings.",
+)
+MAPS = Dataset(
+    Table("maps", "Maps of the sky.", MAP, key=("snapshot_id", "snapshot_version", "sheet_id")),
+    Family.SNAPSHOT,
+    endpoint="maps",
+    archive="maps",
+    description="The files of maps.",
+)
+HOUR = last_complete_hour(datetime.now(UTC)) - timedelta(hours=2)
+NAME = "skywiki_namespace_0"
+
+
+def archive(*records: dict) -> bytes:
+    return gzip.compress(tar_bytes([("records.ndjson", "".join(f"{json.dumps(one)}\n" for one in records).encode())]))
+
+
+@pytest.fixture
+def service(tmp_path, monkeypatch):
+    seen = {"identifier": 1, "of": {"project": "skywiki"}, "noted": "2026-11-20T05:10:00Z"}
+    files = {
+        "sightings": archive(
+            seen, seen | {"identifier": 2, "kind": "meteor"}, seen | {"identifier": 3, "kind": "bird"}
+        ),
+        "maps": archive({"identifier": 7, "picture": "*", "scale": 12}),
+    }
+    place = {"identifier": NAME, "is_part_of": {"identifier": "skywiki"}, "namespace": {"identifier": 0}}
+    record = {name: place | {"version": hashlib.md5(data).hexdigest()} for name, data in files.items()}
+    hour = f"/{HOUR:%Y-%m-%d}/{HOUR:%H}"
+    answers = {
+        **{path: [] for path in ("/v2/codes", "/v2/languages", f"/v2/batches{hour}", "/v2/snapshots")},
+        "/v2/projects": [{"identifier": "skywiki"}],
+        "/v2/namespaces": [{"identifier": 0}],
+        "/v2/planets": [{"identifier": "mars", "moons": 2}, {"identifier": "venus"}],
+        f"/v2/sightings{hour}": [record["sightings"]],
+        f"/v2/sightings{hour}/{NAME}": record["sightings"],
+        "/v2/maps": [record["maps"]],
+        f"/v2/maps/{NAME}": record["maps"],
+    }
+
+    def answer(request):
+        if request.path.startswith("/signed/"):
+            return Reply(body=files[request.path.removeprefix("/signed/")])
+        if request.path.endswith("/download"):
+            return Reply(307, headers={"Location": f"{server.url}/signed/{request.path.split('/')[2]}"})
+        return json_reply(answers[request.path]) if request.path in answers else Reply(404)
+
+    server = Loopback(answer)
+    given = {"ANONYMOUS": "1", "BASE_URL": server.url, "PROJECTS": "skywiki", "DATA": str(tmp_path)}
+    for name, value in given.items():
+        monkeypatch.setenv(f"WME_{name}", value)
+    with datasets.also(PLANETS, SIGHTINGS, MAPS):
+        yield tmp_path
+    server.close()
+
+
+def test_a_declaration_is_all_that_a_dataset_takes(service):
+    defs = build_defs()
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("maps", [NAME])
+        for job, partition in (("reference", None), ("hours", key_of(HOUR)), ("maps", NAME), ("publish", None)):
+            result = defs.resolve_job_def(job).execute_in_process(instance=instance, partition_key=partition)
+            assert result.success
+            if job == "hours":
+                checks = {
+                    c.check_name: c.passed
+                    for c in result.get_asset_check_evaluations()
+                    if "sightings" in c.asset_key.path
+                }
+    assert checks == dict.fromkeys(["archives_verified", "rows_accounted", "loaded_whole", "unique_key"], True) | {
+        "rejects_share": False
+    }
+    with duckdb.connect(str(service / "warehouse.duckdb"), read_only=True) as found:
+        assert found.execute("FROM planets ORDER BY ALL").fetchall() == [("mars", 2), ("venus", None)]
+        assert found.execute("SELECT sighting_id, kind, seen_at = noted_at FROM sightings ORDER BY ALL").fetchall() == [
+            (1, "comet", True),
+            (2, "meteor", True),
+        ]
+        assert found.execute("SELECT snapshot_id, sheet_id, extra FROM maps").fetchall() == [(NAME, 7, '{"scale":12}')]
+        assert found.execute("SELECT state, row_count FROM hours WHERE table_name = 'sightings'").fetchall() == [
+            ("loaded", 2)
+        ]
+        assert found.execute("SELECT reason FROM rejects").fetchall()[0][0].startswith("kind is none of comet, meteor")
+    for dataset in (PLANETS, SIGHTINGS, MAPS):
+        assert f"`{dataset.name}`" in dictionary.text()
+        for layer in ("lake", "warehouse"):
+            assert defs.resolve_asset_graph().has(dg.AssetKey([layer, dataset.name]))
+    for words in (
+        ["lists", "--dataset", "planets"],
+        ["batches", "--dataset", "sightings", f"{HOUR:%Y-%m-%dT%H}"],
+        ["snapshots", "list", "--dataset", "maps"],
+    ):
+        told = CliRunner().invoke(wme, words)
+        assert (told.exit_code, ("mars" if words[0] == "lists" else NAME) in told.output) == (0, True), told.output

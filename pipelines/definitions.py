@@ -13,10 +13,10 @@ import dagster as dg
 
 from assets import articles, checks, hourly, lists, partitions, published, snapshots
 from pipelines import settings as settings_module
-from pipelines.jobs import JOBS
+from pipelines.jobs import build_jobs
 from pipelines.process.processes import executor
 from pipelines.schedules import SCHEDULES
-from pipelines.sensors import SENSORS
+from pipelines.sensors import build_sensors
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family
@@ -120,12 +120,13 @@ def build_defs(
     chosen = settings if settings is not None else settings_module.read()
     loggers = overrides.pop("loggers", None)
     hours = partitions.hours_since(first_hour(chosen, *asked))
+    jobs = build_jobs()
     return dg.Definitions(
         assets=build_assets(hours),
         asset_checks=checks.STANDING,
-        jobs=JOBS,
+        jobs=jobs,
         schedules=SCHEDULES,
-        sensors=SENSORS,
+        sensors=build_sensors(jobs),
         resources=build_resources(chosen) | overrides,
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
         executor=executor,

@@ -22,6 +22,7 @@ from dagster._core.storage.tags import (
     RUN_FAILURE_REASON_TAG,
 )
 
+from assets.layers import keys
 from assets.partitions import HOUR, hour_of, recent_hours
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
+    from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient
     from resources.lake import Layout
     from resources.warehouse import CoverageRow
@@ -48,6 +50,7 @@ ASKING_SECONDS: Final = 15.0
 #: while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
+_ARTICLES: Final = keys(ARTICLE_CHANGES)
 _DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
 _UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -66,7 +69,11 @@ class Span(NamedTuple):
 
 
 def missing_hours(
-    now: datetime, rows: Iterable[CoverageRow], layout: Layout, scope: Collection[tuple[str, int]]
+    now: datetime,
+    rows: Iterable[CoverageRow],
+    layout: Layout,
+    scope: Collection[tuple[str, int]],
+    dataset: Dataset = ARTICLE_CHANGES,
 ) -> list[datetime]:
     """The hours of the service's two days that are to be brought in (again), oldest first.
 
@@ -82,7 +89,7 @@ def missing_hours(
         for hour in recent_hours(now)
         if (
             not done.get(hour, set()).issuperset(scope)
-            or _due_again(layout.batch_list(ARTICLE_CHANGES, hour), hour, now, scope)
+            or _due_again(layout.batch_list(dataset, hour), hour, now, scope)
         )
     ]
 
@@ -98,16 +105,18 @@ def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[t
     return any(looked_at < hour + recheck <= now for recheck in RECHECKS)
 
 
-def without_busy(hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime) -> list[datetime]:
-    """The hours that no run has under way, and that no run has failed at so lately that they are left alone."""
-    busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if (span := _span_of(run))]
+def without_busy(
+    hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
+) -> list[datetime]:
+    """The hours that no run of these assets has under way, and that no run has failed at so lately that they are left alone."""
+    busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if (span := _span_of(run, layers))]
     failed: list[tuple[Span, datetime]] = []
     for record in instance.get_run_records(
         dg.RunsFilter(
             statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
         )
     ):
-        run, span = record.dagster_run, _span_of(record.dagster_run)
+        run, span = record.dagster_run, _span_of(record.dagster_run, layers)
         # a run that was killed says nothing about its hours
         own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
         if span and own:
@@ -122,8 +131,10 @@ def without_busy(hours: Iterable[datetime], instance: dg.DagsterInstance, now: d
     ]
 
 
-def _span_of(run: dg.DagsterRun) -> Span | None:
-    """The hours of a run; None: it is not over hours."""
+def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:
+    """The hours of a run; None: it is not over hours, or over none of these assets."""
+    if run.asset_selection is not None and run.asset_selection.isdisjoint(layers):
+        return None
     one = run.tags.get(PARTITION_NAME_TAG)
     first, last = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one), run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)
     if first is None or last is None:
@@ -133,7 +144,9 @@ def _span_of(run: dg.DagsterRun) -> Span | None:
     return None
 
 
-def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime) -> list[datetime]:
+def published(
+    hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset = ARTICLE_CHANGES
+) -> list[datetime]:
     """The hours of these (oldest first) that the service has published. At most six requests, the newest hour's first.
 
     Raises:
@@ -146,7 +159,7 @@ def published(hours: Sequence[datetime], client: EnterpriseClient, now: datetime
         if time.monotonic() > end:
             break  # the next look asks again
         try:
-            client.batches(hour)
+            client.batches(hour, dataset)
         except (NotPublishedYet, RetentionPassed):
             continue
         return [*there, *late[: number + 1]]

@@ -1,38 +1,59 @@
 """The jobs: what is run together.
 
-Belongs here: selections of assets under a name. Does not belong here: when they run (see `schedules`, `sensors`).
-Backfill hours in Dagster's pages, from the assets: `dagster job backfill` ignores the backfill policy and makes a run per
+Backfill hours in the Dagster UI, from the assets: `dagster job backfill` ignores the backfill policy and makes a run per
 hour.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from assets import articles, layers, published
-from resources import datasets
+from resources.datasets import Dataset, Family, datasets
 
-_HOURS = dg.AssetSelection.assets(*layers.keys(datasets.ARTICLE_CHANGES))
-_SNAPSHOTS = dg.AssetSelection.assets(*layers.keys(datasets.SNAPSHOT_ARTICLES))
-_STATE = dg.AssetSelection.assets(articles.KEY, published.KEY)
-_REFERENCE = dg.AssetSelection.assets(*{key for one in datasets.LISTS for key in layers.keys(one)})
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-reference_job = dg.define_asset_job(
-    "reference", selection=_REFERENCE, description="The four reference lists, from the service to DuckDB."
-)
-snapshots_job = dg.define_asset_job(
-    "snapshots", selection=_SNAPSHOTS, description="One snapshot in its newest version, from the service to DuckDB."
-)
-hours_job = dg.define_asset_job(
-    "hours", selection=_HOURS, description="Hourly files, from the service to DuckDB; a range of hours in one run."
-)
-hourly_job = dg.define_asset_job(
-    "hourly", selection=_HOURS | _STATE, description="One hour, from the service to the published file."
-)
-publish_job = dg.define_asset_job(
-    "publish",
-    selection=_STATE,
-    description="The pending snapshots and hours into the current articles, then the published file.",
-)
+REFERENCE, HOURS, HOURLY, PUBLISH = "reference", "hours", "hourly", "publish"
 
-JOBS = (reference_job, snapshots_job, hours_job, hourly_job, publish_job)
+
+def of_snapshots(dataset: Dataset) -> str:
+    """The name of the job over a dataset of snapshots. Each has one of its own, because each has partitions of its own."""
+    return dataset.archive
+
+
+def build_jobs() -> list[UnresolvedAssetJobDefinition]:
+    """The jobs over the assets of every declared dataset."""
+    state = dg.AssetSelection.assets(articles.KEY, published.KEY)
+    hours = _all_of(Family.HOURLY)
+    return [
+        dg.define_asset_job(
+            REFERENCE, selection=_all_of(Family.LIST), description="The reference lists, from the service to DuckDB."
+        ),
+        *(
+            dg.define_asset_job(
+                of_snapshots(dataset),
+                selection=dg.AssetSelection.assets(*layers.keys(dataset)),
+                description="One snapshot in its newest version, from the service to DuckDB.",
+            )
+            for dataset in datasets(Family.SNAPSHOT)
+        ),
+        dg.define_asset_job(
+            HOURS, selection=hours, description="Hourly files, from the service to DuckDB; a range of hours in one run."
+        ),
+        dg.define_asset_job(
+            HOURLY, selection=hours | state, description="One hour, from the service to the published file."
+        ),
+        dg.define_asset_job(
+            PUBLISH,
+            selection=state,
+            description="The pending snapshots and hours into the current articles, then the published file.",
+        ),
+    ]
+
+
+def _all_of(family: Family) -> dg.AssetSelection:
+    keys = dict.fromkeys(key for dataset in datasets(family) for key in layers.keys(dataset))
+    return dg.AssetSelection.assets(*keys)

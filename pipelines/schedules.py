@@ -8,12 +8,12 @@ import dagster as dg
 
 from assets.partitions import key_of, last_complete_hour
 from assets.published import WHEN_DUE
-from pipelines.jobs import hourly_job, reference_job
+from pipelines import jobs
 
 
 @dg.schedule(
     name="each_hour",
-    job=hourly_job,
+    job_name=jobs.HOURLY,
     # an hour's list appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
     # asks again for an hour that was not there yet
     cron_schedule="20 * * * *",
@@ -28,7 +28,7 @@ def each_hour(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
 
 each_day = dg.ScheduleDefinition(
     name="reference_each_day",
-    job=reference_job,
+    job_name=jobs.REFERENCE,
     cron_schedule="40 3 * * *",
     execution_timezone="UTC",
     description="The reference lists; they change rarely, and the service asks to keep them.",

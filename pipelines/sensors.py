@@ -4,9 +4,11 @@ Belongs here: looking, and asking for runs. Does not belong here: doing the work
 """
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -14,24 +16,17 @@ from dagster._core.storage.tags import (
     RUN_KEY_TAG,
 )
 
-from assets import layers
-from assets import snapshot as snapshot_sets
+from assets import layers, snapshot
 from assets.failures import sentence
 from assets.partitions import key_of
 from assets.published import WHEN_DUE, next_text
-from pipelines import discovery
-from pipelines.jobs import JOBS, hours_job, publish_job, reference_job, snapshots_job
+from pipelines import discovery, jobs
 from pipelines.process import processes
-from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import RETENTION
+from resources.datasets import RETENTION, Dataset, Family, datasets
 from resources.errors import MirrorError
+from resources.formatting import counted
 
-WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
-
-
-_JOB_NAMES = frozenset(job.name for job in JOBS)
-_SNAPSHOT_LAYERS = frozenset(layers.keys(datasets.SNAPSHOT_ARTICLES))
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
 #: What of a run's tags says what it does; the others say who began it.
 _KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, *WHEN_DUE})
@@ -42,7 +37,7 @@ _ANSWER_SECONDS = 10.0
 
 @dg.sensor(
     name="discover_hours",
-    job=hours_job,
+    job_name=jobs.HOURS,
     minimum_interval_seconds=600,
     description="Compares the service's last 48 hours with what is loaded and asks for what is missing, in at most three runs. An "
     "outage of 48 hours is data loss, so leave it on.",
@@ -54,74 +49,97 @@ def discover_hours(
     warehouse: WarehouseResource,
 ) -> dg.SensorResult | dg.SkipReason:
     """Ask for a run per span of missing hours. A few requests, whatever is missing."""
+    requests, reasons = [], []
+    for dataset in datasets(Family.HOURLY):
+        try:
+            found = _missing(context, dataset, enterprise, lake, warehouse)
+        except MirrorError as error:
+            return dg.SkipReason(sentence(error))
+        if isinstance(found, str):
+            reasons.append(found)
+        else:
+            requests += found
+    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason(" ".join(dict.fromkeys(reasons)))
+
+
+def _missing(
+    context: dg.SensorEvaluationContext,
+    dataset: Dataset,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+) -> list[dg.RunRequest] | str:
+    """A run request per span of a dataset's missing hours, or why there is none."""
     now = datetime.now(UTC)
     store = warehouse.glance
-    try:
-        rows = store.coverage(since=now - RETENTION, published=False) if store.build_path.exists() else []
-    except MirrorError as error:
-        return dg.SkipReason(sentence(error))
-    missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope)
-    partitions = context.repository_def.asset_graph.get(WAREHOUSE).partitions_def if context.repository_def else None
+    is_built = store.build_path.exists()
+    rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if is_built else []
+    missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope, dataset)
+    key = layers.warehouse_key(dataset)
+    partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
     # an operator may want to begin later than the service could
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
-        return dg.SkipReason("Every hour of the service's two days is loaded.")
-    wanted = discovery.without_busy(missing, context.instance, now)
+        return "Every hour of the service's two days is loaded."
+    wanted = discovery.without_busy(missing, context.instance, now, layers.keys(dataset))
     if not wanted:
-        return dg.SkipReason(f"{len(missing)} hours are missing. They are under way, or failed lately and wait.")
-    try:
-        with enterprise.client(_ANSWER_SECONDS) as client:
-            wanted = discovery.published(wanted, client, now)
-    except MirrorError as error:
-        return dg.SkipReason(sentence(error))
+        return f"{counted(len(missing), 'hour')} missing. Under way, or failed lately and waiting."
+    with enterprise.client(_ANSWER_SECONDS) as client:
+        wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
-        return dg.SkipReason("The service has not published the newest hours yet; they are looked for again.")
-    return dg.SensorResult(
-        run_requests=[
-            dg.RunRequest(
-                # what is under way is not asked for, so the key has only to tell two looks at the same moment apart
-                run_key=f"{key_of(first)} {key_of(last)} {now:%Y-%m-%dT%H:%M}",
-                tags={ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)},
-            )
-            for first, last in discovery.spans(wanted)
-        ]
-    )
+        return "The service has not published the newest hours yet; they are looked for again."
+    # a run over all datasets where there is but one
+    selection = list(layers.keys(dataset)) if len(datasets(Family.HOURLY)) > 1 else None
+    return [
+        dg.RunRequest(
+            # what is under way is not asked for, so the key has only to tell two looks at the same moment apart
+            run_key=" ".join(
+                [key_of(first), key_of(last), f"{now:%Y-%m-%dT%H:%M}", *([dataset.name] if selection else [])]
+            ),
+            tags={ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)},
+            asset_selection=selection,
+        )
+        for first, last in discovery.spans(wanted)
+    ]
 
 
-@dg.sensor(
-    name="discover_snapshots",
-    job=snapshots_job,
-    minimum_interval_seconds=3600,
-    description="Compares the versions of the service's snapshots with those that are archived, and asks for the ones that "
-    "differ. A run costs quota, and disk for the whole of a project, so it is off until it is switched on.",
-)
-def discover_snapshots(
-    context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
-) -> dg.SensorResult | dg.SkipReason:
-    """Ask for one run per new version of a mirrored snapshot."""
-    try:
-        with enterprise.client(_ANSWER_SECONDS) as client:
-            records = snapshot_sets.mirrored(client.snapshots().records, enterprise.scope)
-    except MirrorError as error:
-        return dg.SkipReason(sentence(error))
-    changed = [record for record in records if not snapshot_sets.is_archived(record, lake.layout)]
-    if not changed:
-        return dg.SkipReason("Every snapshot of the mirrored projects is archived in its present version.")
-    # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
-    context.instance.add_dynamic_partitions(
-        datasets.SNAPSHOT_ARTICLES.archive, [record.identifier for record in changed]
+def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
+    """The sensor that looks for new versions of a dataset's snapshots."""
+
+    @dg.sensor(
+        name=f"discover_{dataset.archive}",
+        job_name=jobs.of_snapshots(dataset),
+        minimum_interval_seconds=3600,
+        description="Compares the versions of the service's snapshots with those that are archived, and asks for the ones that "
+        "differ. A run costs quota, and disk for the whole of a project, so it is off until it is switched on.",
     )
-    return dg.SensorResult(
-        run_requests=[
-            dg.RunRequest(run_key=f"{record.identifier} {record.version}", partition_key=record.identifier)
-            for record in changed
-        ]
-    )
+    def look(
+        context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
+    ) -> dg.SensorResult | dg.SkipReason:
+        """Ask for one run per new version of a mirrored snapshot."""
+        try:
+            with enterprise.client(_ANSWER_SECONDS) as client:
+                records = snapshot.mirrored(client.snapshots(dataset).records, enterprise.scope)
+        except MirrorError as error:
+            return dg.SkipReason(sentence(error))
+        changed = [record for record in records if not snapshot.is_archived(record, lake.layout, dataset)]
+        if not changed:
+            return dg.SkipReason("Every snapshot of the mirrored projects is archived in its present version.")
+        # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
+        context.instance.add_dynamic_partitions(dataset.archive, [record.identifier for record in changed])
+        return dg.SensorResult(
+            run_requests=[
+                dg.RunRequest(run_key=f"{record.identifier} {record.version}", partition_key=record.identifier)
+                for record in changed
+            ]
+        )
+
+    return look
 
 
 @dg.sensor(
     name="publish_pending",
-    job=publish_job,
+    job_name=jobs.PUBLISH,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="When hours or snapshots were loaded that the current articles do not know yet, takes them in and publishes, "
@@ -149,30 +167,37 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
 
 def _brings_hours(run: dg.DagsterRun) -> bool:
     """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
+    of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection is not None:
-        return not run.asset_selection <= _SNAPSHOT_LAYERS
-    return run.job_name not in {snapshots_job.name, reference_job.name}
+        return not run.asset_selection <= {key for dataset in of_snapshots for key in layers.keys(dataset)}
+    return run.job_name not in {jobs.REFERENCE, *map(jobs.of_snapshots, of_snapshots)}
 
 
-@dg.sensor(
-    name="end_killed_runs",
-    jobs=JOBS,
-    minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Ends the runs whose process was killed, or went with its machine: they would keep others waiting for ever. Dagster's "
-    "daemon tries again those that it has launched; those of a command are asked for again here.",
-)
-def end_killed_runs(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-    """End what is dead, and ask again for what nobody else does."""
-    origin = context.code_location_origin
-    ended = processes.end_killed(context.instance, None if origin is None else origin.location_name)
-    again = [_again(run) for run in processes.wanted_again(context.instance) if run.job_name in _JOB_NAMES]
-    again = [request for request in again if not _was_asked_for(context.instance, request)]
-    if again:
-        return dg.SensorResult(run_requests=again)
-    if ended:
-        return dg.SkipReason(f"Ended, because their process was gone: {', '.join(run.run_id for run in ended)}.")
-    return dg.SkipReason("Every run that is under way has its process.")
+def end_killed_runs(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:
+    """The sensor that ends the runs whose process is gone."""
+    names = {job.name for job in all_jobs}
+
+    @dg.sensor(
+        name="end_killed_runs",
+        jobs=all_jobs,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Ends the runs whose process was killed, or went with its machine: they would keep others waiting for ever. "
+        "Dagster's daemon tries again those that it has launched; those of a command are asked for again here.",
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        """End what is dead, and ask again for what nobody else does."""
+        origin = context.code_location_origin
+        ended = processes.end_killed(context.instance, None if origin is None else origin.location_name)
+        again = [_again(run) for run in processes.wanted_again(context.instance) if run.job_name in names]
+        again = [request for request in again if not _was_asked_for(context.instance, request)]
+        if again:
+            return dg.SensorResult(run_requests=again)
+        if ended:
+            return dg.SkipReason(f"Ended, because their process was gone: {', '.join(run.run_id for run in ended)}.")
+        return dg.SkipReason("Every run that is under way has its process.")
+
+    return look
 
 
 def _again(run: dg.DagsterRun) -> dg.RunRequest:
@@ -190,4 +215,11 @@ def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool
     return bool(instance.get_runs(dg.RunsFilter(tags={RUN_KEY_TAG: str(request.run_key)}), limit=1))
 
 
-SENSORS = (discover_hours, discover_snapshots, publish_pending, end_killed_runs)
+def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.SensorDefinition]:
+    """The sensors over every declared dataset."""
+    return [
+        discover_hours,
+        *(discover_snapshots(dataset) for dataset in datasets(Family.SNAPSHOT)),
+        publish_pending,
+        end_killed_runs(all_jobs),
+    ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import partitions
-from pipelines import discovery, sensors
+from pipelines import discovery
 from pipelines.definitions import build_defs
 
 if TYPE_CHECKING:
@@ -33,6 +33,6 @@ def quick(sensor: dg.SensorDefinition) -> dg.SensorDefinition:
 
 
 discovery.recent_hours = newest
-for one in sensors.SENSORS:
-    quick(one)
 defs = build_defs()
+for one in defs.sensors or ():
+    quick(one)

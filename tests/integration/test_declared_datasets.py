@@ -136,11 +136,11 @@ def test_a_declaration_is_all_that_a_dataset_takes(service):
         ]
         assert found.execute("SELECT reason FROM rejects").fetchall()[0][0].startswith("kind is none of comet, meteor")
     for dataset in (PLANETS, SIGHTINGS, MAPS):
-        assert f"`{dataset.name}`" in dictionary.markdown()
+        assert f"## {dataset.name}\n" in dictionary.render()
         for layer in ("lake", "warehouse"):
             assert defs.resolve_asset_graph().has(dg.AssetKey([layer, dataset.name]))
     for words in (
-        ["lists", "--dataset", "planets"],
+        ["lists", "planets"],
         ["batches", "--dataset", "sightings", f"{HOUR:%Y-%m-%dT%H}"],
         ["snapshots", "list", "--dataset", "maps"],
     ):

@@ -144,7 +144,7 @@ def graph_text(defs: dg.Definitions) -> str:
     ]
     lines += ["", "sensors"]
     lines += [
-        f"  {s.name}: every {s.minimum_interval_seconds} s -> {', '.join(sorted(j.name for j in s.jobs))}, {s.default_status.value}"
+        f"  {s.name}: every {s.minimum_interval_seconds} s -> {', '.join(sorted(t.job_name for t in s.targets))}, {s.default_status.value}"
         for s in sorted(repository.sensor_defs, key=lambda s: s.name)
     ]
     return "\n".join(lines) + "\n"

@@ -84,7 +84,7 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
         return "by the next run"
-    due = last.published_at + every
+    due = (last.published_at + every).replace(second=0, microsecond=0)
     return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
 
 

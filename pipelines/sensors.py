@@ -159,7 +159,9 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
         return dg.SkipReason("Every loaded hour and snapshot is in the current articles.")
     if not store.publish_is_due(warehouse.publish_every):
         when = next_text(store.publication(), warehouse.publish_every)
-        return dg.SkipReason(f"{len(hours)} hours and {len(snapshots)} snapshots are pending; published {when}.")
+        return dg.SkipReason(
+            f"Pending: {counted(len(hours), 'hour')} and {counted(len(snapshots), 'snapshot')}; published {when}."
+        )
     digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
     # the hour in the key: a run that failed is asked for again once an hour, never at every tick
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)

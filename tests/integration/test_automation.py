@@ -409,7 +409,7 @@ def test_publishing_no_more_often_than_the_operator_wants(fresh):
     assert made["next_publication"] == f"by the first run after {due} UTC (WME_PUBLISH=60)"
 
     assert fresh.materialize(hours[1:2]).success
-    assert f"1 hours and 0 snapshots are pending; published by the first run after {due}" in (
+    assert f"Pending: 1 hour and 0 snapshots; published by the first run after {due}" in (
         fresh.tick("publish_pending").skip_message
     )
     made = publish(**when_due)
@@ -417,7 +417,7 @@ def test_publishing_no_more_often_than_the_operator_wants(fresh):
     assert warehouse.publication() == last
     # what was taken into the articles and not published is not forgotten
     assert warehouse.pending_hours() == []
-    assert "0 hours and 0 snapshots are pending" in fresh.tick("publish_pending").skip_message
+    assert "Pending: 0 hours and 0 snapshots" in fresh.tick("publish_pending").skip_message
     receipt = fresh.settings.data / "state" / "published.json"
     an_hour_ago = last.published_at - timedelta(hours=1)
     receipt.write_text(receipt.read_text().replace(last.published_at.isoformat(), an_hour_ago.isoformat()))
@@ -470,7 +470,7 @@ def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
         keys = [key for key in whole.asset_layer.asset_graph.asset_check_keys if key.asset_key.path[0] != "published"]
         job = whole.get_subset(asset_selection=set(), asset_check_selection=set(keys))
         result = job.execute_in_process(instance=fresh.instance)
-        assert not result.asset_materializations_for_node("hourly_changes")
+        assert not result.asset_materializations_for_node("hourly_batches")
         return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
 
     told = ask()
@@ -483,4 +483,4 @@ def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
     archive.write_bytes(archive.read_bytes()[:-1])
     told = ask()
     assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
-    assert "is damaged: MD5" in told["archives_verified"].description
+    assert "is damaged: its MD5 is" in told["archives_verified"].description

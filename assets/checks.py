@@ -20,7 +20,7 @@ from resources.adapters import EnterpriseResource, WarehouseResource
 from resources.datasets import RETENTION, Dataset, Family
 from resources.formatting import hour_text
 from resources.lake import Conversion
-from resources.tables import HourState
+from resources.tables import COVERED, HourState
 from resources.warehouse import HourAudit
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
@@ -29,7 +29,7 @@ _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 REJECTS_SHARE = 0.001
 
 #: States that need no attention. `not_yet` is not a gap either: the service has not published the hour.
-COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.NOT_YET})
+NO_GAP = COVERED | {HourState.NOT_YET}
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
         for dataset in datasets.datasets(Family.HOURLY)
         # not of the published file, which may be older, or not be there
         for row in warehouse.warehouse.coverage(since=since, published=False, dataset=dataset)
-        if (row.project_id, row.namespace_id) in set(enterprise.scope) and row.state not in COVERED
+        if (row.project_id, row.namespace_id) in set(enterprise.scope) and row.state not in NO_GAP
     ]
     return dg.AssetCheckResult(
         passed=not wrong,

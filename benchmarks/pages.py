@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from resources.datasets.paths import short
 from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.warehouse import LakeFile, Snapshot, SnapshotFile
-from resources.warehouse.schema import identifier, quoted, sql_type
+from resources.warehouse.database.sql import identifier, quoted, sql_type
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ import duckdb
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.tables import ARTICLES
 from resources.warehouse import Warehouse
-from resources.warehouse.schema import column_list, quoted
+from resources.warehouse.database.sql import column_list, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

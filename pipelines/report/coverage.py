@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from resources.formatting import counted, hour_text
-from resources.tables import HourState
-from resources.warehouse.schema import statement
+from resources.tables import COVERED, HourState
+from resources.warehouse.database.sql import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 UNKNOWN: Final = "unknown"
 #: An hour before the first one that was brought in, or after the last one of a project that is mirrored no longer.
 OUTSIDE: Final = "outside"
-#: States in which nothing more is to come.
-COVERED: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
 #: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
 LATE: Final = timedelta(hours=4)
 _HOUR: Final = timedelta(hours=1)
@@ -116,7 +114,7 @@ def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: dateti
         "SELECT project_id, namespace_id, coalesce(first_hour, min(batch_hour)), max(batch_hour), "  # noqa: S608  constant texts
         f"max(batch_hour) FILTER (state IN ({covered})), "
         f"count(*) FILTER ({gap}), min(batch_hour) FILTER ({gap}) "
-        f"FROM hours LEFT JOIN ({statement('beginnings')}) AS begun USING (table_name, project_id, namespace_id) "
+        f"FROM hours LEFT JOIN ({statement('load/beginnings')}) AS begun USING (table_name, project_id, namespace_id) "
         "WHERE table_name = 'article_changes' GROUP BY project_id, namespace_id, first_hour",
         [since - _HOUR, since - _HOUR],
     ).rows

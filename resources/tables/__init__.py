@@ -19,7 +19,17 @@ from resources.tables.articles import (
     ChangeType,
 )
 from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
-from resources.tables.ledger import ABOUT, HOURS, LOADS, PROJECT_STATE, REJECTED_LINES, REJECTS, SNAPSHOTS, HourState
+from resources.tables.ledger import (
+    ABOUT,
+    COVERED,
+    HOURS,
+    LOADS,
+    PROJECT_STATE,
+    REJECTED_LINES,
+    REJECTS,
+    SNAPSHOTS,
+    HourState,
+)
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
 from resources.tables.versions import version_of
@@ -29,6 +39,7 @@ __all__ = [
     "ARTICLES",
     "ARTICLE_BODIES",
     "ARTICLE_CHANGES",
+    "COVERED",
     "HOURS",
     "LOADS",
     "MACROS",

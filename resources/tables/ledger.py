@@ -22,6 +22,8 @@ class HourState(enum.StrEnum):
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
 
 
+#: The states of an hour of which nothing more is to come.
+COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
 _TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row is about.", required=True)
 _FILE = (HOUR_OR_BOUNDARY, *PROJECT_AND_NAMESPACE)
 LOADS = Table(

@@ -1,4 +1,4 @@
-"""The views and macros that answer an analyst's first questions. Their SQL is in `resources/warehouse/sql/questions`."""
+"""The views and macros that answer an analyst's first questions. Their SQL is in `resources/warehouse/views`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The warehouse: DuckDB holding the hours, the pages as they are now, and what analysts open.
+"""The warehouse: DuckDB holding what is loaded, the pages as they are now, and what analysts open.
 
-Belongs here: loading lake files hour by hour, the current state, coverage, publishing, reading back.
-Does not belong here: fetching, converting, scheduling. Only the files of the lake come in, only tables go out.
+Belongs here: loading files of the lake, the current state, coverage, publishing, reading back. Does not belong here: fetching,
+converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `state`, `views`, `publish`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
-from resources.warehouse.read.audit import HourAudit
 from resources.warehouse.read.ledger import Ledger, LoadedFile, Named
 from resources.warehouse.records import (
     Applied,
     CoverageRow,
+    HourAudit,
     HourLoad,
     HourStatus,
     LakeFile,

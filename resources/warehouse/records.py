@@ -1,8 +1,4 @@
-"""What goes into the warehouse's methods and what comes out of them.
-
-Belongs here: frozen records without behaviour beyond telling themselves in a sentence.
-Does not belong here: anything that touches a file or DuckDB.
-"""
+"""What goes into the warehouse's methods and what comes out of them: frozen records, some of which print as a sentence."""
 
 from __future__ import annotations
 
@@ -255,6 +251,17 @@ class SummaryRow:
     archive_bytes: int
     ndjson_bytes: int
     lake_bytes: int
+
+
+@dataclass(frozen=True)
+class HourAudit:
+    """One hour: its rows, the rows its ledger promises, rows whose key is there already, events before the hour."""
+
+    batch_hour: datetime
+    row_count: int
+    expected_count: int
+    repeated_count: int
+    early_count: int
 
 
 @dataclass(frozen=True)

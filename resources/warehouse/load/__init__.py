@@ -1,0 +1,1 @@
+"""Loading: files of the lake become rows, the ledger and the coverage; what a snapshot adds."""

@@ -1,6 +1,5 @@
-"""Coverage: for each hour, project and namespace what became of it, so that gaps are never silent.
+"""Coverage: what became of each hour of a dataset, per project and namespace, so that gaps are never silent.
 
-Belongs here: the table `hours` and the rules by which one state follows another. Does not belong here: rows.
 What was once loaded stays loaded, whatever the service says of the hour later.
 """
 
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from resources.datasets import RETENTION
 from resources.tables import HourState
+from resources.warehouse.database.connect import raise_revision
+from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.records import utc_text
-from resources.warehouse.schema import statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 def record_loads(connection: duckdb.DuckDBPyConnection) -> None:
     """Note, inside a transaction, that the files of the table `incoming` were loaded."""
-    connection.execute(statement("coverage_loaded"))
+    connection.execute(statement("load/coverage_loaded"))
+
+
+def record_all(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
+) -> int:
+    """Note in one transaction what is known of hours without a file; returns how many rows said something new."""
+    with transaction(connection):
+        if changed := record(connection, dataset, statuses, now):
+            raise_revision(connection)
+    return changed
 
 
 def record(
@@ -74,7 +84,7 @@ def fill(
     now: datetime,
     until: datetime | None,
 ) -> int:
-    """Give every hour of a dataset between the first and the last known one a row, inside a transaction; returns rows changed.
+    """Give every hour of a dataset between the first and the last known one a row, in one transaction; returns rows changed.
 
     Per project and namespace, from its first hour that had a file (of the articles also the hour of the newest snapshot's
     boundary), to the last known hour of all (or `until`, an hour, where that is later). Hours that the service no longer keeps become
@@ -90,14 +100,13 @@ def fill(
         "missing_reason": "The hour was not fetched; the service still keeps it, so a run or a backfill brings it in.",
         "past_reason": "The hour was not fetched while the service kept it (two days); a snapshot closes the gap.",
     }
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE beginnings AS {statement('beginnings')}")
     changed = 0
-    for name, needed in (
-        ("coverage_expire", ("table", "kept_from", "past_reason", "now")),
-        ("coverage_trim", ("table", "past_reason")),
-        ("coverage_fill", tuple(parameters)),
-    ):
-        changed += int(
-            connection.execute(statement(name), {each: parameters[each] for each in needed}).fetchall()[0][0]
-        )
+    with transaction(connection):
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE beginnings AS {statement('load/beginnings')}")
+        for name in ("coverage_expire", "coverage_trim", "coverage_fill"):
+            text = statement(f"load/{name}")
+            needed = {key: value for key, value in parameters.items() if f"${key}" in text}
+            changed += int(connection.execute(text, needed).fetchall()[0][0])
+        if changed:
+            raise_revision(connection)
     return changed

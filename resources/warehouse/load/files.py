@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources.tables import LOADS, REJECTED_LINES
-from resources.warehouse.connect import is_exhausted
+from resources.warehouse.database.connect import is_exhausted
+from resources.warehouse.database.sql import column_list, identifier
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.schema import column_list, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,7 +13,8 @@ import duckdb
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.paths import hour_folder
-from resources.warehouse.connect import leave_row_groups, raise_revision, transaction
+from resources.warehouse.database.connect import leave_row_groups, raise_revision
+from resources.warehouse.database.sql import column_list, identifier, statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load import coverage
 from resources.warehouse.load.files import (
@@ -26,7 +27,6 @@ from resources.warehouse.load.files import (
     unreadable,
 )
 from resources.warehouse.records import HourLoad, utc_text
-from resources.warehouse.schema import column_list, identifier, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,13 +152,13 @@ def _replace_rows(
 
 def hide_shadowed(connection: duckdb.DuckDBPyConnection, hour: datetime, projects: Sequence[str]) -> None:
     """Note, inside a transaction, which rows of the hour's lake files `article_bodies` passes over."""
-    for name in ("shadow_delete", "shadow_insert"):
+    for name in ("load/shadow_delete", "load/shadow_insert"):
         connection.execute(statement(name), {"hour": hour, "projects": list(projects)})
 
 
 def _refuse_strangers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """Raises LakeFileError where a file of `incoming` holds rows of another hour, project or namespace."""
-    strangers = connection.execute(statement("load_strangers"), {"paths": list(paths)}).fetchall()
+    strangers = connection.execute(statement("load/strangers"), {"paths": list(paths)}).fetchall()
     if strangers:
         name, count = strangers[0]
         raise LakeFileError(
@@ -170,16 +170,16 @@ def _refuse_strangers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str
 def _insert_changes(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> int:
     """Insert the rows of the files into `article_changes`, each event and title of a file once; returns their number."""
     files = {"paths": list(paths)}
-    connection.execute(statement("load_suspects"), files)
+    connection.execute(statement("load/suspects"), files)
     if connection.execute("SELECT count(*) FROM suspects").fetchall()[0][0]:
-        connection.execute(_with_columns("load_repeated"), files)
+        connection.execute(_with_columns("load/repeated"), files)
         connection.execute(
             "UPDATE incoming SET duplicate_count = copies.number "
             "FROM (SELECT path, count(*) AS number FROM repeated GROUP BY path) AS copies WHERE incoming.path = copies.path"
         )
     else:
         connection.execute("CREATE OR REPLACE TEMP TABLE repeated AS FROM suspects")
-    return int(connection.execute(_with_columns("insert_changes"), files).fetchall()[0][0])
+    return int(connection.execute(_with_columns("load/insert_changes"), files).fetchall()[0][0])
 
 
 def _with_columns(name: str) -> str:

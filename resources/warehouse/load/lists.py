@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resources.warehouse.connect import raise_revision, transaction
+from resources.warehouse.database.connect import raise_revision
+from resources.warehouse.database.sql import column_list, identifier, transaction
 from resources.warehouse.load.files import checked_row_count
-from resources.warehouse.schema import column_list, identifier
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,8 +1,4 @@
-"""The rows of snapshots, as queries over the lake: what a kept version adds to `articles`, to the views and to the past.
-
-Belongs here: reading. Does not belong here: which versions are kept, and taking one in (`snapshots`); which rows are the current
-articles (`current`).
-"""
+"""The rows of snapshots, as queries over the lake: what a kept version adds to `articles`, to the views and to the past."""
 
 from __future__ import annotations
 
@@ -10,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES, SNAPSHOT_ARTICLES
-from resources.warehouse.connect import answer
-from resources.warehouse.schema import TITLE_KEY, identifier, moment, quoted, statement
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.schema import TITLE_KEY
+from resources.warehouse.database.sql import identifier, moment, quoted, statement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,8 +79,8 @@ class Version:
         """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
         files = ", ".join(quoted(path) for path in self.paths)
         return (
-            statement(name)
-            .replace("{rows}", statement("snapshot_rows"))
+            statement(f"load/{name}")
+            .replace("{rows}", statement("load/snapshot_rows"))
             .replace("{event_key}", _EVENT_KEY)
             .replace("{title_key}", TITLE_KEY)
             .replace("{files}", f"[{files}]")

@@ -1,9 +1,7 @@
-"""Snapshots: whole projects as the service held them, underneath the changes.
+"""Loads snapshots: the files of one version, all or nothing, and lets go of versions that are no longer kept.
 
-Belongs here: taking in the files of one version, all or nothing; which versions are kept. Does not belong here: reading their
-rows (`snapshot_rows`); which of them are the current articles (`current`).
-
-The rows stay in the lake: a version holds every page of its project with all columns, several versions are kept, and
+Of most datasets the version replaces the rows of the one before. Snapshots of articles are underneath the changes, and their rows
+stay in the lake: a version holds every page of its project with all columns, several versions are kept, and
 `articles` holds the rows that count natively anyhow. DuckDB knows of each version what the files are, which of their rows
 are repeated, and its boundary: the greatest `event_at` of its rows less ten minutes. What happened before is in the snapshot.
 
@@ -23,12 +21,12 @@ import duckdb
 
 from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
-from resources.warehouse.connect import answer, raise_revision, transaction
+from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.sql import column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import announce, check_counts, enter, insert_rows, lake_path, unreadable
 from resources.warehouse.load.snapshot_rows import Version
 from resources.warehouse.records import SnapshotLoad
-from resources.warehouse.schema import column_list, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

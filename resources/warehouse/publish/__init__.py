@@ -1,0 +1,1 @@
+"""Publishing the build file as the one that analysts open."""

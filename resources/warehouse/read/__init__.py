@@ -1,0 +1,1 @@
+"""Reading back, without changing anything."""

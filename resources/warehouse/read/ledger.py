@@ -1,8 +1,4 @@
-"""The ledger as those look at it who tidy up: which lake files are named, and since when.
-
-Belongs here: reading names, a day at a time, since the ledger of years has millions. Does not belong here: deciding what may
-go (see `assets.housekeeping`).
-"""
+"""The ledger for those who tidy up: which lake files are named, and since when; a day at a time, since that of years has millions."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
-from resources.warehouse.connect import answer
+from resources.warehouse.database.connect import answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,26 +1,29 @@
-"""Reading back: figures of hours, coverage, and any query on the published file.
-
-Belongs here: queries that answer the command line and the assets. Does not belong here: writing, layout of output.
-"""
+"""Reading back: figures of hours, coverage, what is pending, and any query on the published file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from resources import datasets
+from resources.datasets import ARTICLE_CHANGES
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
-from resources.warehouse.records import CoverageRow, ProjectState, QueryResult, SummaryRow
-from resources.warehouse.schema import column_list, statement
+from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from resources.datasets import Dataset
+    from resources.warehouse.database.connect import Connector
+
+_Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 
 
 def of_projects() -> list[str]:
@@ -30,88 +33,113 @@ def of_projects() -> list[str]:
     return [*own, *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS))]
 
 
-def query(connection: duckdb.DuckDBPyConnection, text: str, parameters: Sequence[Any] = ()) -> QueryResult:
-    """Answer of a query; a statement without an answer gives a table without columns.
+class Reader:
+    """The part of the warehouse that only reads. Methods that take `published` read that file, or the build file under the lock."""
 
-    Raises:
-        QueryError: DuckDB cannot answer it; the message is DuckDB's own.
-    """
-    try:
-        relation = connection.sql(text, params=list(parameters)) if parameters else connection.sql(text)
-        return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
-    except duckdb.Error as error:
-        hint = ""
-        if isinstance(error, duckdb.IOException):
-            hint = " If the data folder was moved, `wme relocate` makes this file find the lake again."
-        raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
+    _connector: Connector
 
+    def project_rows(self, project_id: str) -> dict[str, int]:
+        """Rows of a project by table, of those tables that have some."""
+        counts = (
+            f"SELECT '{table}', count(*) FROM {table} WHERE project_id = $1"  # noqa: S608  declared names
+            for table in ("articles", *of_projects())
+        )
+        return {table: count for table, count in self._build(" UNION ALL ".join(counts), [project_id]) if count}
 
-def summary(connection: duckdb.DuckDBPyConnection, dataset: Dataset, hours: Iterable[datetime]) -> list[SummaryRow]:
-    """Figures per hour, project and namespace, of loaded and of unloaded ones, in this order."""
-    found = connection.sql(statement("summary"), params={"table": dataset.name, "hours": list(hours)}).to_arrow_table()
-    return [SummaryRow(**row) for row in found.to_pylist()]
+    def hours_of_others(self, project_id: str, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[datetime]:
+        """Hours of a dataset of which anything is known for another project."""
+        query = "SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND project_id <> ?"
+        return frozenset(hour for (hour,) in self._build(query, [dataset.name, project_id]))
 
+    def pending_hours(self) -> list[datetime]:
+        """Hours that are loaded and not yet in `articles`, in order."""
+        query = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND applied_at IS NULL ORDER BY 1"
+        return [hour for (hour,) in self._build(query)]
 
-def coverage(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, since: datetime | None, until: datetime | None
-) -> list[CoverageRow]:
-    """Rows of `hours` of a dataset with since <= batch_hour < until, by hour, project and namespace."""
-    found = connection.sql(
-        f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
-        "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) AND ($until IS NULL OR batch_hour < $until) "
-        "ORDER BY batch_hour, project_id, namespace_id",
-        params={"table": dataset.name, "since": since, "until": until},
-    ).to_arrow_table()
-    return [CoverageRow(**row) for row in found.to_pylist()]
+    def pending_snapshots(self) -> list[str]:
+        """Snapshots that are loaded and not yet in `articles`, in order."""
+        query = "SELECT DISTINCT snapshot_id FROM snapshots WHERE table_name = 'snapshot_articles' AND applied_at IS NULL ORDER BY 1"
+        return [snapshot_id for (snapshot_id,) in self._build(query)]
 
+    def loaded_digests(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> dict[tuple[str, int], str]:
+        """Digest of the loaded file of each (project, namespace) of an hour."""
+        query = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
+        return {(project, namespace): digest for project, namespace, digest in self._build(query, [dataset.name, hour])}
 
-def project_rows(connection: duckdb.DuckDBPyConnection, project_id: str) -> dict[str, int]:
-    """Rows of a project by table, of those tables that have some."""
-    counts = {
-        table: connection.execute(f"SELECT count(*) FROM {table} WHERE project_id = ?", [project_id]).fetchall()[0][0]  # noqa: S608
-        for table in ("articles", *of_projects())
-    }
-    return {table: int(count) for table, count in counts.items() if count}
+    def summary(
+        self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
+    ) -> list[SummaryRow]:
+        """Figures of the hours, loaded or not, in order of hour, project and namespace."""
+        parameters = {"table": dataset.name, "hours": list(hours)}
+        return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
 
+    def coverage(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        published: bool = True,
+        dataset: Dataset = ARTICLE_CHANGES,
+    ) -> list[CoverageRow]:
+        """Rows of `hours` of a dataset with since <= batch_hour < until, in order of hour, project and namespace."""
+        query = (
+            f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
+            "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) AND ($until IS NULL OR batch_hour < $until) "
+            "ORDER BY batch_hour, project_id, namespace_id"
+        )
+        parameters = {"table": dataset.name, "since": since, "until": until}
+        return self._rows(CoverageRow, query, parameters, published=published)
 
-def hours_of_others(connection: duckdb.DuckDBPyConnection, dataset: Dataset, project_id: str) -> frozenset[datetime]:
-    """Hours of a dataset that have a row of another project."""
-    found = connection.sql(
-        "SELECT DISTINCT batch_hour FROM hours WHERE table_name = $table AND project_id <> $project",
-        params={"table": dataset.name, "project": project_id},
-    ).to_arrow_table()
-    return frozenset(found.column(0).to_pylist())
+    def project_states(self, *, published: bool = True) -> list[ProjectState]:
+        """From when until when `articles` is exact, in order of project and namespace."""
+        query = f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
+        return self._rows(ProjectState, query, {}, published=published)
 
+    def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
+        """Count the rows of loaded hours again, in order, beside what the ledger says; an hour that is not loaded is left out."""
+        table = dataset.table
+        columns = [identifier(name) for name in table.key if name != "batch_hour"]
+        key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
+        if dataset.name == ARTICLE_CHANGES.name:  # titles compare with _ as space
+            key['"name"'] = "replace(name, '_', ' ') AS name"
+        text = (
+            statement("read/audit")
+            .replace("{table}", identifier(table.name))
+            .replace("{key}", ", ".join(key.values()))
+            .replace("{has_key}", " AND ".join(f"{column} IS NOT NULL" for column in columns) or "false")
+            .replace("{event_at}", "event_at" if "event_at" in table.schema.names else "NULL")
+        )
+        return self._rows(HourAudit, text, {"hours": list(hours), "table": table.name}, published=False)
 
-def project_states(connection: duckdb.DuckDBPyConnection) -> list[ProjectState]:
-    """Rows of `project_state`, by project and namespace."""
-    found = connection.sql(
-        f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
-    ).to_arrow_table()
-    return [ProjectState(**row) for row in found.to_pylist()]
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> QueryResult:
+        """Ask the published file; `parameters` fill the `?` of the query. A statement without an answer gives no columns.
 
+        Raises:
+            NotPublishedError: nothing was published yet.
+            QueryError: DuckDB cannot answer the query; the message is DuckDB's own.
+        """
+        with self.connect_published() as connection:
+            try:
+                relation = connection.sql(query, params=list(parameters) or None)
+                return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
+            except duckdb.Error as error:
+                hint = ""
+                if isinstance(error, duckdb.IOException):
+                    hint = " If the data folder was moved, `wme relocate` makes this file find the lake again."
+                raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
 
-def digests(connection: duckdb.DuckDBPyConnection, dataset: Dataset, hour: datetime) -> dict[tuple[str, int], str]:
-    """Digest of the loaded file of each project and namespace of an hour, from the ledger."""
-    found = connection.execute(
-        "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?",
-        [dataset.name, hour],
-    ).fetchall()
-    return {(project, namespace): digest for project, namespace, digest in found}
+    def connect_published(self) -> duckdb.DuckDBPyConnection:
+        """A read-only connection to the published file, which never locks anyone out; close it, or use it in a `with`."""
+        return self._connector.published()
 
+    def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return self._connector.published() if published else self._connector.build("read the warehouse")
 
-def pending_snapshots(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Snapshots of the ledger that `articles` has not taken in, in order."""
-    found = connection.execute(
-        "SELECT DISTINCT snapshot_id FROM snapshots WHERE table_name = 'snapshot_articles' AND applied_at IS NULL ORDER BY 1"
-    ).fetchall()
-    return [identifier for (identifier,) in found]
+    def _build(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._reading(published=False) as connection:
+            return answer(connection, query, parameters)
 
-
-def pending_hours(connection: duckdb.DuckDBPyConnection) -> list[datetime]:
-    """Hours of the ledger that `articles` has not taken in, in order."""
-    found = connection.sql(
-        "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND applied_at IS NULL ORDER BY 1"
-    ).to_arrow_table()
-    hours: list[datetime] = found.column(0).to_pylist()
-    return hours
+    def _rows(self, kind: type[_Row], query: str, parameters: Mapping[str, Any], *, published: bool) -> list[_Row]:
+        with self._reading(published=published) as connection:
+            found = connection.sql(query, params=parameters or None).to_arrow_table()
+        return [kind(**row) for row in found.to_pylist()]

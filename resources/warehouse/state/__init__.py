@@ -1,0 +1,1 @@
+"""The current state: which pages there are now, and by which row."""

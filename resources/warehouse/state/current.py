@@ -13,8 +13,6 @@ stands in `articles` and nowhere else; where they do not, in `internal.titles` a
 An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
 title and page that was decided by a row of that very file is looked up anew in all rows. A new snapshot replaces nearly
 all rows of its project, so the project is made anew: neither titles nor pages reach over projects.
-
-Does not belong here: loading rows, deciding when to apply.
 """
 
 from __future__ import annotations
@@ -23,12 +21,13 @@ import time
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
-from resources.warehouse.connect import answer, leave_row_groups, raise_revision, transaction
+from resources.warehouse.database.connect import answer, leave_row_groups, raise_revision
+from resources.warehouse.database.schema import TITLE_KEY
+from resources.warehouse.database.sql import column_list, quoted, statement, transaction
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
-from resources.warehouse.schema import TITLE_KEY, column_list, quoted, statement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,56 +39,26 @@ if TYPE_CHECKING:
 
 #: The one total order of states; rows of one title or page that are equal in all of it are the same row.
 NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
-_ROW_KEY = (
-    "project_id",
-    "title",
-    "article_id",
-    "event_at",
-    "version_id",
-    "is_update",
-    "event_key",
-    "batch_hour",
-    "namespace_id",
-)
+_ROW_KEY = "project_id, title, article_id, event_at, version_id, is_update, event_key, batch_hour, namespace_id"
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, batch_hour, namespace_id"
 )
-_PENDING = "SELECT batch_hour, project_id, namespace_id FROM loads WHERE table_name = 'article_changes'"
-_WAITING = f"{_PENDING} AND applied_at IS NULL"
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
     """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction."""
-    return _apply(
-        connection,
-        lake_root,
-        now,
-        pending=_WAITING,
-        renewed=_RENEWED,
-        rebuilt=False,
-    )
+    with transaction(connection):
+        return _take_in(connection, lake_root, now, renewed=_RENEWED)
 
 
 def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
     """Make both maxima and `articles` from all rows, in one transaction: the table that applying leads to."""
-    return _apply(
-        connection,
-        lake_root,
-        now,
-        pending=_PENDING,
-        renewed="SELECT project_id FROM loads UNION SELECT project_id FROM articles",
-        rebuilt=True,
-    )
-
-
-def _apply(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
-) -> Applied:
+    renewed = "SELECT project_id FROM loads UNION SELECT project_id FROM articles"
     with transaction(connection):
-        return _take_in(connection, lake_root, now, pending=pending, renewed=renewed, rebuilt=rebuilt)
+        return _take_in(connection, lake_root, now, renewed=renewed, rebuilt=True)
 
 
 def drop_rows(
@@ -110,24 +79,22 @@ def drop_rows(
         hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
         for (hour,) in answer(connection, hours, [project_id]) if namespace_id is not None else ():
             hide_shadowed(connection, hour, [project_id])
-        return _take_in(
-            connection,
-            lake_root,
-            now,
-            pending=_WAITING,
-            renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}",
-            rebuilt=False,
-        )
+        return _take_in(connection, lake_root, now, renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}")
 
 
 def _take_in(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, pending: str, renewed: str, rebuilt: bool
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, renewed: str, rebuilt: bool = False
 ) -> Applied:
+    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew."""
     started = time.perf_counter()
     upserted = removed = recomputed = 0
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {pending}")
+    pending = "table_name = 'article_changes'" if rebuilt else "table_name = 'article_changes' AND applied_at IS NULL"
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE pending AS SELECT batch_hour, project_id, namespace_id FROM loads WHERE {pending}"  # noqa: S608
+    )
     connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
-    hours, file_count = _pending(connection)
+    hours = tuple(hour for (hour,) in answer(connection, "SELECT DISTINCT batch_hour FROM pending ORDER BY ALL"))
+    file_count = _count(connection, "pending")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
     if not projects and all(hour.hour for hour in hours):
         leave_row_groups(connection)
@@ -161,17 +128,16 @@ def _compete(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> Non
 
 def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tuple[int, int, int]:
     """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
-    connection.execute(statement("apply_pending"))
+    connection.execute(statement("state/apply_pending"))
     if not _count(connection, "advancing"):
         return 0, 0, 0
-    recomputed = _rows(connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_titles)") + _rows(
-        connection, "SELECT count(*) FROM (SELECT DISTINCT * FROM redone_pages)"
-    )
+    redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
+    recomputed = sum(_count(connection, rows) for rows in redone)
     if recomputed:
         _compete(connection, bases)
-        connection.execute(statement("apply_history"))
+        connection.execute(statement("state/apply_history"))
     connection.execute(_with_rule("apply_maxima"))
-    removed = _rows(connection, "SELECT count(*) FROM leaving ANTI JOIN deciding USING (project_id, article_id)")
+    removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
     return _insert(connection, bases), removed, recomputed
 
@@ -197,30 +163,23 @@ def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
 def _with_rule(name: str) -> str:
     """A statement with the order of states, the identity of a row and the key of a title written in."""
     return (
-        statement(name)
+        statement(f"state/{name}")
         .replace("{newest_first}", NEWEST_FIRST)
-        .replace("{row_key}", ", ".join(_ROW_KEY))
+        .replace("{row_key}", _ROW_KEY)
         .replace("{title_key}", TITLE_KEY)
         .replace("{living}", _LIVING)
     )
 
 
 def _insert_articles() -> str:
-    key = ", ".join(column for column in _ROW_KEY if column != "is_update")
-    text = statement("insert_articles").replace("{columns}", column_list(ARTICLES))
-    return text.replace("{title_key}", TITLE_KEY).replace("{row_key_of_changes}", key)
+    text = _with_rule("insert_articles").replace("{columns}", column_list(ARTICLES))
+    return text.replace("{row_key_of_changes}", _ROW_KEY.replace("is_update, ", ""))
 
 
 def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
-    connection.execute("UPDATE loads SET applied_at = ? WHERE applied_at IS NULL", [now])
-    connection.execute("UPDATE snapshots SET applied_at = ? WHERE applied_at IS NULL", [now])
+    for table in ("loads", "snapshots"):
+        connection.execute(f"UPDATE {table} SET applied_at = ? WHERE applied_at IS NULL", [now])  # noqa: S608
     raise_revision(connection)
-
-
-def _pending(connection: duckdb.DuckDBPyConnection) -> tuple[tuple[datetime, ...], int]:
-    """The hours taken in, and the number of their files."""
-    found = connection.sql("SELECT DISTINCT batch_hour FROM pending ORDER BY batch_hour").to_arrow_table()
-    return tuple(found.column("batch_hour").to_pylist()), _count(connection, "pending")
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from resources import datasets
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Snapshot
+from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.load.snapshots import load_snapshot
-from resources.warehouse.publish.publisher import _make_views, _sources
-from resources.warehouse.schema import ensure
 from resources.warehouse.state.current import apply_changes, rebuild_articles
-from resources.warehouse.state.questions import questions
+from resources.warehouse.views.analysts import questions
+from resources.warehouse.views.lake import make_views, sources
 
 NOW = datetime(2026, 11, 3, tzinfo=UTC)
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -162,7 +162,7 @@ class Memory:
 
     def ask_at(self, moment):
         """The rows of `articles_at`, which is made here as in the published file."""
-        _make_views(self.connection, _sources(self.connection, self.lake_root))
+        make_views(self.connection, sources(self.connection, self.lake_root))
         for statement in questions():
             if "CREATE MACRO articles_at" in statement:
                 self.connection.execute(statement.replace("CREATE ", "CREATE OR REPLACE ", 1))
@@ -232,12 +232,12 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
     advanced = memory.state()
     memory.rebuild()
     rebuilt = memory.state()
+    # an event of a title has one page id; where made-up rows give it two, no order tells which of them is newer
     counting = memory.counting_rows()
     articles = memory.rows("articles")
     moments = [START + timedelta(minutes=minute, microseconds=order.randrange(2)) for minute in (1, 3, 4, 6, 12, 20)]
     for moment in order.sample(moments, 1):
         rows = memory.counting_rows(moment)
-        # an event of a title has one page id; where made-up rows give it two, no order tells which of them is newer
         if not has_ties(rows, by_total_order):
             assert comparable(memory.ask_at(moment)) == comparable(live_rows(rows, by_total_order))
 
@@ -252,7 +252,8 @@ def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory,
     assert advanced == rebuilt
     assert memory.state() == rebuilt
 
-    assert comparable(articles) == comparable(live_rows(counting, by_total_order))
+    if not has_ties(counting, by_total_order):
+        assert comparable(articles) == comparable(live_rows(counting, by_total_order))
     if not has_ties(counting):
         assert comparable(articles) == comparable(live_rows(counting, by_rule))
 

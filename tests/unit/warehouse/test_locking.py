@@ -12,7 +12,7 @@ import filelock
 import pytest
 
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullError
-from resources.warehouse.connect import transaction
+from resources.warehouse.database.sql import transaction
 
 
 def test_two_writers_take_turns_and_the_second_says_that_it_waits(data, lake, caplog):

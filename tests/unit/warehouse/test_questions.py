@@ -243,7 +243,10 @@ def test_title_in_another_case_suggests_those_that_exist(lake, ask, warehouse):
     for asked, found in [
         ("find_article('enwiki', 'earth')", "the title earth, and upper and lower case count. There is EARTH, Earth."),
         ("find_article('enwiki', 'the blue_Planet')", "There is The Blue planet."),
-        ("article_history('enwiki', 'gone')", "has had the title gone, and upper and lower case count. There is Gone."),
+        (
+            "article_history('enwiki', 'gone')",
+            "is known by the title gone, and upper and lower case count. There is Gone.",
+        ),
     ]:
         with pytest.raises(QueryError, match=re.escape(found)):
             warehouse.sql(f"SELECT count(*) FROM {asked}")

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES
+from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
-from resources.warehouse.schema import ensure
 from resources.warehouse.state.current import apply_changes
 
 #: Each pair of files of an hour, in namespaces 0 and 14: rows and rejected lines.

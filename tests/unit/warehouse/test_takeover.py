@@ -18,7 +18,7 @@ from resources.datasets import Dataset, Family, also
 from resources.tables import Column, Table
 from resources.tables.declaration import INT
 from resources.warehouse import Warehouse, WarehouseVersionError
-from resources.warehouse.schema import digest
+from resources.warehouse.database.schema import digest
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""The first questions, answered in the published file: views, and queries with parameters.
+"""What answers an analyst's first questions in the published file: views, and macros with parameters.
 
-Belongs here: which of them there are, and what they share with the rule of the current articles, so that the pages at a
-moment are decided as the pages now are. Does not belong here: what they say, which is SQL.
+They share the rule of the current articles, so that the pages at a moment are decided as the pages now are.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resources import tables
-from resources.warehouse.schema import column_list, comments, identifier, quoted, sql_type, statement
+from resources.warehouse.database.schema import comments
+from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement
 from resources.warehouse.state.current import NEWEST_FIRST
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ def questions() -> Iterator[str]:
         yield _written(table.name)
         yield from comments(table, "VIEW")
     for macro in tables.MACROS:
-        yield _written(macro.name)
+        yield _written(macro.name, macro.parameters[-1])
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
 
 
-def _written(name: str) -> str:
-    """The statement of a question, with the columns of a page and the order of states written in.
+def _written(name: str, asked: str = "") -> str:
+    """The statement of a view or macro, with the columns of a page and the order of states written in.
 
-    `{complaints}`: those columns, each made of the text `complaint`, so that whatever is asked of a row that is an error meets it.
+    `asked`: the parameter that may be a title. `{complaints}`: the columns, each made of the text `complaint`, so that whatever is asked of a row that is an error meets it.
     """
     narrow = tables.ARTICLE_CHANGES.narrow
     content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
@@ -37,8 +37,9 @@ def _written(name: str) -> str:
     named = "concat(event_id, chr(10), replace(name, '_', ' '))"
     complaints = ", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES)
     return (
-        statement(f"questions/{name}")
-        .replace("{unmirrored}", statement("unmirrored"))
+        statement(f"views/{name}")
+        .replace("{other_spelling}", statement("views/other_spelling").replace("{title}", asked))
+        .replace("{unmirrored}", statement("views/unmirrored"))
         .replace("{columns}", column_list(tables.ARTICLES))
         .replace("{complaints}", complaints)
         .replace("{newest_first}", NEWEST_FIRST)

@@ -19,11 +19,7 @@ FROM (
   SELECT
     CASE
       WHEN NOT bool_or(spelling = replace(title, '_', ' '))
-        THEN CAST(error(concat(
-          'No page of ', project, ' has the title ', title, ', and upper and lower case count. There is ',
-          string_agg(DISTINCT spelling, ', ' ORDER BY spelling), '.'
-        )) AS VARCHAR)
-    END
+{other_spelling}    END
   FROM (
     SELECT replace(name, '_', ' ') AS spelling FROM articles WHERE project_id = project
     UNION ALL

@@ -1,8 +1,7 @@
 """Opening DuckDB: the build file under one lock, the published file without any.
 
-Belongs here: configuration of connections, the lock, the wait, closing in every case. Does not belong here: what is
-done with a connection. Writers exclude each other through one lock file before DuckDB's own lock on the file is
-touched, because that one fails at once instead of waiting.
+Writers exclude each other through one lock file before DuckDB's own lock on the file is touched, because that one fails at
+once instead of waiting.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
+from resources.warehouse.database.schema import ensure, show_numbered
+from resources.warehouse.database.sql import quoted
 from resources.warehouse.errors import (
     NotPublishedError,
     QueryError,
@@ -24,7 +25,6 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
-from resources.warehouse.schema import ensure, quoted, show_numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -137,18 +137,15 @@ class Connector:
             options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
             connection.execute(f"ATTACH {quoted(str(path))} AS warehouse{options}")
             connection.execute("USE warehouse")
-        except duckdb.InvalidInputException as error:
+        except BaseException as error:
             connection.close()
-            if "version" not in str(error):
+            if not isinstance(error, duckdb.InvalidInputException) or "version" not in str(error):
                 raise
             raise WarehouseVersionError(
                 f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({error}). Nothing was "
                 "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
                 "warehouse/build.duckdb and load every hour from the archive again."
             ) from error
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def published(self) -> duckdb.DuckDBPyConnection:
@@ -172,15 +169,14 @@ class Connector:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS warehouse (READ_ONLY)")
             connection.execute("USE warehouse")
             show_numbered(connection)
-        except duckdb.Error as error:
+        except BaseException as error:
             connection.close()
+            if not isinstance(error, duckdb.Error):
+                raise
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({error}). The pipeline's own file is not touched by this. "
                 "Remove the published file and run `wme publish`: it is created again."
             ) from error
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
 
@@ -200,18 +196,6 @@ def is_exhausted(error: duckdb.Error) -> bool:
 def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     return connection
-
-
-@contextlib.contextmanager
-def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """All or nothing: committed at the end, rolled back on any exception."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def leave_row_groups(connection: duckdb.DuckDBPyConnection) -> None:

@@ -37,11 +37,7 @@ FROM (
   SELECT
     CASE
       WHEN count(*) > 0 AND NOT EXISTS (FROM pages)
-        THEN CAST(error(concat(
-          'No page of ', project, ' has had the title ', page, ', and upper and lower case count. There is ',
-          string_agg(DISTINCT spelling, ', ' ORDER BY spelling), '.'
-        )) AS VARCHAR)
-    END
+{other_spelling}    END
   FROM (
     SELECT replace(name, '_', ' ') AS spelling FROM article_changes WHERE project_id = project
     UNION ALL

@@ -36,7 +36,7 @@ covered AS (
     batch_hour - INTERVAL 1 HOUR
       * row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY batch_hour) AS run
   FROM known
-  WHERE state IN ('loaded', 'empty', 'absent') AND (boundary_hour IS NOT NULL OR batch_hour >= beginning)
+  WHERE state IN ({covered}) AND (boundary_hour IS NOT NULL OR batch_hour >= beginning)
 ),
 runs AS (
   SELECT project_id, namespace_id, min(batch_hour) AS run_start, max(batch_hour) AS run_end
@@ -47,7 +47,7 @@ bounds AS (
   SELECT
     project_id,
     namespace_id,
-    min(batch_hour) FILTER (WHERE state NOT IN ('loaded', 'empty', 'absent')) AS first_missing,
+    min(batch_hour) FILTER (WHERE state NOT IN ({covered})) AS first_missing,
     max(batch_hour) AS last_hour
   FROM known
   WHERE state <> 'not_yet' AND batch_hour >= coalesce(boundary_hour, beginning, batch_hour)

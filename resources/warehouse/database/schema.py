@@ -1,27 +1,23 @@
-"""The tables of the build file, made from the declarations, with their comments.
+"""The tables of the build file, made from the declarations, with their comments, and brought up to date when these change.
 
-Belongs here: DuckDB types, DDL, comments, what the build holds beyond the declared tables. Does not belong here:
-rows. What the declarations do not name stands in the schema `internal`, or in columns that `articles` and
-`article_changes` carry for the pipeline alone and that are dropped when they are published.
+What the declarations do not name is in the schema `internal`, or in columns that `articles` and `article_changes` carry for the
+pipeline alone and that are dropped when they are published.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from datetime import UTC
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import duckdb
-import pyarrow as pa
 
 from resources import datasets, tables
+from resources.warehouse.database.sql import identifier, quoted, sql_type, statement, transaction
 from resources.warehouse.errors import WarehouseVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
     from pathlib import Path
 
 #: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
@@ -44,65 +40,16 @@ _OF_ARTICLES = {
     ),
 }
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
-#: Views over files of the lake, in what is published.
-LAKE_VIEWS = (tables.ARTICLE_BODIES, tables.SNAPSHOT_ARTICLES.narrow)
-
-_SCALARS: dict[pa.DataType, str] = {
-    pa.string(): "VARCHAR",
-    pa.int64(): "BIGINT",
-    pa.bool_(): "BOOLEAN",
-    pa.float64(): "DOUBLE",
-    pa.binary(): "BLOB",
-    tables.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
-}
-
-
-def statement(name: str) -> str:
-    """The text of `sql/<name>.sql`."""
-    return resources.files("resources.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
 def create_view(table: tables.Table) -> str:
     """The `CREATE VIEW` of a declared view that is computed from other tables."""
-    return statement(table.name).replace("{beginnings}", statement("beginnings"))
-
-
-def quoted(text: str) -> str:
-    """A text as an SQL literal, for the places where DuckDB takes no parameter (comments, views)."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def moment(when: datetime) -> str:
-    """An aware moment as an SQL literal, for the places where DuckDB takes no parameter."""
-    return f"TIMESTAMPTZ {quoted(when.astimezone(UTC).isoformat(sep=' '))}"
-
-
-def identifier(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def sql_type(arrow: pa.DataType) -> str:
-    """The DuckDB type that holds an Arrow type without loss.
-
-    Raises:
-        TypeError: for a type that no declaration uses so far.
-    """
-    if isinstance(arrow, pa.ListType):
-        return f"{sql_type(arrow.value_type)}[]"
-    if isinstance(arrow, pa.StructType):
-        fields = ", ".join(
-            f"{identifier(arrow.field(i).name)} {sql_type(arrow.field(i).type)}" for i in range(arrow.num_fields)
-        )
-        return f"STRUCT({fields})"
-    if arrow not in _SCALARS:
-        raise TypeError(f"No DuckDB type is declared for the Arrow type {arrow}.")
-    return _SCALARS[arrow]
-
-
-def column_list(table: tables.Table, prefix: str = "") -> str:
-    """The table's columns, comma separated, as SQL."""
-    return ", ".join(prefix + identifier(column.name) for column in table)
+    covered = ", ".join(quoted(state) for state in sorted(tables.COVERED))
+    return (
+        statement(f"views/{table.name}")
+        .replace("{beginnings}", statement("load/beginnings"))
+        .replace("{covered}", covered)
+    )
 
 
 def create_table(table: tables.Table) -> str:
@@ -129,7 +76,12 @@ def native_tables() -> tuple[tables.Table, ...]:
 
 def digest() -> str:
     """The version of a build file: a digest of everything that is declared of it."""
-    return hashlib.sha256(_script(native_tables()).encode()).hexdigest()[:16]
+    return _digest(native_tables())
+
+
+@functools.cache
+def _digest(natives: tuple[tables.Table, ...]) -> str:
+    return hashlib.sha256(_script(natives).encode()).hexdigest()[:16]
 
 
 def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -149,19 +101,14 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         return
     if found is not None and "." in found and found not in _NUMBERED:
         raise _refusal(path, found)
-    connection.execute("BEGIN")
-    try:
+    script = _script(native_tables())
+    with transaction(connection):
         if found in _NUMBERED:
             _take_over(connection)
-        script = _script(native_tables())
         if found is not None:
             _add_columns(connection, script, found, path)
         connection.execute(script)
         connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 @functools.cache
@@ -170,7 +117,7 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
     statements: list[str] = []
     for table in natives:
         statements += [create_table(table), *comments(table)]
-    statements.append(statement("internal"))
+    statements.append(statement("database/internal"))
     for view in VIEWS:
         statements += [create_view(view), *comments(view, "VIEW")]
     return ";\n".join(statements)
@@ -216,7 +163,7 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]
 
 def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
     """Give the ledger of a build file of a numbered version, which knew of the articles alone, the column `table_name`."""
-    connection.execute(statement("upgrade_rejects"))
+    connection.execute(statement("database/upgrade_rejects"))
     for table, rows in _OF_ARTICLES.items():
         numbered = f"numbered_{table.name}"
         connection.execute(f"ALTER TABLE {table.name} RENAME TO {numbered}")

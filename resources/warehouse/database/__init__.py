@@ -1,0 +1,1 @@
+"""DuckDB itself: opening the files, the tables that are declared, SQL as text."""

@@ -1,0 +1,82 @@
+"""SQL as text: statements from files, literals, names, types; and transactions."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from resources import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    import duckdb
+
+_SCALARS: dict[pa.DataType, str] = {
+    pa.string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+    pa.float64(): "DOUBLE",
+    pa.binary(): "BLOB",
+    tables.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+}
+
+
+def statement(name: str) -> str:
+    """The text of `<name>.sql`; the name begins with the room, for example `load/strangers`."""
+    return resources.files("resources.warehouse").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+def quoted(text: str) -> str:
+    """A text as an SQL literal, for the places where DuckDB takes no parameter (comments, views)."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def moment(when: datetime) -> str:
+    """An aware moment as an SQL literal, for the places where DuckDB takes no parameter."""
+    return f"TIMESTAMPTZ {quoted(when.astimezone(UTC).isoformat(sep=' '))}"
+
+
+def identifier(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_type(arrow: pa.DataType) -> str:
+    """The DuckDB type that holds an Arrow type without loss.
+
+    Raises:
+        TypeError: for a type that no declaration uses so far.
+    """
+    if isinstance(arrow, pa.ListType):
+        return f"{sql_type(arrow.value_type)}[]"
+    if isinstance(arrow, pa.StructType):
+        fields = ", ".join(
+            f"{identifier(arrow.field(i).name)} {sql_type(arrow.field(i).type)}" for i in range(arrow.num_fields)
+        )
+        return f"STRUCT({fields})"
+    if arrow not in _SCALARS:
+        raise TypeError(f"No DuckDB type is declared for the Arrow type {arrow}.")
+    return _SCALARS[arrow]
+
+
+def column_list(table: tables.Table, prefix: str = "") -> str:
+    """The table's columns, comma separated, as SQL."""
+    return ", ".join(prefix + identifier(column.name) for column in table)
+
+
+@contextlib.contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All or nothing: committed at the end, rolled back on any exception."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,1 @@
+"""The views and macros that analysts ask, each with its SQL."""

@@ -1,0 +1,85 @@
+"""The views over the lake in the published file: bodies, and the pages of the kept snapshots.
+
+They name each lake file by its absolute path, so that they work from any working directory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.warehouse.database.schema import comments
+from resources.warehouse.database.sql import identifier, quoted, sql_type, statement
+from resources.warehouse.load.snapshot_rows import versions
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from resources import tables
+    from resources.warehouse.load.snapshot_rows import Version
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone."""
+
+    files: tuple[str, ...]
+    snapshots: tuple[Version, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Files that the views read."""
+        return len(self.files) + sum(len(version.paths) for version in self.snapshots)
+
+
+def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
+    """The files that the ledger names, by whether they are there."""
+    root = lake_root.resolve()
+    named = connection.execute(
+        "SELECT lake_path FROM loads WHERE table_name = 'article_changes' AND row_count > 0 ORDER BY batch_hour, lake_path"
+    ).fetchall()
+    paths = [root / relative for (relative,) in named]
+    kept = versions(connection, lake_root)
+    wanted = [*paths, *(Path(path) for version in kept for path in version.paths)]
+    missing = {path for path in wanted if not path.exists()}
+    return Sources(
+        files=tuple(str(path) for path in paths if path not in missing),
+        snapshots=tuple(
+            replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
+            for version in kept
+        ),
+        missing=tuple(path.relative_to(root).as_posix() for path in wanted if path in missing),
+    )
+
+
+def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
+    """Make the views, or make them again; a part without files would not be a query."""
+    present = [version for version in found.snapshots if version.paths]
+    bodies = [version.bodies() for version in present]
+    if found.files:
+        names = ", ".join(quoted(name) for name in found.files)
+        bodies.insert(0, statement("views/article_bodies").replace("{files}", f"[{names}]"))
+    pages = SNAPSHOT_ARTICLES.narrow
+    views = {
+        "article_bodies": (bodies, _nothing(ARTICLE_BODIES)),
+        "snapshot_articles": ([version.pages() for version in present], _nothing(pages)),
+        "internal.snapshot_pages": ([version.articles() for version in present], _nothing(ARTICLES)),
+        "internal.snapshot_states": (
+            [version.states() for version in present],
+            statement("views/snapshot_states_empty"),
+        ),
+    }
+    for name, (parts, nothing) in views.items():
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS\n" + "\nUNION ALL\n".join(parts or [nothing]))
+    for table in (ARTICLE_BODIES, pages):
+        for comment in comments(table, "VIEW"):
+            connection.execute(comment)
+
+
+def _nothing(table: tables.Table) -> str:
+    """A query of the table's columns without rows."""
+    columns = ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
+    return f"SELECT {columns} WHERE false"

@@ -1,7 +1,6 @@
-"""The code location: everything Dagster is told.
+"""The code location: everything that Dagster loads.
 
-Belongs here: putting the parts together, and policy that is mapped over all assets. Does not belong here: the parts.
-`defs` is built from the environment once, at import; the data folder tells its oldest hour, no network is touched.
+`defs` is built from the environment once, at import. The data folder is read for its oldest hour; no network is touched.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ import dagster as dg
 
 from assets import articles, checks, hourly, lists, partitions, published, snapshots
 from pipelines import settings as settings_module
-from pipelines.jobs import build_jobs
+from pipelines.automation.jobs import build_jobs
+from pipelines.automation.schedules import SCHEDULES
+from pipelines.automation.sensors import build_sensors
 from pipelines.process.processes import executor
-from pipelines.schedules import SCHEDULES
-from pipelines.sensors import build_sensors
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family
 from resources.lake import Layout
-from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,8 +94,9 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
     kept = partitions.recent_hours(datetime.now(UTC))[0]
     layout = Layout(settings.data)
     made = [
-        partitions.oldest_hour(layout.archive / "batches"),
-        partitions.oldest_hour(layout.lake / ARTICLE_CHANGES.name),
+        partitions.oldest_hour(folder)
+        for one in datasets.datasets(Family.HOURLY)
+        for folder in (layout.archive / one.archive, layout.lake / one.name)
     ]
     first = min([settings.first_hour or kept, *asked, *(hour for hour in made if hour is not None)])
     return max(first, min(settings.first_hour or partitions.EARLIEST, partitions.EARLIEST))

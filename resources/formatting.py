@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
 
 def counted(number: float, noun: str) -> str:
@@ -48,3 +46,23 @@ def listed(names: list[str], shown: int) -> str:
     """The first names, and how many more there are: `a, b and 3 more`."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
+
+
+def value_text(value: Any, column: str = "") -> str:
+    """One value for people, without anything that a terminal would obey."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Decimal):
+        # DuckDB's sums of whole numbers come as decimals
+        return f"{value:,f}"
+    if isinstance(value, int):
+        return str(value) if column.endswith("_id") else f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, datetime):
+        return moment_text(value)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(value))

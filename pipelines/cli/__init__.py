@@ -16,8 +16,7 @@ import sys
 
 import click
 
-from pipelines import terminal
-from pipelines.cli import auth, batches, lists, rejects, run, serve, snapshots, status, tables, upkeep
+from pipelines.cli import auth, batches, lists, maintenance, rejects, run, serve, snapshots, status, tables, terminal
 from pipelines.settings import load_env_file, unknown
 from resources.errors import MirrorError
 
@@ -79,10 +78,10 @@ def wme(context: click.Context, *, verbose: bool) -> None:
 
 for _command in (
     run.run,
-    upkeep.publish,
-    upkeep.relocate,
-    upkeep.clean,
-    upkeep.forget,
+    maintenance.publish,
+    maintenance.relocate,
+    maintenance.clean,
+    maintenance.forget,
     status.status,
     tables.sql,
     tables.dictionary,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines import terminal
-from pipelines.cli import service
+from pipelines.cli import service, terminal
+from pipelines.report.account import account_text, tokens_text
 from pipelines.settings import read as read_settings
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def auth_status() -> None:
     with service.client(read_settings()) as client:
         _show_tokens(client)
         if client.token_status().logged_in:
-            terminal.OUT.print(terminal.account_text(client.user()), markup=False, soft_wrap=True)
+            terminal.OUT.print(account_text(client.user()), markup=False, soft_wrap=True)
 
 
 @auth.command()
@@ -64,7 +64,7 @@ def revoke() -> None:
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.OUT.print(terminal.tokens_text(client.token_status()), markup=False, soft_wrap=True)
+    terminal.OUT.print(tokens_text(client.token_status()), markup=False, soft_wrap=True)
 
 
 @auth.command("forgot-password")

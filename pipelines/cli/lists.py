@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines import terminal
-from pipelines.cli import service
+from pipelines.cli import service, terminal
 from pipelines.cli.parameters import DatasetName
 from pipelines.settings import read as read_settings
 from resources import datasets

@@ -1,6 +1,6 @@
 """`wme rejects`: the lines that could not be converted, and trying them again.
 
-The work is in `pipelines/operations/rejects.py` and `pipelines/operations/retry.py`.
+The work is in `pipelines/operations/rejects.py` and `pipelines/operations/reprocess.py`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines import terminal
+from pipelines.cli import terminal
 from pipelines.cli.parameters import HOUR
 from pipelines.settings import read as read_settings
-from resources.formatting import counted
+from resources.formatting import counted, value_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,8 +79,8 @@ def rejects(
     if raw:
         for line in rejected.lines(warehouse, selection, limit=shown, raw=True):
             place = f"{line['archive']} {line['member']} line {line['line_number']} byte {line['byte_offset']:,}"
-            terminal.OUT.print(f"{place}: {terminal.text(line['reason'])}", markup=False, style="bold", soft_wrap=True)
-            terminal.OUT.print(terminal.text(line["raw"]), markup=False, soft_wrap=True)
+            terminal.OUT.print(f"{place}: {value_text(line['reason'])}", markup=False, style="bold", soft_wrap=True)
+            terminal.OUT.print(value_text(line["raw"]), markup=False, soft_wrap=True)
             if line["raw_path"] is not None:
                 terminal.OUT.print(_rest(line), markup=False, soft_wrap=True)
     else:
@@ -105,12 +105,12 @@ def _rest(line: dict[str, Any]) -> str:
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Try rejected lines again, and show the result."""
-    from pipelines.operations import retry
+    from pipelines.cli.terminal_engine import TerminalEngine
+    from pipelines.operations import reprocess
     from pipelines.operations.rejects import count
-    from pipelines.terminal_engine import TerminalEngine
     from resources.warehouse import Warehouse
 
-    trial = retry.attempt(settings, selection)
+    trial = reprocess.attempt(settings, selection)
     for sentence in trial.sentences():
         terminal.OUT.print(sentence, markup=False, soft_wrap=True)
     obstacles = trial.obstacles()
@@ -122,7 +122,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         # by hours, because a newer converter may reject what is left for another reason
         before = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         with terminal.progress():
-            report = retry.redo(settings, trial, engine=TerminalEngine())
+            report = reprocess.redo(settings, trial, engine=TerminalEngine())
         obstacles += report.failures
         after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         kinds = " and ".join(name for name, some in (("hours", trial.hours), ("snapshots", trial.snapshots)) if some)

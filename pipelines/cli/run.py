@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines import terminal
-from pipelines.cli import service
+from pipelines.cli import service, terminal
 from pipelines.cli.parameters import HOUR
 from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from pipelines.settings import read as read_settings
@@ -91,9 +90,9 @@ def run(
         )
 
     from assets import names
+    from pipelines.cli.terminal_engine import TerminalEngine
     from pipelines.definitions import build_enterprise
     from pipelines.operations import run as runs
-    from pipelines.terminal_engine import TerminalEngine
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
     from resources.warehouse import Warehouse

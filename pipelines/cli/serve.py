@@ -12,8 +12,7 @@ import threading
 
 import click
 
-from pipelines import terminal
-from pipelines.cli import service
+from pipelines.cli import service, terminal
 from pipelines.process import interrupts
 from pipelines.settings import read as read_settings
 from pipelines.settings import read_data

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pipelines import terminal
+from pipelines.cli import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

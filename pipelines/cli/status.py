@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from pipelines import terminal
+from pipelines.cli import terminal
 from pipelines.settings import read as read_settings
 
 

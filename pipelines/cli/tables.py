@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from pipelines import terminal
+from pipelines.cli import terminal
 from pipelines.settings import read as read_settings
 
 

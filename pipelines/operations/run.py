@@ -1,8 +1,7 @@
 """The main job: reference lists, snapshots and the newest hours, from the service to the published file.
 
-Belongs here: which hours, in which order the jobs run, what is told at the end. The same jobs run on a schedule and in
-Dagster's pages; this runs them in this process, with the history of the data folder's own instance.
-Does not belong here: drawing (see `terminal`), the command line (see `cli`).
+The same jobs run on a schedule and in the Dagster UI; this runs them in this process, with the history of the data folder's
+own instance.
 """
 
 from __future__ import annotations
@@ -13,10 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-)
 
 from assets import hour as batches
 from assets import layers
@@ -26,9 +21,10 @@ from assets.published import WHEN_DUE
 from pipelines.definitions import build_defs, first_hour
 from pipelines.process import instance as instances
 from pipelines.process import processes
+from pipelines.process.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from pipelines.settings import SettingsError
 from resources import datasets
-from resources.datasets import ARTICLE_CHANGES, LISTS
+from resources.datasets import ARTICLE_CHANGES, Family
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import hour_text
 from resources.lake import Layout
@@ -41,10 +37,6 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.warehouse import Warehouse
-
-LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
-WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
-
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
@@ -151,7 +143,7 @@ def hours_between(first: datetime, last: datetime) -> list[datetime]:
 
 def reference_due(layout: Layout, now: datetime) -> bool:
     """Whether a reference list is absent or a day old."""
-    for dataset in LISTS:
+    for dataset in datasets.datasets(Family.LIST):
         path = layout.list_archive(dataset)
         if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
             return True
@@ -205,8 +197,8 @@ def run(
     """
     if hours and hours[0] < (first := first_hour(settings, *hours)):
         raise SettingsError(
-            f"{hour_text(hours[0])} UTC lies before {hour_text(first)}, and no hour is looked for there. Nothing was done. Ask for "
-            "later hours, or set WME_FIRST_HOUR where older ones are archived."
+            f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the first hour of the mirror. Nothing was done. Choose "
+            "later hours, or set WME_FIRST_HOUR if older ones are archived."
         )
     defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
@@ -255,7 +247,7 @@ def from_archive(
     with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         for wanted, hours in groups:
             defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
-            _execute(defs, "hours", instance, report, mark | _range(hours), [LAKE, WAREHOUSE])
+            _execute(defs, "hours", instance, report, mark | _range(hours), layers.keys(ARTICLE_CHANGES)[1:])
         defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
         instance.add_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive, list(identifiers))
         for identifier in identifiers:
@@ -293,8 +285,9 @@ def _execute(
         run_config={"loggers": {"quiet": {}}},
     )
     sentences = []
+    hourly = {layers.lake_key(one) for one in datasets.datasets(Family.HOURLY)}
     for event in result.all_events:
-        if event.is_step_materialization and event.asset_key == LAKE and event.partition is not None:
+        if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
             seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
             report.seconds |= {(hour_of(event.partition), name): taken for name, taken in seconds.items()}
         if not event.is_step_failure:

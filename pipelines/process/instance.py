@@ -1,8 +1,4 @@
-"""The Dagster instance of a data folder: its history of runs, shared by the command line and the web page.
-
-Belongs here: where the instance lies, how it is set up, serving its pages. Does not belong here: running anything, and
-telling runs that live from those whose process was killed (see `processes`).
-"""
+"""The Dagster instance of a data folder: its history of runs, shared by the command line and the Dagster UI."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.instance.ref import InstanceRef
 from filelock import FileLock
 
 from pipelines.process import interrupts
+from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
 from pipelines.process.processes import end_killed
 from resources import files
 from resources.adapters import POOLS
@@ -31,7 +27,7 @@ WORKSPACE = "workspace.yaml"
 FOLDER = "dagster"
 
 #: What a run prints in this process goes to its terminal. Dagster would start four processes for each step to copy that to a file.
-_HERE = {"compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}}
+_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
 
 
 def prepare(home: Path) -> Path:
@@ -66,7 +62,7 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def serve(data: Path, port: int = 3000) -> None:
-    """Open Dagster's pages and its daemon on the instance of a data folder, in the foreground; Ctrl-C ends both.
+    """Run the Dagster UI and daemon on the instance of a data folder, in the foreground; Ctrl-C stops both.
 
     Raises:
         FileNotFoundError: Dagster's command `dg` is not in this environment.

@@ -1,10 +1,7 @@
 """Which runs live: a run belongs to a process, which holds a lock that ends with it, however it ends.
 
 The kernel takes a lock from a dead process, also when the machine stops, and from no other: a run that is only slow, or
-was stopped for a while, keeps its own. Numbers of processes could not tell, since they are used again.
-
-Belongs here: holding the lock, telling runs apart by it, ending those whose process is gone. Does not belong here: asking
-for them again (see `sensors`).
+was stopped for a while, keeps its own. Process numbers would not do, since they are used again.
 """
 
 from __future__ import annotations
@@ -26,10 +23,12 @@ from resources import files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dagster._core.execution.context.system import PlanOrchestrationContext
-    from dagster._core.execution.plan.plan import ExecutionPlan
-    from dagster._core.execution.retries import RetryMode
-    from dagster._core.execution.step_dependency_config import StepDependencyConfig
+    from pipelines.process.dagster_internals import (
+        ExecutionPlan,
+        PlanOrchestrationContext,
+        RetryMode,
+        StepDependencyConfig,
+    )
 
 #: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its tags.
 _PROCESS_TAG: Final = "wme/process"

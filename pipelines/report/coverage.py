@@ -1,15 +1,12 @@
-"""Coverage of the newest hours as an operator looks at it: a cell for every hour, and every gap as a sentence.
-
-Belongs here: reading `hours`, completing it by what it has no row for, naming gaps. Does not belong here: the rules by
-which an hour gets its state (the warehouse), drawing (see `heatmap`).
-"""
+"""Coverage of the newest hours as an operator looks at it: a cell for every hour, and every gap as a sentence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import counted, hour_text
 from resources.tables import COVERED, HourState
 from resources.warehouse.database.sql import statement
@@ -18,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from resources.datasets import Dataset
     from resources.warehouse import Warehouse
 
 #: Nothing is noted of an hour that should be there.
@@ -57,6 +55,7 @@ class Place:
         newest_hour: Newest hour, of all times, of which nothing more is to come.
         older_gap_count: Hours before the first cell that are gaps.
         older_gap_at: The first of them.
+        dataset: Name of the dataset.
     """
 
     project_id: str
@@ -65,6 +64,12 @@ class Place:
     newest_hour: datetime | None = None
     older_gap_count: int = 0
     older_gap_at: datetime | None = None
+    dataset: str = ARTICLE_CHANGES.name
+
+    @property
+    def name(self) -> str:
+        """How people see it: the dataset is named only where it is not that of the articles."""
+        return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     def counts(self) -> dict[str, int]:
         """Hours by state of the table `hours`."""
@@ -81,6 +86,7 @@ class Gap:
     last: datetime
     state: str
     reason: str | None
+    dataset: str = ARTICLE_CHANGES.name
 
     @property
     def hour_count(self) -> int:
@@ -93,10 +99,16 @@ class Gap:
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
-        return f"{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}".strip()
+        return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}".strip()
 
 
-def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: datetime, until: datetime) -> list[Place]:
+def survey(
+    warehouse: Warehouse,
+    scope: Sequence[tuple[str, int]],
+    since: datetime,
+    until: datetime,
+    dataset: Dataset = ARTICLE_CHANGES,
+) -> list[Place]:
     """Hour by hour what is known of some hours, by project and namespace.
 
     Args:
@@ -104,6 +116,7 @@ def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: dateti
         scope: The mirrored (project, namespace) pairs; others appear where one of these hours has a row.
         since: The first hour.
         until: The last hour.
+        dataset: The dataset of hourly files.
 
     Raises:
         NotPublishedError: Nothing was published yet.
@@ -115,12 +128,12 @@ def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: dateti
         f"max(batch_hour) FILTER (state IN ({covered})), "
         f"count(*) FILTER ({gap}), min(batch_hour) FILTER ({gap}) "
         f"FROM hours LEFT JOIN ({statement('load/beginnings')}) AS begun USING (table_name, project_id, namespace_id) "
-        "WHERE table_name = 'article_changes' GROUP BY project_id, namespace_id, first_hour",
-        [since - _HOUR, since - _HOUR],
+        "WHERE table_name = ? GROUP BY project_id, namespace_id, first_hour",
+        [since - _HOUR, since - _HOUR, dataset.name],
     ).rows
     known: dict[tuple[str, int], list[Any]] = {(project, namespace): rest for project, namespace, *rest in history}
     found: dict[tuple[str, int], dict[datetime, Cell]] = {}
-    for row in warehouse.coverage(since, until + _HOUR):
+    for row in warehouse.coverage(since, until + _HOUR, dataset=dataset):
         cell = Cell(row.batch_hour, row.state, row.row_count, (row.load_count or 0) > 1, row.reason)
         found.setdefault((row.project_id, row.namespace_id), {})[row.batch_hour] = cell
     hours = [since + number * _HOUR for number in range((until - since) // _HOUR + 1)]
@@ -133,7 +146,7 @@ def survey(warehouse: Warehouse, scope: Sequence[tuple[str, int]], since: dateti
             there.get(hour) or Cell(hour, UNKNOWN if first is not None and first <= hour <= end else OUTSIDE)
             for hour in hours
         )
-        places.append(Place(*place, cells, newest, gap_count, gap_at))
+        places.append(Place(*place, cells, newest, gap_count, gap_at, dataset.name))
     return places
 
 
@@ -151,7 +164,7 @@ def remedy(found: Iterable[Gap]) -> str | None:
     if not open_:
         return None
     first, last = (f"{hour:%Y-%m-%dT%H}" for hour in (min(g.first for g in open_), max(g.last for g in open_)))
-    return f"`wme run --from {first} --to {last}` brings in those of these hours that the service still keeps."
+    return f"`wme run --from {first} --to {last}` fetches those of these hours that the service still keeps."
 
 
 def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
@@ -166,10 +179,12 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
             found = None
         else:
             if state == UNKNOWN:
-                reason = "Nothing is noted of it; a run brings it in while the service keeps it."
-            found = Gap(place.project_id, place.namespace_id, cell.batch_hour, cell.batch_hour, state, reason)
+                reason = "Nothing is recorded about it. A run fetches it while the service keeps it."
+            found = Gap(
+                place.project_id, place.namespace_id, cell.batch_hour, cell.batch_hour, state, reason, place.dataset
+            )
         if found and under_way and (found.state, found.reason) == (under_way.state, under_way.reason):
-            under_way = Gap(place.project_id, place.namespace_id, under_way.first, cell.batch_hour, state, reason)
+            under_way = replace(under_way, last=cell.batch_hour)
             continue
         if under_way:
             yield under_way
@@ -178,9 +193,14 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
         yield under_way
 
 
+def _prefix(dataset: str) -> str:
+    return "" if dataset == ARTICLE_CHANGES.name else f"{dataset} "
+
+
 def place_json(place: Place) -> dict[str, Any]:
     """A place and its hours with values that JSON has."""
     return {
+        "dataset": place.dataset,
         "project_id": place.project_id,
         "namespace_id": place.namespace_id,
         "newest_hour": _iso(place.newest_hour),
@@ -202,6 +222,7 @@ def place_json(place: Place) -> dict[str, Any]:
 def gap_json(gap: Gap) -> dict[str, Any]:
     """A gap with values that JSON has."""
     return {
+        "dataset": gap.dataset,
         "project_id": gap.project_id,
         "namespace_id": gap.namespace_id,
         "first_hour": gap.first.isoformat(),

@@ -1,7 +1,4 @@
-"""The data dictionary: the table declarations as a page for people.
-
-Belongs here: its form. Does not belong here: what it says, which is in `resources.tables`.
-"""
+"""The data dictionary: the table declarations as Markdown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Coverage as a heat map on the terminal: a row per project and namespace, a cell per hour.
 
-Belongs here: marks, colours, the ruler of hours, the legend. Does not belong here: what a state means (see `coverage`).
 Letters say everything; colours only make it quicker to see, so a pipe and a black-and-white terminal lose nothing but
 the shades of how much an hour held.
 """
@@ -39,9 +38,9 @@ class _Mark:
 _REDONE: Final = "redone"
 _MARKS: Final = {
     HourState.LOADED: _Mark("L", _SHADES[-1], "loaded (brighter: more changes)"),
-    _REDONE: _Mark("R", _SHADES[-1], "redone: loaded again, differently"),
-    HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty: its file held nothing"),
-    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent: not in the service's list"),
+    _REDONE: _Mark("R", _SHADES[-1], "reloaded with different content"),
+    HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty: its file had no records"),
+    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent: not in the batch listing"),
     HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
     HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention: lost at the service"),
     HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
@@ -57,7 +56,7 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
         places: Of the same hours each, at least one.
         width: Characters of a line.
     """
-    names = [f"{place.project_id} {place.namespace_id}" for place in places]
+    names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))
     # whole days stand below one another

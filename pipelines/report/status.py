@@ -1,7 +1,4 @@
-"""How the mirror stands, collected from its own files; no network.
-
-Belongs here: what `wme status` tells. Does not belong here: drawing it.
-"""
+"""The state of the mirror, as `wme status` shows it, collected from its own files; no network."""
 
 from __future__ import annotations
 
@@ -15,11 +12,12 @@ from assets.partitions import last_complete_hour
 from assets.published import next_text
 from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
-from pipelines.terminal import text, tokens_text
+from pipelines.report.account import tokens_text
+from resources import datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, Family
 from resources.errors import MirrorError
-from resources.formatting import counted, hour_text, size_text
+from resources.formatting import counted, hour_text, size_text, value_text
 from resources.lake import Archive, Layout, find_conversion
 from resources.tables import HourState
 from resources.warehouse import Warehouse
@@ -87,8 +85,8 @@ def _tell_disk(report: Status, settings: Settings) -> None:
     report.facts.append(("disk free", size_text(free)))
     if free < settings.min_free_gb * 1e9:
         report.troubles.append(
-            f"{size_text(free)} of disk are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB): "
-            "the next run will refuse to start."
+            f"{size_text(free)} of disk space are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB). "
+            "The next run will refuse to start."
         )
 
 
@@ -126,10 +124,12 @@ def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) ->
                 f"the names are in the table `{table}`."
             )
     if counts[3]:
-        report.troubles.append(f"{counts[3]} loaded files are not in `articles` yet; `wme run` takes them in.")
+        report.troubles.append(
+            f"{counted(counts[3], 'loaded file')} {'is' if counts[3] == 1 else 'are'} not in `articles` yet. `wme run` applies them."
+        )
     if about.get("missing_lake_file_count", "0") != "0":
         report.troubles.append(
-            f"{about['missing_lake_file_count']} lake files are gone and their bodies are left out of `article_bodies`. "
+            f"Missing: {counted(int(about['missing_lake_file_count']), 'lake file')}, left out of `article_bodies`. "
             "Materialize lake/article_changes of their hours, then publish: the archive is enough for that."
         )
 
@@ -149,7 +149,7 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
         if (conversion := find_conversion(archive, layout, bodies, settings.max_record_mb << 20)) is not None:
             conversions.append(conversion)
     report.facts += [
-        ("remark", f"{text(made.identifier)} of {hour_text(made.batch_hour)}: {text(remark)}")
+        ("remark", f"{value_text(made.identifier)} of {hour_text(made.batch_hour)}: {value_text(remark)}")
         for made in conversions
         for remark in made.remarks
     ][:_DRIFT_SHOWN]
@@ -157,7 +157,8 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
     if not drift:
         return
     told = [
-        f"{text(d.path)} in {d.count:,} places, for example {text(d.example)[:_SHOWN]}" for d in drift[:_DRIFT_SHOWN]
+        f"{value_text(d.path)} in {d.count:,} places, for example {value_text(d.example)[:_SHOWN]}"
+        for d in drift[:_DRIFT_SHOWN]
     ]
     more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
     hours = len({conversion.batch_hour for conversion in conversions})
@@ -168,7 +169,11 @@ def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hou
     newest_complete = last_complete_hour(now)
     since = newest_complete - timedelta(hours=hours - 1)
     scope = [(project, namespace) for project in settings.projects for namespace in settings.namespaces]
-    report.places = coverage_.survey(warehouse, scope, since, newest_complete)
+    report.places = [
+        place
+        for dataset in datasets.datasets(Family.HOURLY)
+        for place in coverage_.survey(warehouse, scope, since, newest_complete, dataset)
+    ]
     report.gaps = coverage_.gaps(report.places, now)
     report.troubles += [gap.sentence for gap in report.gaps]
     # a run brings in what is configured now
@@ -177,26 +182,23 @@ def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hou
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)
-        state = exact.get(key)
+        # what is exact is the articles
+        state = exact.get(key) if place.dataset == ARTICLE_CHANGES.name else None
         spans = (state.exact_from_at, state.exact_until_at) if state is not None else (None, None)
-        report.coverage.append((*key, *place.counts().values(), *spans, place.newest_hour))
+        report.coverage.append(
+            (place.name.partition(" namespace")[0], key[1], *place.counts().values(), *spans, place.newest_hour)
+        )
         if place.older_gap_at is not None:
-            where = f"{place.project_id} namespace {place.namespace_id}"
-            count = place.older_gap_count
-            report.facts.append(
-                (
-                    OLDER_GAPS,
-                    f"{where}: {counted(count, 'hour')}, from {hour_text(place.older_gap_at)}",
-                )
-            )
+            older = f"{counted(place.older_gap_count, 'hour')}, from {hour_text(place.older_gap_at)}"
+            report.facts.append((OLDER_GAPS, f"{place.name}: {older}"))
         if key in scope and place.newest_hour is None:
-            report.troubles.insert(0, f"{key[0]} namespace {key[1]}: no hour of it was brought in so far.")
+            report.troubles.insert(0, f"{place.name}: no hour of it was loaded so far.")
         elif key in scope and place.newest_hour is not None and now - place.newest_hour > coverage_.LATE:
             behind = int((newest_complete - place.newest_hour) / timedelta(hours=1))
             report.troubles.insert(
                 0,
-                f"{key[0]} namespace {key[1]}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
-                f"The service keeps two days; `wme run --hours {min(behind, 48)}` brings in what is still there.",
+                f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
+                f"The service keeps two days; `wme run --hours {min(behind, 48)}` fetches what is still there.",
             )
 
 
@@ -204,19 +206,18 @@ def as_json(report: Status) -> dict[str, Any]:
     """The status with values that JSON has: facts by name, places with their hours, gaps, troubles."""
     facts: dict[str, Any] = {}
     for name, value in report.facts:
-        # a fact that is told of several places is a list
+        # a fact of several places is a list
         facts[name] = [*facts.get(name, []), str(value)] if name == OLDER_GAPS else str(value)
-    exact = {row[:2]: row for row in report.coverage}
     return {
         "facts": facts,
         "coverage": [
             {
                 **coverage_.place_json(place),
                 "states": place.counts(),
-                "exact_from_at": _iso(exact[place.project_id, place.namespace_id][-3]),
-                "exact_until_at": _iso(exact[place.project_id, place.namespace_id][-2]),
+                "exact_from_at": _iso(row[-3]),
+                "exact_until_at": _iso(row[-2]),
             }
-            for place in report.places
+            for place, row in zip(report.places, report.coverage, strict=True)
         ],
         "gaps": [coverage_.gap_json(gap) for gap in report.gaps],
         "troubles": report.troubles,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import partitions
-from pipelines import discovery
+from pipelines.automation import discovery
 from pipelines.definitions import build_defs
 
 if TYPE_CHECKING:

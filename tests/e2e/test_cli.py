@@ -19,7 +19,8 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines import cli, terminal
+from pipelines import cli
+from pipelines.cli import terminal
 from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
 from pipelines.settings import read
@@ -348,7 +349,7 @@ def test_status_says_how_far_behind_the_mirror_is(filled, hours, monkeypatch):
 
 def test_status_of_a_project_that_was_never_brought_in(filled, call):
     told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki,enwikki", "WME_NAMESPACES": "0,5"})
-    assert "! dewiki namespace 0: no hour of it was brought in so far." in told.out
+    assert "! dewiki namespace 0: no hour of it was loaded so far." in told.out
     assert "! The service's list of projects has no enwikki, so no file will come. Correct WME_PROJECTS" in told.out
     assert "! The service's list of namespaces has no 5, so no file will come. Correct WME_NAMESPACES" in told.out
 
@@ -371,7 +372,7 @@ def test_status_of_a_gap_and_of_many_troubles(environ, call, hours):
         (project, hours[1].isoformat(), "missing") for project in ("enwiki", "frwiki")
     ]
     assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
-    (command,) = re.findall(r"^! `wme (run .*)` brings in", call("status", environ=environ).out, re.MULTILINE)
+    (command,) = re.findall(r"^! `wme (run .*)` fetches", call("status", environ=environ).out, re.MULTILINE)
     told = call(*command.split(), "--no-reference", environ=environ)
     assert told.code == 0
     assert "missing" not in call("status", environ=environ).out.split("newest hour")[1]

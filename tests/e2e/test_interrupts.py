@@ -186,7 +186,7 @@ def test_signals_that_were_ignored_stay_so(tmp_path: Path) -> None:
     """As after `nohup`, and in the background of a script."""
     code = (
         "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from pipelines import interrupts; interrupts.watch()\n"
+        "from pipelines.process import interrupts; interrupts.watch()\n"
         "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()"
     )
     told = subprocess.run(
@@ -197,7 +197,7 @@ def test_signals_that_were_ignored_stay_so(tmp_path: Path) -> None:
 
 def test_what_cannot_be_tidied_holds_nobody_up() -> None:
     code = (
-        "import os, signal, threading; from pipelines import interrupts; interrupts.watch()\n"
+        "import os, signal, threading; from pipelines.process import interrupts; interrupts.watch()\n"
         "with interrupts.tidied(threading.Event().wait):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    while True: pass"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from pipelines.operations import rejects, retry
+from pipelines.operations import rejects, reprocess
 from pipelines.settings import read
 from resources.lake.decode.records import RecordReader, Reject
 from resources.warehouse import Warehouse
@@ -63,7 +63,7 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
             return original(self, view, member, first, offset, count)
         refused, kept, place = [], [], offset
         for number, line in enumerate(bytes(view).split(b"\n"), first):
-            if line and chosen(line) and retry._is_record(line):  # what nobody can read keeps its own reason
+            if line and chosen(line) and reprocess._is_record(line):  # what nobody can read keeps its own reason
                 refused.append(Reject(member, number, place, "An older reader did not know this.", line))
                 kept.append(b" " * len(line))
             else:
@@ -282,7 +282,7 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert all("Not valid JSON" in other for other in others)
     assert sum(int(other.split()[0]) for other in others) == 2
     assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "their bytes are in the table `rejects`." in told.out
+    assert "the bytes are in the table `rejects`." in told.out
 
     told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
     assert told.out.endswith("1 rejected line; the bytes are in the table `rejects`.\n")
@@ -333,12 +333,12 @@ def test_two_broken_lines_side_by_side_are_not_taken_for_a_record(
     )
     settings = read(mirror)
     reader = []
-    monkeypatch.setattr(retry, "_count", lambda one, lines: reader.append(one) or (sum(1 for _ in lines), 0))
-    retry.attempt(settings, rejects.Selection(project="enwiki"))
+    monkeypatch.setattr(reprocess, "_count", lambda one, lines: reader.append(one) or (sum(1 for _ in lines), 0))
+    reprocess.attempt(settings, rejects.Selection(project="enwiki"))
     monkeypatch.undo()
     middle = raw.index(b",") + 1
-    assert retry._count(reader[0], iter([raw])) == (1, 1)
-    assert retry._count(reader[0], iter([raw[:middle], raw[middle:], raw + raw, b"\xff", raw])) == (5, 1)
+    assert reprocess._count(reader[0], iter([raw])) == (1, 1)
+    assert reprocess._count(reader[0], iter([raw[:middle], raw[middle:], raw + raw, b"\xff", raw])) == (5, 1)
     assert Warehouse(settings.data).published_path.exists()
 
 

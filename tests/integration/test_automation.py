@@ -18,9 +18,9 @@ from filelock import FileLock
 
 from assets import layers
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, last_complete_hour, recent_hours
-from pipelines import discovery
+from pipelines.automation import discovery
+from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.definitions import build_defs, build_resources
-from pipelines.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.settings import Settings
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
@@ -182,7 +182,7 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(fresh):
     assert all(first > hours[-1] for first, _ in spans_of(tick))
     if offered(fresh.sandbox, datetime.now(UTC))[-1] == hours[-1]:
         assert tick.skip_message in {
-            "Every hour of the service's two days is loaded.",
+            "Every hour of the last two days is loaded.",
             "The service has not published the newest hours yet; they are looked for again.",
         }
     # and the first hours of a project that is mirrored from now on
@@ -317,7 +317,7 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(fresh
 
     job = fresh.defs.resolve_job_def("snapshots")
     assert job.execute_in_process(instance=fresh.instance, partition_key=request.partition_key).success
-    assert "archived in its present version" in fresh.tick("discover_snapshots").skip_message
+    assert "archived in its current version" in fresh.tick("discover_snapshots").skip_message
     assert fresh.tick("publish_pending").run_requests
     assert fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance).success
     assert "Every loaded hour and snapshot" in fresh.tick("publish_pending").skip_message
@@ -354,7 +354,7 @@ def test_a_snapshot_under_way_does_not_keep_hours_from_being_published(fresh):
     assert fresh.tick("publish_pending").run_requests
     hours = frozenset({dg.AssetKey(["warehouse", "article_changes"])})
     create_run_for_test(fresh.instance, job_name="__ASSET_JOB", asset_selection=chosen | hours, status=started)
-    assert fresh.tick("publish_pending").skip_message.startswith("1 runs are under way")
+    assert fresh.tick("publish_pending").skip_message.startswith("1 run under way")
 
 
 def test_without_the_service_the_snapshots_wait(fresh):
@@ -409,7 +409,7 @@ def test_publishing_no_more_often_than_the_operator_wants(fresh):
     assert made["next_publication"] == f"by the first run after {due} UTC (WME_PUBLISH=60)"
 
     assert fresh.materialize(hours[1:2]).success
-    assert f"Pending: 1 hour and 0 snapshots; published by the first run after {due}" in (
+    assert f"Pending: 1 hour and 0 snapshots. They are published by the first run after {due}" in (
         fresh.tick("publish_pending").skip_message
     )
     made = publish(**when_due)
@@ -417,7 +417,7 @@ def test_publishing_no_more_often_than_the_operator_wants(fresh):
     assert warehouse.publication() == last
     # what was taken into the articles and not published is not forgotten
     assert warehouse.pending_hours() == []
-    assert "Pending: 0 hours and 0 snapshots" in fresh.tick("publish_pending").skip_message
+    assert "Pending: 0 hours and 0 snapshots." in fresh.tick("publish_pending").skip_message
     receipt = fresh.settings.data / "state" / "published.json"
     an_hour_ago = last.published_at - timedelta(hours=1)
     receipt.write_text(receipt.read_text().replace(last.published_at.isoformat(), an_hour_ago.isoformat()))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.operations import retry
+from pipelines.operations import reprocess
 from pipelines.operations.rejects import Selection
 from pipelines.settings import Settings
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
@@ -102,4 +102,4 @@ class Folder:
         """Read the lines again, of what is loaded by now."""
         if self.warehouse.unpublished_revision() is not None:
             self.warehouse.publish()
-        return retry.attempt(self.settings, Selection(**selection))
+        return reprocess.attempt(self.settings, Selection(**selection))

@@ -125,7 +125,7 @@ def test_hours_in_a_row_are_one_sentence_with_their_reason(survey):
 
 def test_a_gap_at_the_end_and_one_without_a_row_are_named(survey):
     assert told(survey(enwiki="l lmm")) == [
-        "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is noted of it; a run brings it in while the service keeps it.",
+        "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is recorded about it. A run fetches it while the service keeps it.",
         f"enwiki namespace 0 2026-03-04 13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
     ]
 
@@ -156,7 +156,7 @@ def test_every_gap_of_every_place_is_told_whatever_their_number(survey):
 def test_one_command_brings_in_all_that_is_still_kept(survey):
     places = survey(enwiki="pmllllll", frwiki="lllmml l", scope=(("enwiki", 0), ("frwiki", 0)))
     told = coverage.remedy(coverage.gaps(places, NOW))
-    assert told.startswith("`wme run --from 2026-03-04T08 --to 2026-03-04T13` brings in")
+    assert told.startswith("`wme run --from 2026-03-04T08 --to 2026-03-04T13` fetches")
     assert coverage.remedy(coverage.gaps(survey(enwiki="ppll"), NOW)) is None
 
 
@@ -178,7 +178,7 @@ def test_map_says_everything_without_colours(survey):
     assert days.index("2026-03-04") == 14 + next(n for n, c in enumerate(places[0].cells) if c.batch_hour.day == 4)
     for mark in (
         "L loaded",
-        "R redone",
+        "R reloaded",
         "E empty",
         "a absent",
         "M missing",

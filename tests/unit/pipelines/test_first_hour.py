@@ -75,7 +75,7 @@ def test_operator_may_begin_anywhere(settings):
 
 
 def test_hours_before_all_hours_are_refused_in_a_sentence(settings):
-    with pytest.raises(SettingsError, match=r"2025-12-31 23:00 UTC lies before 2026-01-01 00:00.* set WME_FIRST_HOUR"):
+    with pytest.raises(SettingsError, match=r"2025-12-31 23:00 UTC is before 2026-01-01 00:00.* set WME_FIRST_HOUR"):
         run(settings, [EARLIEST - HOUR, EARLIEST])
     assert not list(settings.data.iterdir())
 

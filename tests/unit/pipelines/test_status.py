@@ -82,7 +82,7 @@ def test_a_mirror_that_is_behind_says_by_how_many_hours(whole, late, told):
 
 def test_a_project_that_never_came_is_named(whole):
     troubles = whole.status(4, projects=("enwiki", "frwiki"), min_free_gb=0).troubles
-    assert troubles == ["frwiki namespace 0: no hour of it was brought in so far."]
+    assert troubles == ["frwiki namespace 0: no hour of it was loaded so far."]
 
 
 def test_a_disk_below_the_floor_is_told(whole, monkeypatch):
@@ -100,7 +100,7 @@ def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
     kept = away.rename(away.with_suffix(".away"))
     mirror.publish()
     (text,) = mirror.status(1, min_free_gb=0).troubles
-    assert text.startswith("1 lake files are gone and their bodies are left out")
+    assert text.startswith("Missing: 1 lake file, left out of")
     kept.rename(away)
     mirror.publish()
     assert mirror.status(1, min_free_gb=0).troubles == []
@@ -111,9 +111,7 @@ def test_loaded_files_that_no_article_knows_are_told(mirror):
     mirror.publish()
     mirror.load(1)
     mirror.warehouse.publish()
-    assert (
-        "1 loaded files are not in `articles` yet; `wme run` takes them in." in mirror.status(1, min_free_gb=0).troubles
-    )
+    assert "1 loaded file is not in `articles` yet. `wme run` applies them." in mirror.status(1, min_free_gb=0).troubles
 
 
 def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):

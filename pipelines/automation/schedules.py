@@ -1,24 +1,20 @@
-"""The schedules: each full hour, and the reference lists once a day.
-
-Belongs here: times, and the reason for them. Does not belong here: looking at the service (see `sensors`).
-All schedules are off until they are switched on in Dagster.
-"""
+"""The schedules: every hour, and the reference lists once a day. All are off until they are turned on in Dagster."""
 
 import dagster as dg
 
 from assets.partitions import key_of, last_complete_hour
 from assets.published import WHEN_DUE
-from pipelines import jobs
+from pipelines.automation import jobs
 
 
 @dg.schedule(
     name="each_hour",
     job_name=jobs.HOURLY,
-    # an hour's list appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
+    # a batch listing appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
     # asks again for an hour that was not there yet
     cron_schedule="20 * * * *",
     execution_timezone="UTC",
-    description="The hour that has just ended, from the service to the published file, where publishing is due.",
+    description="Takes the hour that has just ended from the service to the published file, if a publication is due.",
 )
 def each_hour(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     """Ask for the last complete hour; its key makes a second tick of the same hour a no-op."""
@@ -31,7 +27,7 @@ each_day = dg.ScheduleDefinition(
     job_name=jobs.REFERENCE,
     cron_schedule="40 3 * * *",
     execution_timezone="UTC",
-    description="The reference lists; they change rarely, and the service asks to keep them.",
+    description="Fetches the reference lists. They change rarely, and the service asks clients to cache them.",
 )
 
 SCHEDULES = (each_hour, each_day)

@@ -1,13 +1,9 @@
-"""What people see on a terminal: progress bars, tables, sentences on failure.
-
-Belongs here: drawing. Does not belong here: deciding anything.
-"""
+"""What people see on a terminal: progress bars and tables."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resources.engine import LineReporter
-from resources.formatting import amount_text, moment_text
+from resources.formatting import amount_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from resources.engine import Reporter, Task
-    from resources.enterprise import TokenStatus
-    from resources.enterprise.models import User
 
 #: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
 #: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
@@ -97,10 +91,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
         numeric = bool(rows) and all(
             isinstance(row[number], int | float | Decimal) or row[number] is None for row in rows
         )
-        short = all(len(text(row[number], column)) < _READABLE for row in rows)
+        short = all(len(value_text(row[number], column)) < _READABLE for row in rows)
         drawn.add_column(Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=short)
     for row in rows:
-        drawn.add_row(*(Text(text(value, column)) for column, value in zip(columns, row, strict=True)))
+        drawn.add_row(*(Text(value_text(value, column)) for column, value in zip(columns, row, strict=True)))
     return drawn
 
 
@@ -126,7 +120,7 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequen
     for number, row in enumerate(rows, 1):
         OUT.print(Text(f"row {number}", style="bold"))
         for column, value in zip(columns, row, strict=True):
-            OUT.print(Text(f"{column:<{width}}  {text(value, column)}"), soft_wrap=True)
+            OUT.print(Text(f"{column:<{width}}  {value_text(value, column)}"), soft_wrap=True)
 
 
 def _needed_width(drawn: Table) -> int:
@@ -136,48 +130,3 @@ def _needed_width(drawn: Table) -> int:
         cells = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
         widths.append(max(cells) if column.no_wrap else min(max(cells), _READABLE))
     return sum(widths) + 2 * (len(widths) - 1)
-
-
-def text(value: Any, column: str = "") -> str:
-    """One value for people, without anything that a terminal would obey."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Decimal):
-        # DuckDB's sums of whole numbers come as decimals
-        return f"{value:,f}"
-    if isinstance(value, int):
-        return str(value) if column.endswith("_id") else f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    if isinstance(value, datetime):
-        return moment_text(value)
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(value))
-
-
-def tokens_text(status: TokenStatus) -> str:
-    """The state of the tokens in a sentence."""
-    if not status.logged_in:
-        return f"Not logged in as {status.username or 'anybody'}; the first request logs in."
-    uses = status.refreshes_left + status.refreshes_used
-    return (
-        f"Logged in as {status.username}. The access token lasts until {_until(status.access_expires_at)}, the refresh "
-        f"token until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {uses} uses are left."
-    )
-
-
-def account_text(user: User) -> str:
-    """What the account may do, and what it has used of it, in a sentence."""
-    groups = ", ".join(user.groups or ()) or "none"
-    used = [
-        f"{product} {quota.used:,} of {'unlimited' if quota.limit is None else f'{quota.limit:,}'}"
-        for product, quota in sorted(user.quotas.items())
-    ]
-    return f"Groups: {groups}. Units used: {'; '.join(used) or 'none reported'}. Hourly files cost none."
-
-
-def _until(value: datetime | None) -> str:
-    return "an unknown moment" if value is None else f"{moment_text(value)} UTC"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines import terminal
+from pipelines.cli import terminal
 from resources.adapters import EngineResource
 from resources.engine import Engine
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.operations import retry
-from pipelines.operations.retry import Outcome
+from pipelines.operations import reprocess
+from pipelines.operations.reprocess import Outcome
 from resources.lake import Archive, digest_of
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
@@ -53,7 +53,7 @@ def test_two_halves_of_a_record_side_by_side_are_none(folder):
 
 
 def test_every_block_of_lines_is_read(folder, monkeypatch):
-    monkeypatch.setattr(retry, "_BLOCK_BYTES", 2 * len(GOOD[0]))
+    monkeypatch.setattr(reprocess, "_BLOCK_BYTES", 2 * len(GOOD[0]))
     folder.load(0, GOOD)
     trial = folder.attempt()
     assert (trial.line_count, trial.row_count) == (9, 9)
@@ -134,7 +134,7 @@ def test_hours_are_done_again_in_ranges_with_the_projects_that_they_hold(folder)
         for project in projects:
             folder.load(number, {"enwiki": GOOD, "frwiki": FRENCH}[project][:1], project)
     folder.load(2, [b"no record"])
-    groups = retry.grouped(folder.settings, folder.attempt())
+    groups = reprocess.grouped(folder.settings, folder.attempt())
     assert [(settings.projects, settings.namespaces, [hour.hour for hour in hours]) for settings, hours in groups] == [
         (("enwiki",), (0,), [0, 1]),
         (("enwiki",), (0,), [3]),

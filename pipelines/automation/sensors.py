@@ -1,27 +1,24 @@
-"""The sensors: what is missing upstream, and what is pending here.
-
-Belongs here: looking, and asking for runs. Does not belong here: doing the work.
-"""
+"""The sensors: they look for what is missing at the service or pending here, and ask for runs."""
 
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-    RUN_KEY_TAG,
-)
 
 from assets import layers, snapshot
 from assets.failures import sentence
 from assets.partitions import key_of
 from assets.published import WHEN_DUE, next_text
-from pipelines import discovery, jobs
+from pipelines.automation import discovery, jobs
 from pipelines.process import processes
+from pipelines.process.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+    RUN_KEY_TAG,
+    UnresolvedAssetJobDefinition,
+)
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Dataset, Family, datasets
 from resources.errors import MirrorError
@@ -39,8 +36,8 @@ _ANSWER_SECONDS = 10.0
     name="discover_hours",
     job_name=jobs.HOURS,
     minimum_interval_seconds=600,
-    description="Compares the service's last 48 hours with what is loaded and asks for what is missing, in at most three runs. An "
-    "outage of 48 hours is data loss, so leave it on.",
+    description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most three runs. An "
+    "outage of 48 hours is data loss, so leave this sensor on.",
 )
 def discover_hours(
     context: dg.SensorEvaluationContext,
@@ -80,14 +77,14 @@ def _missing(
     # an operator may want to begin later than the service could
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
-        return "Every hour of the service's two days is loaded."
+        return "Every hour of the last two days is loaded."
     wanted = discovery.without_busy(missing, context.instance, now, layers.keys(dataset))
     if not wanted:
-        return f"{counted(len(missing), 'hour')} missing. Under way, or failed lately and waiting."
+        return f"{counted(len(missing), 'hour')} missing, all of them under way or waiting after a failure."
     with enterprise.client(_ANSWER_SECONDS) as client:
         wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
-        return "The service has not published the newest hours yet; they are looked for again."
+        return "The service has not published the newest hours yet. They are looked for again."
     # a run over all datasets where there is but one
     selection = list(layers.keys(dataset)) if len(datasets(Family.HOURLY)) > 1 else None
     return [
@@ -110,8 +107,8 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
         name=f"discover_{dataset.archive}",
         job_name=jobs.of_snapshots(dataset),
         minimum_interval_seconds=3600,
-        description="Compares the versions of the service's snapshots with those that are archived, and asks for the ones that "
-        "differ. A run costs quota, and disk for the whole of a project, so it is off until it is switched on.",
+        description="Compares the versions of the service's snapshots with the archived ones, and requests a run for each that "
+        "differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
     )
     def look(
         context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
@@ -124,7 +121,7 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
             return dg.SkipReason(sentence(error))
         changed = [record for record in records if not snapshot.is_archived(record, lake.layout, dataset)]
         if not changed:
-            return dg.SkipReason("Every snapshot of the mirrored projects is archived in its present version.")
+            return dg.SkipReason("Every snapshot of the mirrored projects is archived in its current version.")
         # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
         context.instance.add_dynamic_partitions(dataset.archive, [record.identifier for record in changed])
         return dg.SensorResult(
@@ -142,14 +139,14 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
     job_name=jobs.PUBLISH,
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="When hours or snapshots were loaded that the current articles do not know yet, takes them in and publishes, "
-    "as often as WME_PUBLISH allows. Local work only, so it is on by default.",
+    description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH allows. It only "
+    "works locally, so it is on by default.",
 )
 def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
     """Ask for one run per set of what is not published, once no hours are under way and publishing is due."""
     active = sum(_brings_hours(run) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
     if active:
-        return dg.SkipReason(f"{active} runs are under way; what is pending is taken in after them.")
+        return dg.SkipReason(f"{counted(active, 'run')} under way. Pending hours and snapshots are applied afterwards.")
     store = warehouse.glance
     try:
         hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
@@ -160,7 +157,7 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
     if not store.publish_is_due(warehouse.publish_every):
         when = next_text(store.publication(), warehouse.publish_every)
         return dg.SkipReason(
-            f"Pending: {counted(len(hours), 'hour')} and {counted(len(snapshots), 'snapshot')}; published {when}."
+            f"Pending: {counted(len(hours), 'hour')} and {counted(len(snapshots), 'snapshot')}. They are published {when}."
         )
     digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
     # the hour in the key: a run that failed is asked for again once an hour, never at every tick
@@ -184,8 +181,8 @@ def end_killed_runs(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.Sens
         jobs=all_jobs,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Ends the runs whose process was killed, or went with its machine: they would keep others waiting for ever. "
-        "Dagster's daemon tries again those that it has launched; those of a command are asked for again here.",
+        description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for them for "
+        "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """End what is dead, and ask again for what nobody else does."""
@@ -196,7 +193,7 @@ def end_killed_runs(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.Sens
         if again:
             return dg.SensorResult(run_requests=again)
         if ended:
-            return dg.SkipReason(f"Ended, because their process was gone: {', '.join(run.run_id for run in ended)}.")
+            return dg.SkipReason(f"Ended because their process is gone: {', '.join(run.run_id for run in ended)}.")
         return dg.SkipReason("Every run that is under way has its process.")
 
     return look

@@ -1,10 +1,8 @@
-"""Which hours are to be brought in, and in which runs.
+"""Which hours are to be fetched and loaded, and in which runs.
 
 What decides is what is loaded and what is under way, never what was asked for before: whatever became of earlier runs,
 killed ones too, an hour that the service keeps and that is not loaded is asked for again. So nothing is kept between two
 looks, and a look costs a few requests, however many hours are missing.
-
-Belongs here: choosing hours, grouping them. Does not belong here: asking Dagster for the runs (see `sensors`).
 """
 
 from __future__ import annotations
@@ -15,15 +13,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import dagster as dg
-from dagster._core.storage.tags import (
+
+from assets.layers import keys
+from assets.partitions import HOUR, hour_of, recent_hours
+from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
     RUN_FAILURE_REASON_TAG,
 )
-
-from assets.layers import keys
-from assets.partitions import HOUR, hour_of, recent_hours
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
@@ -75,7 +73,7 @@ def missing_hours(
     scope: Collection[tuple[str, int]],
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> list[datetime]:
-    """The hours of the service's two days that are to be brought in (again), oldest first.
+    """The hours of the last two days that are to be loaded (again), oldest first.
 
     They are those of which a mirrored project is not loaded, and those whose list lacked one and whose time to look again
     has come.

@@ -1,7 +1,6 @@
-"""The jobs: what is run together.
+"""The jobs: what is run together, for the datasets that are declared.
 
-Backfill hours in the Dagster UI, from the assets: `dagster job backfill` ignores the backfill policy and makes a run per
-hour.
+Backfill hours in the Dagster UI from the assets: `dagster job backfill` ignores the backfill policy and starts a run per hour.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from assets import articles, layers, published
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
 REFERENCE, HOURS, HOURLY, PUBLISH = "reference", "hours", "hourly", "publish"
 
@@ -30,26 +29,30 @@ def build_jobs() -> list[UnresolvedAssetJobDefinition]:
     hours = _all_of(Family.HOURLY)
     return [
         dg.define_asset_job(
-            REFERENCE, selection=_all_of(Family.LIST), description="The reference lists, from the service to DuckDB."
+            REFERENCE,
+            selection=_all_of(Family.LIST),
+            description="Takes the reference lists from the service to DuckDB.",
         ),
         *(
             dg.define_asset_job(
                 of_snapshots(dataset),
                 selection=dg.AssetSelection.assets(*layers.keys(dataset)),
-                description="One snapshot in its newest version, from the service to DuckDB.",
+                description="Takes the newest version of one snapshot from the service to DuckDB.",
             )
             for dataset in datasets(Family.SNAPSHOT)
         ),
         dg.define_asset_job(
-            HOURS, selection=hours, description="Hourly files, from the service to DuckDB; a range of hours in one run."
+            HOURS,
+            selection=hours,
+            description="Takes hourly files from the service to DuckDB: a range of hours in one run.",
         ),
         dg.define_asset_job(
-            HOURLY, selection=hours | state, description="One hour, from the service to the published file."
+            HOURLY, selection=hours | state, description="Takes one hour from the service to the published file."
         ),
         dg.define_asset_job(
             PUBLISH,
             selection=state,
-            description="The pending snapshots and hours into the current articles, then the published file.",
+            description="Applies pending snapshots and hours to the current articles, then publishes.",
         ),
     ]
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import click
 
-from pipelines import terminal
+from pipelines.cli import terminal
 from pipelines.cli.parameters import PROJECT
 from pipelines.settings import read as read_settings
 from resources.formatting import counted, moment_text, size_text

@@ -1,0 +1,33 @@
+"""The names that Dagster does not publish and that are needed all the same; no other module of `pipelines` imports any."""
+
+from __future__ import annotations
+
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+from dagster._core.execution.step_dependency_config import StepDependencyConfig
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+    RUN_FAILURE_REASON_TAG,
+    RUN_KEY_TAG,
+)
+
+__all__ = [
+    "ASSET_PARTITION_RANGE_END_TAG",
+    "ASSET_PARTITION_RANGE_START_TAG",
+    "PARTITION_NAME_TAG",
+    "RUN_FAILURE_REASON_TAG",
+    "RUN_KEY_TAG",
+    "ExecutionPlan",
+    "InstanceRef",
+    "NoOpComputeLogManager",
+    "PlanOrchestrationContext",
+    "RetryMode",
+    "StepDependencyConfig",
+    "UnresolvedAssetJobDefinition",
+]

@@ -1,0 +1,53 @@
+"""Jobs and sensors follow from the datasets that are declared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pipelines
+from pipelines.automation.jobs import build_jobs
+from pipelines.automation.sensors import build_sensors
+from pipelines.definitions import build_defs
+from pipelines.settings import Settings
+from resources import datasets
+
+ROOT = Path(pipelines.__file__).parents[1]
+
+
+def named(declared, name):
+    """A dataset like a declared one, under another name."""
+    return replace(declared, table=replace(declared.table, name=name), endpoint=name, archive=name)
+
+
+def keys(defs, job):
+    return {key.to_user_string() for key in defs.resolve_job_def(job).asset_layer.executable_asset_keys}
+
+
+def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
+    more = [
+        named(datasets.ARTICLE_CHANGES, "file_changes"),
+        named(datasets.SNAPSHOT_ARTICLES, "structured_contents"),
+        replace(named(datasets.LISTS[0], "licences"), archive="reference"),
+    ]
+    with datasets.also(*more):
+        defs = build_defs(Settings())
+        sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(build_jobs())}
+    changes = {"archive/file_changes", "lake/file_changes", "warehouse/file_changes"}
+    assert changes < keys(defs, "hours") < keys(defs, "hourly")
+    assert {"lake/licences", "warehouse/licences"} < keys(defs, "reference")
+    layers = ("archive", "lake", "warehouse")
+    assert keys(defs, "structured_contents") == {f"{layer}/structured_contents" for layer in layers}
+    assert keys(defs, "snapshots") == {"archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles"}
+    assert sensors["discover_structured_contents"] == {"structured_contents"}
+    assert not any("structured" in job.name for job in build_jobs())
+
+
+def test_private_names_of_dagster_are_in_one_module():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "pipelines").rglob("*.py")
+        if re.search(r"dagster\._", path.read_text())
+    }
+    assert found == {"pipelines/process/dagster_internals.py"}

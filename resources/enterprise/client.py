@@ -56,6 +56,9 @@ def utc_now() -> datetime:
 class EnterpriseClient:
     """A client for one service and one account.
 
+    An hour is the aware moment at which it starts. Progress is told how many bytes came since it was told last, from one
+    thread at a time; a folder that is missing is made.
+
     Nothing is sent before a method is called. One instance may be used by several threads; instances in several
     processes share the tokens in the state folder, so that together they log in once.
 
@@ -112,29 +115,17 @@ class EnterpriseClient:
     @overload
     def reference(self, kind: Literal["namespaces"]) -> models.Listing[models.Namespace]: ...
     def reference(self, kind: str) -> models.Listing[Any]:
-        """One of the four reference lists as typed records (`GET /v2/codes`, `languages`, `projects`, `namespaces`).
-
-        Raises:
-            EnterpriseError: As everywhere; nothing special here.
-        """
+        """One of the four reference lists as typed records (`GET /v2/codes`, `languages`, `projects`, `namespaces`)."""
         return self._listing(next(one for one in LISTS if one.name == kind), _TYPED[kind])
 
     def list_records(self, dataset: Dataset) -> models.Listing[models.Record]:
-        """All records of a reference list, with fields by name: `record["identifier"]`.
-
-        Raises:
-            EnterpriseError: As everywhere; nothing special here.
-        """
+        """All records of a reference list, with fields by name: `record["identifier"]`."""
         return self._listing(dataset, _RECORDS)
 
     # --- hourly batches ----------------------------------------------------------------------------------------------
 
     def batches(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> models.Listing[models.Batch]:
         """The files of an hour (`GET /v2/batches/{date}/{hour}`): one per project and namespace that had changes.
-
-        Args:
-            hour: Start of the hour, aware.
-            dataset: Whose files.
 
         Raises:
             NotPublishedYet: The exports of the hour have not all ended.
@@ -166,13 +157,6 @@ class EnterpriseClient:
         (`.part`) is continued. When the service has replaced the file meanwhile, the new one is taken, and where the
         name of `target` holds the first eight characters of the old version the new one's take their place:
         `Download.path` and `Download.version` say what was landed.
-
-        Args:
-            hour: Start of the hour, aware.
-            record: The batch's record, from `batches` or `batch`.
-            target: The file; its folder is made when needed.
-            progress: Called with the number of bytes that came since, from one thread at a time.
-            dataset: What the file belongs to.
 
         Raises:
             IntegrityError: Wrong bytes twice; nothing was landed.
@@ -207,27 +191,6 @@ class EnterpriseClient:
         """
         return self._snapshots.chunks(dataset, identifier)
 
-    def chunk(self, identifier: str, chunk: str | int, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Chunk:
-        """The record of one chunk (`GET /v2/snapshots/{identifier}/chunks/{chunk}`). Costs no quota.
-
-        Args:
-            identifier: The snapshot.
-            chunk: Its whole identifier, or its number.
-            dataset: What the snapshot belongs to.
-
-        Raises:
-            NotFound: There is none.
-        """
-        return self._snapshots.chunk(dataset, identifier, chunk)
-
-    def snapshot_head(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.ArchiveHead:
-        """Exact size, ETag and date of a snapshot's archive (`HEAD .../download`). Costs no quota."""
-        return self._snapshots.head(dataset, identifier)
-
-    def chunk_head(self, identifier: str, chunk: str | int, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.ArchiveHead:
-        """Exact size, ETag and date of a chunk's archive (`HEAD .../download`). Costs no quota."""
-        return self._snapshots.head(dataset, identifier, chunk)
-
     def plan_snapshot(
         self, identifier: str, folder: Path, wishes: Wishes | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
     ) -> SnapshotPlan:
@@ -235,12 +198,6 @@ class EnterpriseClient:
 
         Reads the records of the snapshot and of its chunks, whose versions are pinned by it, the account's counters,
         and what lies in the folder. Costs no quota and changes nothing, so it is a dry run as well.
-
-        Args:
-            identifier: The snapshot.
-            folder: Where its files lie or shall lie; it may not exist yet.
-            wishes: What may be spent, which form, how much disk to leave free.
-            dataset: What the snapshot belongs to.
 
         Raises:
             NotFound: There is no such snapshot.
@@ -252,11 +209,6 @@ class EnterpriseClient:
 
         One unit of quota at most, none for a file that is there. Each piece may have a thread of its own, and may be
         tried again alone: a part that was left is continued for one more unit.
-
-        Args:
-            plan: From `plan_snapshot`.
-            piece: One of `plan.pieces`.
-            progress: Called with the number of bytes that came since, from one thread at a time.
 
         Raises:
             StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
@@ -288,18 +240,10 @@ class EnterpriseClient:
         workers: int = 4,
         progress: Progress | None = None,
     ) -> tuple[Download, ...]:
-        """Fetch all files of a plan, several at once, and confirm the set.
+        """Fetch all files of a plan, `workers` at once, and confirm the set; one download per piece, in their order.
 
         A file that fails does not keep the others from being fetched, unless they would all meet the same: a snapshot that
         was replaced, a spent quota, a full disk. Where all failures may pass, those files are tried once more.
-
-        Args:
-            plan: From `plan_snapshot`.
-            workers: Files fetched at once.
-            progress: Called with the number of bytes that came since, from one thread at a time.
-
-        Returns:
-            One download per piece, in the order of `plan.pieces`.
 
         Raises:
             EnterpriseError: As `fetch_piece` and `confirm_snapshot`; files that are complete are kept, and of the others
@@ -314,10 +258,7 @@ class EnterpriseClient:
         return self._auth.user()
 
     def login(self, password: str | None = None) -> TokenStatus:
-        """Log in, whatever is stored (`POST /v1/login`).
-
-        Args:
-            password: Used instead of the configured one, which may be missing.
+        """Log in, whatever is stored (`POST /v1/login`), with this password or the configured one.
 
         Raises:
             AuthenticationError: Wrong user or password.
@@ -351,10 +292,6 @@ class EnterpriseClient:
 
     def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
         """Answer a NEW_PASSWORD_REQUIRED challenge (`POST /v1/new-password-required`) and keep the tokens it brings.
-
-        Args:
-            proposed: The new password.
-            password: The old one, where it is not the configured one.
 
         Raises:
             InvalidRequest: The service asks for no new password.

@@ -1,7 +1,6 @@
-"""The data host as one account sees it: lists, records, signed URLs and heads, within bounds and with refusals in sentences.
+"""The data host as one account sees it: lists, records, signed URLs, within bounds and with refusals in sentences.
 
-Source: the service's description of its lists, of downloads (a GET is redirected to a signed address, a HEAD is
-answered by the service itself) and of `get-user`.
+Source: the service's description of its lists, of downloads (a redirect to a signed address) and of `get-user`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 import logging
 import time
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from resources.enterprise import errors, models
-from resources.enterprise.http.answers import Answer, BrokenAnswer, etag_in, moment_in, number_in
+from resources.enterprise.http.answers import Answer, BrokenAnswer
 from resources.enterprise.service import is_web_address
 
 if TYPE_CHECKING:
@@ -63,17 +62,12 @@ class DataApi:
         """The signed address of a download, and the number of requests it took, each of which may cost a unit of `quota`."""
         return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
 
-    def head(self, path: str, doing: str) -> models.ArchiveHead:
-        """What the service says of an archive without sending it. Costs no quota."""
-        return self.ask(path, doing, lambda answer: _head(answer, doing), method="HEAD")[0]
-
     def ask(
         self,
         path: str,
         doing: str,
         understand: Callable[[Answer], _T],
         *,
-        method: Literal["GET", "HEAD"] = "GET",
         longest: int | None = None,
         quota: str | None = None,
     ) -> tuple[_T, int]:
@@ -91,7 +85,7 @@ class DataApi:
             asked: float | None = None
             try:
                 answer = self._transport.send(
-                    method, self._service.base_url + path, doing=doing, auth=self._auth.bearer, longest=longest
+                    "GET", self._service.base_url + path, doing=doing, auth=self._auth.bearer, longest=longest
                 )
                 count += answer.request_count
                 asked = answer.retry_after
@@ -146,14 +140,3 @@ class DataApi:
                     status=429,
                 )
         raise self._transport.error(answer, doing)
-
-
-def _head(answer: Answer, doing: str) -> models.ArchiveHead:
-    size = number_in(answer.headers, "Content-Length")
-    if answer.status >= 300 or size is None:
-        raise errors.UnexpectedAnswer(
-            f"Could not {doing}: status {answer.status} came without the archive's length. Nothing was changed. Check the "
-            "addresses of the service; if they are right, its interface has changed.",
-            status=answer.status,
-        )
-    return models.ArchiveHead(size, etag_in(answer.headers), moment_in(answer.headers, "Last-Modified"))

@@ -213,21 +213,6 @@ class Chunk(ArchiveRecord):
 
 
 @dataclass(frozen=True)
-class ArchiveHead:
-    """What the service tells of an archive without sending it.
-
-    Attributes:
-        size_bytes: Its exact size.
-        etag: As sent, with its quotes; not the MD5 of a large archive.
-        modified_at: When it was written, in UTC.
-    """
-
-    size_bytes: int
-    etag: str | None
-    modified_at: datetime | None
-
-
-@dataclass(frozen=True)
 class Quota:
     """Units of one product: used so far, and allowed (None: no limit is stated)."""
 

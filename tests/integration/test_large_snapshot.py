@@ -20,6 +20,7 @@ import json, sys
 from datetime import datetime
 from pathlib import Path
 from assets import snapshot as snapshot_sets
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Patience, Service, Wishes
 from assets.converting import convert_archives

@@ -125,9 +125,6 @@ class Authenticator:
     def login(self, password: str | None = None) -> TokenStatus:
         """Log in with the password, whatever is stored, and store the tokens.
 
-        Args:
-            password: Used instead of the configured one.
-
         Raises:
             AuthenticationError: Wrong user or password, or none configured.
             NewPasswordRequired: A new password must be set first.

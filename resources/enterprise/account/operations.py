@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
+_RULES = "The new password needs at least 8 characters with upper and lower case, a digit and a symbol."
 #: Documented life of an access token in seconds, for an answer that does not state it.
 _DAY = 86_400.0
 
@@ -147,8 +148,7 @@ class AuthService:
         self._check(
             answer,
             f"set the password of {username}",
-            refused="Check the code, ask for another with `wme auth forgot-password`, or choose a password of at least "
-            "8 characters with upper and lower case, a digit and a symbol.",
+            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {_RULES}",
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str, auth: AuthBase) -> None:
@@ -162,8 +162,7 @@ class AuthService:
         self._check(
             answer,
             "change the password",
-            refused="Check the previous password; the new one needs at least 8 characters with upper and lower case, a "
-            "digit and a symbol.",
+            refused=f"Check the previous password. {_RULES}",
         )
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
@@ -176,8 +175,7 @@ class AuthService:
         self._check(
             answer,
             doing,
-            refused="The new password needs at least 8 characters with upper and lower case, a digit and a symbol; run "
-            "`wme auth new-password` again.",
+            refused=f"{_RULES} Run `wme auth new-password` again.",
         )
         found = self._transport.parse(answer, _TOKENS, doing)
         if found.refresh_token is None:

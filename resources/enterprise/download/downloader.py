@@ -115,11 +115,6 @@ class Downloader:
         When the service replaced the archive meanwhile, the new one is taken; where `target`'s name holds the first
         eight characters of the old version, the new one's take their place.
 
-        Args:
-            source: What to fetch.
-            target: Where to.
-            progress: Called with the number of bytes that came, often, from one thread at a time.
-
         Raises:
             IntegrityError: The bytes differ from the record's version twice; nothing was landed.
             DiskFull: No room; what was fetched is kept.

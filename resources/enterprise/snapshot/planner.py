@@ -80,16 +80,6 @@ class Snapshots:
         path = endpoints.chunks(_path(dataset, identifier))
         return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")
 
-    def chunk(self, dataset: Dataset, identifier: str, chunk: str | int) -> Chunk:
-        """`GET /v2/snapshots/{identifier}/chunks/{chunk}`."""
-        return self._chunk(dataset, identifier, chunk)[0]
-
-    def head(self, dataset: Dataset, identifier: str, chunk: str | int | None = None) -> models.ArchiveHead:
-        """`HEAD` of the download of a snapshot or of one of its chunks."""
-        path = _path(dataset, identifier, chunk)
-        what = identifier if chunk is None else f"chunk {chunk} of {identifier}"
-        return self._api.head(endpoints.download(path), f"read the size of {what}")
-
     # --- a set of files ----------------------------------------------------------------------------------------------
 
     def plan(self, dataset: Dataset, identifier: str, folder: Path, wishes: Wishes) -> SnapshotPlan:

@@ -88,7 +88,7 @@ def bound(job: Job) -> Bound:
             for batch in batches:
                 group = ours.encode(batch, ARTICLE_CHANGES, level=job.level)
                 with one_at_a_time:
-                    file.write(group)
+                    file.add(group)
 
         written = _times(write, job.cores)
 

@@ -1,7 +1,4 @@
-"""Our converter as the benchmarks call it.
-
-Belongs here: every call of `resources.lake` that a benchmark makes. Does not belong here: figures.
-"""
+"""Our converter as the benchmarks call it."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Converter:
                 else:
                     tally.add(piece)
                     if piece.rows is not None:
-                        rows_file.write(piece.rows)
+                        rows_file.add(piece.rows)
                     if piece.rejected is not None:
                         rejects_file.add(piece.rejected)
                 if progress is not None:
@@ -192,7 +192,7 @@ class Converter:
             }
             # The rejects land first: whoever sees the rows can rely on their rejects being there.
             rejects_file.land({METADATA_KEY: json.dumps(facts)})
-            rows_file.land({METADATA_KEY: json.dumps(facts)})
+            rows_file.finish({METADATA_KEY: json.dumps(facts)})
         return Conversion.of(facts, archive, layout, seconds=time.perf_counter() - started)
 
 

@@ -60,8 +60,8 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
             raise ListError(f"Record {reject.line_number} of the list of {dataset.name}: {reject.reason} {_UNTOUCHED}")
         with ParquetFile(target, table) as file:
             if len(rows.batch):
-                file.write(encode(rows.batch, table))
-            file.land({"conversion": json.dumps({"kind": dataset.name, "digest": digest, "schema_version": version})})
+                file.add(encode(rows.batch, table))
+            file.finish({"conversion": json.dumps({"kind": dataset.name, "digest": digest, "schema_version": version})})
     return ListConversion(digest, target, pq.read_metadata(target).num_rows, target.stat().st_size, converted)
 
 

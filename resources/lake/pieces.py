@@ -1,7 +1,4 @@
-"""What the converter's workers make of the blocks of an archive: row groups and rejects, ahead of whoever writes them.
-
-Belongs here: threads, and the order in which their results come. Does not belong here: files, and the memory in all.
-"""
+"""What the converter's workers make of the blocks of an archive: row groups and rejects, ahead of whoever writes them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The files of what was rejected: a row for each line, and beside them the lines that are too long for a row.
 
-Belongs here: what is repeated for each line and how much of it, row groups of rejects, the file of long lines and how one is
-read out of it. Does not belong here: why a line is rejected (records, examine).
-
 `<name>.lines.gz` beside `<name>.parquet` holds each long line as a gzip member of its own, with its line feed: all of them by
 `zcat`, one from the place on that its row names.
 """
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from isal import isal_zlib
 
-from resources.lake.errors import landing_failed, legible
+from resources.lake.errors import legible
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTED_LINES
 
@@ -112,7 +109,7 @@ class RejectsFile:
         self._level = level
         self._stack = ExitStack()
         self._parquet: ParquetFile | None = None
-        self._lines: _LinesFile | None = None
+        self._lines: Unfinished | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self.row_count = 0
@@ -154,7 +151,7 @@ class RejectsFile:
         if self._lines is not None:
             self._lines.land()
         if self._parquet is not None:
-            self._parquet.land(metadata)
+            self._parquet.finish(metadata)
 
     def _add(self, rows: pa.RecordBatch) -> None:
         if self._waiting and (
@@ -172,45 +169,12 @@ class RejectsFile:
         self._waiting, self._waiting_bytes = [], 0
         if self._parquet is None:
             self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTED_LINES))
-        self._parquet.write(encode(rows, REJECTED_LINES, level=self._level))
+        self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
 
-    def _long_lines(self) -> _LinesFile:
+    def _long_lines(self) -> Unfinished:
         if self._lines is None:
-            self._lines = self._stack.enter_context(_LinesFile(lines_file(self._target)))
+            self._lines = self._stack.enter_context(Unfinished(lines_file(self._target)))
         return self._lines
-
-
-class _LinesFile:
-    """The file of long lines under way; raises LakeError (DiskFull among them) where it cannot be written."""
-
-    def __init__(self, target: Path) -> None:
-        self._unfinished = Unfinished(target)
-        self.size = 0
-
-    def __enter__(self) -> Self:
-        try:
-            self._unfinished.__enter__()
-        except OSError as error:
-            raise landing_failed(error, self._unfinished.target) from error
-        return self
-
-    def write(self, data: bytes) -> None:
-        try:
-            self._unfinished.write(data)
-        except OSError as error:
-            raise landing_failed(error, self._unfinished.target) from error
-        self.size += len(data)
-
-    def land(self) -> None:
-        try:
-            self._unfinished.land()
-        except OSError as error:
-            raise landing_failed(error, self._unfinished.target) from error
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unfinished.__exit__(kind, error, trace)
 
 
 def lines_file(rejects: Path) -> Path:

@@ -49,7 +49,6 @@ __all__ = [
     "REFERENCE_TABLES",
     "REJECTED_LINES",
     "REJECTS",
-    "SCHEMA_VERSION",
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
     "TIMESTAMP",
@@ -60,6 +59,3 @@ __all__ = [
     "Table",
     "version_of",
 ]
-
-#: The number of the declarations while they were counted: see `version_of`.
-SCHEMA_VERSION = 1

@@ -1,7 +1,4 @@
-"""What a declaration is made of: Arrow types, columns, tables, macros.
-
-Does not belong here: any table.
-"""
+"""What a declaration is made of: Arrow types, columns, tables, macros."""
 
 from __future__ import annotations
 

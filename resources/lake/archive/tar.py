@@ -1,7 +1,5 @@
 """The tar inside a gzip file, read once and in order, in memory that does not depend on what its headers say.
 
-Belongs here: gunzip, headers, members, and what an archive holds beside records. Does not belong here: lines (blocks).
-
 Single headers are read by the standard library. Its readers of whole tars take extended headers of any size into memory,
 read them in quadratic time (before Python 3.11.10), and take a size that is no number for 0; so these are read here.
 """

@@ -1,9 +1,4 @@
-"""One line, looked at closely: what is wrong with it, or what it says beyond the declaration.
-
-Belongs here: the slow, exact look at single records that the fast path could not take whole. Its two answers are a
-sentence (the line is a reject) and the fields that no column knows (they go to `extra`).
-Does not belong here: reading many records quickly.
-"""
+"""One line, looked at closely: what is wrong with it, or what it says beyond the declaration."""
 
 from __future__ import annotations
 

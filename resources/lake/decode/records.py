@@ -1,9 +1,5 @@
 """A block of lines becomes rows.
 
-Belongs here: the ways to read a block and how they meet, the rules a row must keep, and the careful path for lines that
-the fast ones refuse: every good line kept, every bad one a reject with its place and reason.
-Does not belong here: where lines come from and where rows go.
-
 The native decoder takes what is plainly as declared and leaves single lines to the careful path. Where it is not built,
 pyarrow's parser takes whole blocks, or leaves them whole. The rows, rejects and unknown fields are the same.
 """

@@ -1,8 +1,4 @@
-"""The form of a record, derived from a table's declaration.
-
-Belongs here: the nested schema to parse with, the way from the parsed record to the table's columns, and the same form as
-a tree for looking at a single record. Does not belong here: any rule about what a value must be beyond its type.
-"""
+"""The form of a record, derived from a table's declaration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""JSON read strictly, and written with its numbers as they were.
-
-Belongs here: what is valid JSON for us, and the bounds of a document. Does not belong here: what a record is.
-"""
+"""JSON read strictly, and written with its numbers as they were."""
 
 from __future__ import annotations
 

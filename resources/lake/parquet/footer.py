@@ -1,8 +1,5 @@
 """Joining row groups that were encoded apart into one Parquet file: the arithmetic of footers.
 
-Belongs here: reading and writing the few fields of a Parquet footer that say where things lie (parquet.thrift, in Thrift's
-compact protocol). Does not belong here: encoding columns, which pyarrow does, and writing files.
-
 pyarrow encodes a row group only as part of a file, and a file only in one thread. So each row group is encoded as a file
 of its own, in memory and beside others, and its pages are put behind those of the row group before. All that changes is the
 distance from the start of the file, which the footer tells for every column.

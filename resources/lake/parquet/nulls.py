@@ -1,8 +1,5 @@
 """Parquet columns without a single value, made without a Parquet writer.
 
-Belongs here: the page of such a column, and the footer's words about it. Does not belong here: columns with values, which
-pyarrow writes, and joining row groups (footer).
-
 Half of the columns of an archive hold nothing, and the writer takes as long for one of them as for a column of thirty
 values. All there is to say is the number of rows: a page of levels which are all 0, and a null count.
 """

@@ -1,7 +1,4 @@
-"""Thrift's compact protocol, as far as Parquet's footers need it.
-
-Belongs here: reading and writing values of the protocol. Does not belong here: what they mean (footer, nulls).
-"""
+"""Thrift's compact protocol, as far as Parquet's footers need it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Lake files: written under a name nobody reads, made durable, then given their final name.
 
-Belongs here: landing, sweeping, and how Parquet is written. Does not belong here: what the rows mean.
-
 Row groups are encoded by whoever made the rows, on as many threads as there are (`encode`), and put into the file by one
 (`ParquetFile.write`), in order. Nothing of a row group is looked at twice but its footer, which is moved.
 """
@@ -9,7 +7,6 @@ Row groups are encoded by whoever made the rows, on as many threads as there are
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 from dataclasses import dataclass
@@ -19,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resources import files
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
 from resources.lake.parquet.nulls import Leaf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from resources.lake.layout import Layout
     from resources.tables import Table
@@ -43,40 +40,48 @@ _SUFFIX = ".unfinished"
 class Unfinished:
     """A file that is being written. It has a name of its own until `land`, and is removed unless it lands.
 
-    While it is written it is locked, so that `sweep` can tell it from one whose writer was killed.
+    While it is written it is locked, so that `sweep` can tell it from one whose writer was killed. `size` is that of what was
+    written. What the system refuses is a LakeError, DiskFull among them.
     """
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.path = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
-        self._handle: int | None = None
+        self.size = 0
+        self._handle = -1
 
     def __enter__(self) -> Self:
-        self.target.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
-        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        with self._told():
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            files.take(self._handle)
         return self
 
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes."""
-        assert self._handle is not None
-        with memoryview(data) as rest:
+        with self._told(), memoryview(data) as rest:
             done = 0
             while done < len(rest):
                 done += os.write(self._handle, rest[done:])
+            self.size += done
 
     def land(self) -> None:
         """Make the file durable and give it its final name."""
-        assert self._handle is not None
-        os.fsync(self._handle)
-        self.path.replace(self.target)
+        with self._told():
+            os.fsync(self._handle)
+            self.path.replace(self.target)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise landing_failed(error, self.target) from error
+
+    def __exit__(self, *_exception: object) -> None:
         with contextlib.suppress(OSError):  # it has landed, or its folder cannot be written any more: see `sweep`
             self.path.unlink()
-        if self._handle is not None:
+        if self._handle >= 0:
             os.close(self._handle)
 
 
@@ -89,12 +94,9 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
         except FileNotFoundError:
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        else:
-            path.unlink(missing_ok=True)
-            removed.append(path)
+            if files.take(handle):
+                path.unlink(missing_ok=True)
+                removed.append(path)
         finally:
             os.close(handle)
     return tuple(removed)
@@ -180,51 +182,27 @@ def _form(table: Table) -> _Form:
     return _Form(footer.Frame.of(footer.split(file)[1]), tuple(columns))
 
 
-class ParquetFile:
+class ParquetFile(Unfinished):
     """A Parquet file under way: encoded row groups in, in order; the same row groups give the same bytes."""
 
     def __init__(self, target: Path, table: Table) -> None:
+        super().__init__(target)
         self._table = table
-        self._unfinished = Unfinished(target)
         self._groups: list[bytes] = []
-        self._size = 0
         self.row_count = 0
 
-    def __enter__(self) -> Self:
-        try:
-            self._unfinished.__enter__()
-            self._unfinished.write(footer.MAGIC)
-        except OSError as error:
-            self._unfinished.__exit__(None, None, None)
-            raise landing_failed(error, self._unfinished.target) from error
-        self._size = len(footer.MAGIC)
-        return self
-
-    def write(self, group: footer.Group) -> None:
-        """Add a row group. Raises LakeError (DiskFull among them) where it cannot be written."""
-        distance = self._size - len(footer.MAGIC)
+    def add(self, group: footer.Group) -> None:
+        """Add a row group."""
+        distance = max(0, self.size - len(footer.MAGIC))
+        if not self.size:
+            self.write(footer.MAGIC)
         self._groups.append(footer.moved(group.words, distance) if distance else group.words)
         self.row_count += group.row_count
         for pages in group.pages:
-            self._write(pages)
+            self.write(pages)
 
-    def land(self, metadata: Mapping[str, str]) -> None:
+    def finish(self, metadata: Mapping[str, str]) -> None:
         """Write the footer with the file's own metadata, and give the file its final name."""
         words = _form(self._table).frame.footer(self._groups, self.row_count, metadata)
-        self._write(words + len(words).to_bytes(4, "little") + footer.MAGIC)
-        try:
-            self._unfinished.land()
-        except OSError as error:
-            raise landing_failed(error, self._unfinished.target) from error
-
-    def _write(self, data: bytes | memoryview) -> None:
-        try:
-            self._unfinished.write(data)
-        except OSError as error:
-            raise landing_failed(error, self._unfinished.target) from error
-        self._size += len(data)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unfinished.__exit__(kind, error, trace)
+        self.write((b"" if self.size else footer.MAGIC) + words + len(words).to_bytes(4, "little") + footer.MAGIC)
+        self.land()

@@ -58,8 +58,8 @@ def batch(rng: random.Random, count: int) -> pa.RecordBatch:
 def written(path, batches):
     with ParquetFile(path, TABLE) as file:
         for one in batches:
-            file.write(encode(one, TABLE))
-        file.land({"conversion": "{}", "ключ": "знач" * 100})
+            file.add(encode(one, TABLE))
+        file.finish({"conversion": "{}", "ключ": "знач" * 100})
     return path
 
 

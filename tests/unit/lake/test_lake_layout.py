@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.datasets import ARTICLE_CHANGES, named
+from resources.datasets import ARTICLE_CHANGES, named, paths
 from resources.lake import Layout
 
 LAYOUT = Layout(Path("data"))
@@ -64,3 +64,30 @@ def test_names_from_outside_stay_inside(identifier):
 def test_versions_from_outside_stay_inside(version):
     with pytest.raises(ValueError, match=r"too short|cannot be part"):
         LAYOUT.batch_archive(ARTICLE_CHANGES, HOUR, "enwiki_namespace_0", version)
+
+
+@pytest.mark.parametrize("kind", [paths.ARCHIVE, paths.SET, paths.PARQUET, "lines.gz", "tar.gz.part.json"])
+@pytest.mark.parametrize("identifier", ["enwiki_namespace_0", "enwiki_namespace_0_chunk_12", "a.b-c", "codes"])
+def test_names_are_read_as_they_were_made(identifier, kind):
+    name = paths.name_of(identifier, DIGEST, kind)
+    assert paths.parse(name) == (identifier, "01234567", kind)
+    assert paths.is_of_snapshot(name, "enwiki_namespace_0") == (
+        identifier.startswith("enwiki") and kind not in {paths.PARQUET, "lines.gz"}
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["", "batches.json", "enwiki.tar.gz", "a.0123456.parquet", ".a.01234567.parquet", "a.01234567."]
+)
+def test_other_names_are_not_read(name):
+    assert paths.parse(name) is None
+
+
+def test_folders_of_hours_are_read_as_they_were_made(tmp_path):
+    hours = [HOUR + timedelta(hours=back) for back in (-30, -1, 0)]
+    for hour in hours:
+        LAYOUT.archive_hour(ARTICLE_CHANGES, hour)
+        (tmp_path / paths.hour_folder(hour)).mkdir(parents=True)
+    for aside in ("date=2026-11-19/hour=5", "date=2026-11-19/hour=24", "date=2026-11-19.bak/hour=05", "date=x/hour=05"):
+        (tmp_path / aside).mkdir(parents=True)
+    assert [*paths.hour_folders(tmp_path)] == [(hour, tmp_path / paths.hour_folder(hour)) for hour in hours]

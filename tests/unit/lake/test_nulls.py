@@ -46,8 +46,8 @@ GIVEN = [set(VALUES), set(), *({name} for name in VALUES), *(set(VALUES) - {name
 def written(path, batches, table=TABLE):
     with ParquetFile(path, table) as file:
         for batch in batches:
-            file.write(encode(batch, table))
-        file.land({"conversion": "{}"})
+            file.add(encode(batch, table))
+        file.finish({"conversion": "{}"})
     return path
 
 

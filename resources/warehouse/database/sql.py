@@ -65,6 +65,11 @@ def sql_type(arrow: pa.DataType) -> str:
     return _SCALARS[arrow]
 
 
+def nulls(table: tables.Table) -> str:
+    """Nulls of the types and names of the table's columns, comma separated, as SQL."""
+    return ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
+
+
 def column_list(table: tables.Table, prefix: str = "") -> str:
     """The table's columns, comma separated, as SQL."""
     return ", ".join(prefix + identifier(column.name) for column in table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from resources.tables import ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import TITLE_KEY
-from resources.warehouse.database.sql import identifier, moment, quoted, statement
+from resources.warehouse.database.sql import identifier, moment, nulls, quoted, statement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -81,6 +81,7 @@ class Version:
         return (
             statement(f"load/{name}")
             .replace("{rows}", statement("load/snapshot_rows"))
+            .replace("{nothing}", nulls(SNAPSHOT_ARTICLES))
             .replace("{event_key}", _EVENT_KEY)
             .replace("{title_key}", TITLE_KEY)
             .replace("{files}", f"[{files}]")

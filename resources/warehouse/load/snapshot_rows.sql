@@ -1,6 +1,9 @@
+-- Columns that were declared after the files were written are null.
 (
   SELECT file.* EXCLUDE (filename, file_name, file_row_number)
   FROM (
+    SELECT {nothing} WHERE false
+    UNION ALL BY NAME
     SELECT *, parse_filename(filename) AS file_name
     FROM read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false)
   ) AS file

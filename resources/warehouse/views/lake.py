@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import identifier, quoted, sql_type, statement
+from resources.warehouse.database.sql import nulls, quoted, statement
 from resources.warehouse.load.snapshot_rows import versions
 
 if TYPE_CHECKING:
     import duckdb
 
-    from resources import tables
     from resources.warehouse.load.snapshot_rows import Version
 
 
@@ -64,9 +63,12 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
         bodies.insert(0, statement("views/article_bodies").replace("{files}", f"[{names}]"))
     pages = SNAPSHOT_ARTICLES.narrow
     views = {
-        "article_bodies": (bodies, _nothing(ARTICLE_BODIES)),
-        "snapshot_articles": ([version.pages() for version in present], _nothing(pages)),
-        "internal.snapshot_pages": ([version.articles() for version in present], _nothing(ARTICLES)),
+        "article_bodies": (bodies, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),
+        "snapshot_articles": ([version.pages() for version in present], f"SELECT {nulls(pages)} WHERE false"),
+        "internal.snapshot_pages": (
+            [version.articles() for version in present],
+            f"SELECT {nulls(ARTICLES)} WHERE false",
+        ),
         "internal.snapshot_states": (
             [version.states() for version in present],
             statement("views/snapshot_states_empty"),
@@ -77,9 +79,3 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     for table in (ARTICLE_BODIES, pages):
         for comment in comments(table, "VIEW"):
             connection.execute(comment)
-
-
-def _nothing(table: tables.Table) -> str:
-    """A query of the table's columns without rows."""
-    columns = ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
-    return f"SELECT {columns} WHERE false"

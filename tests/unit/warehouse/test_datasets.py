@@ -84,6 +84,7 @@ def cards(lake, version, labels, project="enwiki"):
 def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_know_nothing_of_it(lake, warehouse):
     articles = lake.file(0, [lake.change(1, "A", 1)], rejects=[b"x"])
     warehouse.load_hour(lake.hour(0), [articles])
+    warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(1, "A", 190)])])
     first = [hour_file(lake, 0, ["a", "b"], rejects=[b"{"]), hour_file(lake, 0, ["f"], "frwiki")]
     load = warehouse.load_hour(lake.hour(0), first, dataset=EVENTS)
     assert (load.changed, load.row_count, load.duplicate_count, load.reject_count) == (True, 3, 0, 1)
@@ -110,7 +111,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
         **{(name, lake.hour(n)): ("missing", None) for name, n in (("enwiki", 1), ("frwiki", 1), ("frwiki", 2))},
         ("enwiki", lake.hour(2)): ("not_yet", None),
     }
-    assert [(row.batch_hour, row.state) for row in warehouse.coverage()] == [(lake.hour(0), "loaded")]
+    assert [(row.batch_hour, row.state) for row in warehouse.coverage()] == [(lake.hour(n), "loaded") for n in (0, 3)]
     assert warehouse.sql("SELECT table_name, raw FROM rejects").rows == [("article_changes", b"x")]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)], dataset=EVENTS)] == [1, 1]
     assert [row.row_count for row in warehouse.summary([lake.hour(0)])] == [1]
@@ -119,7 +120,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     assert (audit.row_count, audit.expected_count, audit.repeated_count, audit.early_count) == (2, 2, 0, 0)
     with warehouse.ledger() as ledger:
         assert len(ledger.of_day(lake.hour(0).date(), EVENTS).files) == 2
-        assert len(ledger.of_day(lake.hour(0).date()).files) == 1
+        assert len(ledger.of_day(lake.hour(0).date()).files) == 2
 
 
 def test_rows_of_another_place_and_repeated_keys_are_noticed(lake, warehouse):

@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from resources import tables
@@ -115,6 +116,23 @@ def test_missing_tables_and_columns_are_added_and_views_and_comments_made_again(
         (tables.HOURS.description,)
     ]
     assert held(warehouse, "SELECT schema_version FROM internal.meta") == [(digest(),)]
+
+
+def test_files_of_a_snapshot_from_before_a_column_was_declared_give_nulls(lake, warehouse):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1, image_caption="C", html="h")], [lake.change(2, "B", 2)]])
+    warehouse.load_snapshot(snapshot)
+    for file in snapshot.files:
+        pq.write_table(pq.read_table(file.path, partitioning=None).drop_columns(["image_caption"]), file.path)
+    for bring in (warehouse.apply_changes, warehouse.rebuild_articles):
+        bring()
+        assert held(warehouse, "SELECT name, image_caption FROM articles ORDER BY 1") == [("A", None), ("B", None)]
+    warehouse.publish()
+    assert warehouse.sql("SELECT name, image_caption FROM snapshot_articles ORDER BY 1").rows == [
+        ("A", None),
+        ("B", None),
+    ]
+    assert warehouse.sql("SELECT html FROM article_bodies WHERE article_id = 1").rows == [("h",)]
+    assert len(warehouse.sql("FROM articles_at('2026-11-01 02:00:00+00')").rows) == 2
 
 
 @pytest.mark.parametrize(

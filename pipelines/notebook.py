@@ -1,8 +1,4 @@
-"""The published file in a notebook: `from pipelines.notebook import connect`.
-
-Belongs here: which data folder is meant when nobody says, and what to do where nothing is published. Does not belong here: how
-the file is opened (`resources.warehouse`), and Dagster, which a notebook need not wait for.
-"""
+"""The published file in a notebook: `from pipelines.notebook import connect`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def main() -> None:
     """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
     load_env_file()
     for warning in unknown():
-        terminal.ERR.print(warning, markup=False)
+        terminal.warn(warning)
     try:
         wme.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -42,7 +42,7 @@ def main() -> None:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        terminal.ERR.print(sentence, markup=False)
+        terminal.warn(sentence)
         sys.exit(1)
 
 

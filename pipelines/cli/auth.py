@@ -41,7 +41,7 @@ def auth_status() -> None:
     with service.client(read_settings()) as client:
         _show_tokens(client)
         if client.token_status().logged_in:
-            terminal.OUT.print(account_text(client.user()), markup=False, soft_wrap=True)
+            terminal.say(account_text(client.user()))
 
 
 @auth.command()
@@ -64,7 +64,7 @@ def revoke() -> None:
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.OUT.print(tokens_text(client.token_status()), markup=False, soft_wrap=True)
+    terminal.say(tokens_text(client.token_status()))
 
 
 @auth.command("forgot-password")

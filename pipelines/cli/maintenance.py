@@ -37,10 +37,8 @@ def publish() -> None:
             if last != before
             else f"has held everything that is loaded since {at}; nothing had to be done."
         )
-        terminal.OUT.print(
-            f"{warehouse.published_path} {told} The next publication is made {next_text(last, settings.publish_every)}.",
-            markup=False,
-            soft_wrap=True,
+        terminal.say(
+            f"{warehouse.published_path} {told} The next publication is made {next_text(last, settings.publish_every)}."
         )
 
 
@@ -64,7 +62,7 @@ def relocate() -> None:
                 f" {counted(missing, 'file')} that it names {'is' if missing == 1 else 'are'} missing and left out. Restore the "
                 "missing files, then run `wme publish`."
             )
-    terminal.OUT.print(f"{warehouse.published_path} {told}", markup=False, soft_wrap=True)
+    terminal.say(f"{warehouse.published_path} {told}")
 
 
 @click.command()
@@ -86,11 +84,9 @@ def clean(*, dry_run: bool) -> None:
         if rows:
             terminal.show(("file", "size", "may be removed from (UTC)", "reason"), rows, spare=("reason",))
     verb = "would be removed now" if dry_run else "removed"
-    terminal.OUT.print(
+    terminal.say(
         f"{counted(len(done.freed), 'file')} {verb}, {size_text(done.freed_bytes)}; {counted(len(done.waiting), 'file')} more, "
-        f"{size_text(done.waiting_bytes)}, are kept until they have been known as replaced for {settings.grace_hours:g} hours.{' Nothing was removed.' if dry_run else ''}",
-        markup=False,
-        soft_wrap=True,
+        f"{size_text(done.waiting_bytes)}, are kept until they have been known as replaced for {settings.grace_hours:g} hours.{' Nothing was removed.' if dry_run else ''}"
     )
 
 
@@ -108,9 +104,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     settings = read_settings()
     found = forgetting.survey(settings, project)
     if not found:
-        terminal.OUT.print(
-            f"There is no data of {project} in {settings.data.absolute()}.", markup=False, soft_wrap=True
-        )
+        terminal.say(f"There is no data of {project} in {settings.data.absolute()}.")
         return
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
@@ -119,7 +113,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         ("archive", f"{counted(len(found.archive), 'file')}, {size_text(found.archive_bytes)}"),
         ("partitions", ", ".join(found.partitions) or "none"),
     ):
-        terminal.OUT.print(f"{name + ':':<12} {told}", markup=False, soft_wrap=True)
+        terminal.say(f"{name + ':':<12} {told}")
     if dry_run:
         terminal.OUT.print("Nothing was removed.")
         return

@@ -80,18 +80,16 @@ def rejects(
         for line in rejected.lines(warehouse, selection, limit=shown, raw=True):
             place = f"{line['archive']} {line['member']} line {line['line_number']} byte {line['byte_offset']:,}"
             terminal.OUT.print(f"{place}: {value_text(line['reason'])}", markup=False, style="bold", soft_wrap=True)
-            terminal.OUT.print(value_text(line["raw"]), markup=False, soft_wrap=True)
+            terminal.say(value_text(line["raw"]))
             if line["raw_path"] is not None:
-                terminal.OUT.print(_rest(line), markup=False, soft_wrap=True)
+                terminal.say(_rest(line))
     else:
         terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
         terminal.OUT.print()
         found = rejected.places(warehouse, selection, shown)
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
-    terminal.OUT.print(
-        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table `rejects`.",
-        markup=False,
-        soft_wrap=True,
+    terminal.say(
+        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table `rejects`."
     )
 
 
@@ -112,11 +110,11 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
 
     trial = reprocess.attempt(settings, selection)
     for sentence in trial.sentences():
-        terminal.OUT.print(sentence, markup=False, soft_wrap=True)
+        terminal.say(sentence)
     obstacles = trial.obstacles()
     if dry_run:
         for sentence in (*obstacles, "Nothing was changed."):
-            terminal.OUT.print(sentence, markup=False, soft_wrap=True)
+            terminal.say(sentence)
         return
     if trial.hours or trial.snapshots:
         # by hours, because a newer converter may reject what is left for another reason
@@ -126,10 +124,8 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         obstacles += report.failures
         after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         kinds = " and ".join(name for name, some in (("hours", trial.hours), ("snapshots", trial.snapshots)) if some)
-        terminal.OUT.print(
-            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these {kinds} that are still rejected: {after:,}.",
-            markup=False,
-            soft_wrap=True,
+        terminal.say(
+            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these {kinds} that are still rejected: {after:,}."
         )
     if obstacles:
         raise click.ClickException("\n".join(obstacles))

@@ -197,20 +197,14 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
         terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
-        terminal.OUT.print(f"\nNot published yet. The next publication is made {when}.", markup=False, soft_wrap=True)
+        terminal.say(f"\nNot published yet. The next publication is made {when}.")
     if warehouse.publication() is None:
         return
     missing = len({row.batch_hour for row in warehouse.coverage(published=False) if row.state == "missing"})
     if missing:
-        terminal.OUT.print(
-            f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.",
-            markup=False,
-            soft_wrap=True,
-        )
-    terminal.OUT.print(
-        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced as a whole, never locked)\n",
-        markup=False,
-        soft_wrap=True,
+        terminal.say(f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.")
+    terminal.say(
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced as a whole, never locked)\n"
     )
     for question, query in EXAMPLES.items():
         answer = warehouse.sql(query)

@@ -29,7 +29,7 @@ def client(settings: Settings) -> Iterator[EnterpriseClient]:
 def announce(settings: Settings) -> None:
     """Say on standard error which service and which data folder it will be."""
     new = "" if settings.data.exists() else " (new)"
-    terminal.ERR.print(f"Data folder: {settings.data}{new}", markup=False)
+    terminal.warn(f"Data folder: {settings.data}{new}")
     if settings.sandbox:
         terminal.ERR.print(
             "Service: the built-in sandbox (synthetic pages). For a real account set WME_USERNAME, WME_PASSWORD and WME_PROJECTS."

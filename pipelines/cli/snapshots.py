@@ -126,7 +126,7 @@ def plan_snapshots(
 
 def _show_plan(combined: Any) -> None:
     for plan in combined.plans:
-        terminal.OUT.print(plan.sentence, markup=False, soft_wrap=True)
+        terminal.say(plan.sentence)
     units = [counted(count, f"{product} unit") for product, count in combined.unit_counts.items()]
     number = len(combined.plans)
     terminal.OUT.print(
@@ -184,17 +184,13 @@ def download_snapshots(
 
 
 def _show_fetched(fetched: Any) -> None:
-    terminal.OUT.print(
+    terminal.say(
         f"{fetched.plan.identifier}: {counted(len(fetched.downloads), 'file')}, {size_text(fetched.size_bytes)}, in "
         f"{fetched.plan.folder}; fetched {fetched.fetched_count:,} of them ({size_text(fetched.fetched_bytes)}) for "
-        f"{counted(fetched.unit_count, f'{fetched.plan.product} unit')}.",
-        markup=False,
-        soft_wrap=True,
+        f"{counted(fetched.unit_count, f'{fetched.plan.product} unit')}."
     )
     if fetched.replaced:
         size = size_text(sum(path.stat().st_size for path in fetched.replaced))
-        terminal.OUT.print(
-            f"Also in that folder: {counted(len(fetched.replaced), 'file')} of another version or form ({size}).",
-            markup=False,
-            soft_wrap=True,
+        terminal.say(
+            f"Also in that folder: {counted(len(fetched.replaced), 'file')} of another version or form ({size})."
         )

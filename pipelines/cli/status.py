@@ -35,7 +35,7 @@ def status(*, count: int, check: bool, as_json: bool) -> None:
         click.echo(json.dumps(statuses.as_json(report), ensure_ascii=False, indent=2))
     else:
         for name, value in report.facts:
-            terminal.OUT.print(f"{name + ':':<18} {value}", markup=False, soft_wrap=True)
+            terminal.say(f"{name + ':':<18} {value}")
         if report.places:
             terminal.OUT.print()
             spare = ("not_yet", "past_retention", "absent", "empty", "exact from (UTC)", "exact until (UTC)")
@@ -45,6 +45,6 @@ def status(*, count: int, check: bool, as_json: bool) -> None:
                 terminal.OUT.print(line, soft_wrap=True)
             terminal.OUT.print()
         for trouble in report.troubles:
-            terminal.OUT.print(f"! {trouble}", markup=False, soft_wrap=True)
+            terminal.say(f"! {trouble}")
     if check and report.troubles:
         sys.exit(1)

@@ -31,6 +31,16 @@ ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 _READABLE = 40
 
 
+def say(text: str) -> None:
+    """Print an answer as it is: on one line, with nothing in it that is markup."""
+    OUT.print(text, markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """The same on standard error."""
+    ERR.print(text, markup=False)
+
+
 class _BarTask:
     def __init__(self, progress: Progress, task: TaskID, unit: str) -> None:
         self._progress, self._task, self._unit = progress, task, unit

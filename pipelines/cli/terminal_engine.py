@@ -1,7 +1,4 @@
-"""The engine of the command line: the same work, told by bars on a terminal.
-
-Belongs here: that one difference. A module of its own, because it needs Dagster and `terminal` must answer without.
-"""
+"""The engine of the command line, which reports to the terminal. It needs Dagster, which `terminal` must not wait for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Dropping a project that is mirrored no longer: what there is of it, and removing all of that.
 
-Belongs here: finding its files, and the order in which everything goes. Does not belong here: its rows (the warehouse).
-
 The order makes a kill harmless: first the rows, in one transaction, then the published file, which names the lake's files, then
 the files. What a kill leaves behind is found again by name. What is shared stays: reference lists, the lists of hours that
 other projects have, accounts, Dagster's history of runs.

@@ -1,8 +1,4 @@
-"""The lines that could not be converted, as an operator looks at them.
-
-Belongs here: choosing them, counting them by reason, handing out their places and bytes, from the published file.
-Does not belong here: trying them again (see `retry`), drawing (see `terminal`).
-"""
+"""The lines that could not be converted, as an operator looks at them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Trying rejected lines again with the reader of today, and doing again the hours and snapshots that gain rows by it.
-
-Belongs here: which archives of hours and snapshots gain rows, why others cannot be done again, what is told of it.
-Does not belong here: reading lines (see `resources.lake`), running jobs (see `run`).
+"""Trying rejected lines again with the current reader, and reprocessing the hours and snapshots that gain rows.
 
 Lake files are never replaced: their name holds a digest over archive, tables and converter. A line becomes a row only when
 its archive is converted again by another converter than the one that rejected it, and the hour or the snapshot is loaded from

@@ -1,7 +1,4 @@
-"""A function mapped over items, each of which stands and fails alone.
-
-Belongs here: the order, bound and isolation of parallel work. Does not belong here: the work.
-"""
+"""A function mapped over items, each of which succeeds or fails on its own."""
 
 from __future__ import annotations
 

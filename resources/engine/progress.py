@@ -1,8 +1,4 @@
-"""How far long work is: a reporter starts tasks, a task is advanced, whoever shows it decides how.
-
-Belongs here: the protocol, and the reporter of plain lines that logs and pipes get.
-Does not belong here: drawing on a terminal (the command line does that).
-"""
+"""How far long work is: a reporter starts tasks, a task is advanced, whoever shows it decides how."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What exists: the assets of every declared dataset, then the current articles and the published file.
 
-    lists, hourly, snapshots    a factory for each family of datasets: archive, lake and warehouse
-    hour, snapshot              the steps of one hour and of one snapshot
+    families                    lists, hourly files, snapshots: a factory for each, and the steps of one hour and of one snapshot
     articles, published         what all of them become
     checks, housekeeping        what must hold, and what may go
 

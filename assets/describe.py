@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assets.hour import ArchivedHour
+    from assets.families.hour import ArchivedHour
     from resources.lake import Conversion
     from resources.tables import Table
     from resources.warehouse import HourLoad

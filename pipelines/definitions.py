@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import articles, checks, hourly, lists, partitions, published, snapshots
+from assets import articles, checks, partitions, published
+from assets.families import hourly, lists, snapshots
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.schedules import SCHEDULES

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets import layers, snapshot
+from assets import layers
 from assets.failures import sentence
+from assets.families import snapshot
 from assets.partitions import key_of
 from assets.published import WHEN_DUE, next_text
 from pipelines.automation import discovery, jobs

@@ -12,9 +12,9 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assets import hour as batches
-from assets import snapshot as snapshot_sets
-from assets.converting import NotArchivedError
+from assets.families import hour as batches
+from assets.families import snapshot as snapshot_sets
+from assets.families.converting import NotArchivedError
 from assets.partitions import HOUR
 from pipelines.operations import rejects as rejected
 from pipelines.operations import run as runs

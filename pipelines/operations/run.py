@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import hour as batches
 from assets import layers
-from assets import snapshot as snapshot_sets
+from assets.families import hour as batches
+from assets.families import snapshot as snapshot_sets
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from assets.published import WHEN_DUE
 from pipelines.definitions import build_defs, first_hour

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import hour as batches
-from assets import snapshot as snapshot_sets
-from assets import snapshots
+from assets.families import hour as batches
+from assets.families import snapshot as snapshot_sets
+from assets.families import snapshots
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import adapters

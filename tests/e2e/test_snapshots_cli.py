@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.snapshot import DISK_FACTOR
+from assets.families.snapshot import DISK_FACTOR
 from pipelines.process.interrupts import SENTENCE
 from resources.enterprise import is_intact
 from resources.sandbox import Settings, running

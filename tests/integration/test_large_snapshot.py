@@ -23,7 +23,7 @@ from assets import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Patience, Service, Wishes
-from assets.converting import convert_archives
+from assets.families.converting import convert_archives
 from resources.lake import Converter, Layout
 from resources.warehouse import Warehouse
 

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets import hour as batches
-from assets.converting import files_of
+from assets.families import hour as batches
+from assets.families.converting import files_of
 from resources.lake import convert
 from resources.sandbox import Settings, running
 from resources.warehouse import LakeFile

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from assets import checks, layers
+from assets.families import hourly_checks
 from assets.partitions import last_complete_hour
 from resources import datasets
 from resources.datasets import RETENTION
@@ -23,8 +24,8 @@ LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
 WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 
-KEYS = {check.spec.name: check.spec.key for check in checks.hourly(datasets.ARTICLE_CHANGES)}
-LINES = round(1 / checks.REJECTS_SHARE)
+KEYS = {check.spec.name: check.spec.key for check in hourly_checks.hourly(datasets.ARTICLE_CHANGES)}
+LINES = round(1 / hourly_checks.REJECTS_SHARE)
 
 
 def take(bench, *projects):
@@ -35,7 +36,7 @@ def take(bench, *projects):
 
 
 def answers(run, *names):
-    return {one.check_name: one for one in checks.of_run(run, {KEYS[name] for name in names or KEYS})}
+    return {one.check_name: one for one in hourly_checks.of_run(run, {KEYS[name] for name in names or KEYS})}
 
 
 def failed(run):
@@ -65,7 +66,7 @@ def test_good_hours_pass_every_check_and_only_what_is_asked_for_is_answered(benc
     }
     for name in KEYS:
         assert list(answers(run, name)) == [name]
-    assert list(checks.of_run(run, set())) == []
+    assert list(hourly_checks.of_run(run, set())) == []
 
 
 def test_every_archive_of_every_hour_is_verified(bench):

@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.converting import NotArchivedError
 from assets.failures import as_failure, failed_hours, failure, sentence
+from assets.families.converting import NotArchivedError
 from assets.names import UnknownNameError
 from resources import lake
 from resources.data_folder import FolderError, OriginError, claim, origin_of

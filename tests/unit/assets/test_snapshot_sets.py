@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets import snapshot as snapshot_sets
-from assets.converting import NotArchivedError, convert_archives
+from assets.families import snapshot as snapshot_sets
+from assets.families.converting import NotArchivedError, convert_archives
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import models
 from resources.lake import RECORD_BYTES_MAX

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from assets import layers, names
-from assets.converting import NotArchivedError, convert_archives, files_of, known_conversions
 from assets.describe import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from assets.failures import sentence
+from assets.families.converting import NotArchivedError, convert_archives, files_of, known_conversions
 from resources import datasets
 from resources.enterprise import errors, read_listing
 from resources.errors import ends_run, unavailable

@@ -14,10 +14,11 @@ from typing import Any
 import dagster as dg
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
-from assets import checks, layers
+from assets import layers
 from assets.describe import Layer
 from assets.failures import failed_hours, failure, sentence
-from assets.hour import HourlyRun
+from assets.families import hourly_checks
+from assets.families.hour import HourlyRun
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
@@ -37,7 +38,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
             layers.lake_spec(dataset, skippable=True),
             layers.warehouse_spec(dataset, skippable=True),
         ],
-        check_specs=[check.spec for check in checks.hourly(dataset)],
+        check_specs=[check.spec for check in hourly_checks.hourly(dataset)],
         partitions_def=hours,
         can_subset=True,
         # a day per run: a run of its own for each hour would cost more than the hour
@@ -67,7 +68,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
     if not selected:
         # checks asked for by themselves, which come without hours: look at all that could still be fetched again
         run.recall(recent_hours(datetime.now(UTC)))
-        yield from checks.of_run(run, context.selected_asset_check_keys)
+        yield from hourly_checks.of_run(run, context.selected_asset_check_keys)
         return
     hours = [hour_of(key) for key in context.partition_keys]
     for path in sweep(run.lake.layout):
@@ -111,7 +112,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                             run.fail(other, error)
     _leave_out(context, run)
     if len(run.failed) < len(hours) and not run.is_warehouse_unavailable:
-        yield from checks.of_run(run, context.selected_asset_check_keys)
+        yield from hourly_checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:
         _tell_failures(context, run, made)
         left_out = run.gone.keys() - run.failed.keys()

@@ -12,9 +12,9 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
-from assets.converting import NotArchivedError
 from assets.describe import preview
 from assets.failures import as_failure
+from assets.families.converting import NotArchivedError
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.lake import ListConversion, convert_list

@@ -10,10 +10,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets import layers, snapshot
-from assets.converting import convert_archives
+from assets import layers
 from assets.describe import lake_metadata_of
 from assets.failures import as_failure
+from assets.families import snapshot
+from assets.families.converting import convert_archives
 from assets.partitions import snapshots_of
 from resources.adapters import (
     SNAPSHOTS_POOL,

@@ -25,12 +25,16 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from resources.datasets import Dataset
+
 #: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots. A run holds its pool from
 #: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
 #: something is written, and whoever downloads keeps nobody from it.
 HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL)
+#: The bodies that are configured (WME_BODIES).
+_CHOSEN = {"html", "wikitext"}
 
 
 class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -125,6 +129,11 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def record_bytes_max(self) -> int:
         """Bytes of the longest record that is converted."""
         return self.max_record_mb << 20
+
+    def bodies_of(self, dataset: Dataset) -> frozenset[str]:
+        """The bodies to keep of a dataset: of HTML and wikitext those configured, and all others that it has."""
+        own = {column.name for column in dataset.table if column.body}
+        return frozenset(own - _CHOSEN | own & {*self.bodies})
 
     @property
     def layout(self) -> Layout:

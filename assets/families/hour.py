@@ -314,7 +314,7 @@ class HourlyRun:
             hour_text(hour),
             archived.archives,
             self.lake.layout,
-            bodies=self.lake.bodies,
+            bodies=self.lake.bodies_of(self.dataset),
             converter=self.converter,
             engine=self.engine,
         )
@@ -348,7 +348,7 @@ class HourlyRun:
             except NotArchivedError:
                 continue  # the coverage shows it
             self.conversions[hour] = known_conversions(
-                self.archived[hour].archives, layout, self.lake.bodies, self.lake.record_bytes_max
+                self.archived[hour].archives, layout, self.lake.bodies_of(self.dataset), self.lake.record_bytes_max
             )
             self.loaded.append(hour)
 

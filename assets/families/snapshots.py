@@ -74,7 +74,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                         identifier,
                         archived.archives,
                         lake.layout,
-                        bodies=lake.bodies,
+                        bodies=lake.bodies_of(dataset),
                         converter=converter,
                         engine=workers,
                     )
@@ -91,7 +91,9 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         """Load the archived version whole, in one transaction."""
         with as_failure():
             archived = snapshot.archived_snapshot(context.partition_key, lake.layout, dataset=dataset)
-            conversions = snapshot.all_conversions(archived, lake.layout, lake.bodies, lake.record_bytes_max)
+            conversions = snapshot.all_conversions(
+                archived, lake.layout, lake.bodies_of(dataset), lake.record_bytes_max
+            )
             loaded = snapshot.load_snapshot(archived, conversions, warehouse.warehouse)
         context.log.info("%s", loaded)
         metadata: dict[str, Any] = {

@@ -130,6 +130,7 @@ def test_a_declaration_is_all_that_a_dataset_takes(service):
             (1, "comet", True),
             (2, "meteor", True),
         ]
+        assert found.execute(f"SELECT picture FROM '{service}/lake/maps/*/*/*.parquet'").fetchall() == [("*",)]
         assert found.execute("SELECT snapshot_id, sheet_id, extra FROM maps").fetchall() == [(NAME, 7, '{"scale":12}')]
         assert found.execute("SELECT state, row_count FROM hours WHERE table_name = 'sightings'").fetchall() == [
             ("loaded", 2)

@@ -85,8 +85,8 @@ def clean(*, dry_run: bool) -> None:
             terminal.show(("file", "size", "may be removed from (UTC)", "reason"), rows, spare=("reason",))
     verb = "would be removed now" if dry_run else "removed"
     terminal.say(
-        f"{counted(len(done.freed), 'file')} {verb}, {size_text(done.freed_bytes)}; {counted(len(done.waiting), 'file')} more, "
-        f"{size_text(done.waiting_bytes)}, are kept until they have been known as replaced for {settings.grace_hours:g} hours.{' Nothing was removed.' if dry_run else ''}"
+        f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Replaced less than {settings.grace_hours:g} hours ago "
+        f"and kept until then: {counted(len(done.waiting), 'file')} ({size_text(done.waiting_bytes)}).{' Nothing was removed.' if dry_run else ''}"
     )
 
 

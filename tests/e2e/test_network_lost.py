@@ -107,7 +107,7 @@ def test_waiting_for_a_host_takes_the_run_to_its_end(
     relay.cut()
     command = Command(runner, relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
     seen = ""
-    while "Waiting for it, 5 minutes at the most. Ctrl-C ends the wait.\n" not in seen:
+    while "Waiting up to 5 minutes for it. Ctrl-C stops waiting.\n" not in seen:
         line = command.process.stderr.readline()
         assert line, seen
         seen += line
@@ -116,7 +116,7 @@ def test_waiting_for_a_host_takes_the_run_to_its_end(
     relay.mend()
     err = seen + command.finish()
     assert command.process.returncode == 0, err
-    assert err.count("Could not ") == err.count("Waiting for it") == err.count("It answers again") == 1, err
+    assert err.count("Could not ") == err.count("Waiting up to") == err.count("It can be reached again") == 1, err
     assert loaded(tmp_path / "data") == naive(hours[:1])
 
 
@@ -125,6 +125,6 @@ def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "FIRST_SECONDS", 0.01)
     looks, said = itertools.count(), []
     report = waiting.outlast(lambda: lost, lambda: next(looks) < 0, 0.1 / 60, said.append)
-    assert report.failures == ["Could not.", "It was waited for, 0 minutes, in vain."]
-    assert said == ["Could not.", "Waiting for it, 0 minutes at the most. Ctrl-C ends the wait."]
+    assert report.failures == ["Could not.", "After 0 minutes of waiting it still cannot be reached."]
+    assert said == ["Could not.", "Waiting up to 0 minutes for it. Ctrl-C stops waiting."]
     assert 2 <= next(looks) <= 6

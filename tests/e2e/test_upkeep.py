@@ -48,10 +48,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     aside = one.rename(tmp_path / one.name)
     again = copied | {"WME_DATA": str(tmp_path / "third")}
     shutil.move(moved["WME_DATA"], again["WME_DATA"])
-    assert (
-        "3 files of the lake where it lies now. Of the files that it names, 1 is not there, and left out"
-        in call("relocate", environ=again).out
-    )
+    assert "read 3 files there. 1 file that it names is missing and left out." in call("relocate", environ=again).out
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
     # without the lake nothing is mended, rather than all bodies left out
     shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
@@ -103,8 +100,11 @@ def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], co
     told = call("clean", "--dry-run", environ=copied | {"COLUMNS": "300"})
     assert told.code == 0, told.err
     assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
-    assert "0 files would be removed now, 0 B; 1 file more, 21 B" in told.out
-    assert "1 more" in call("clean", environ=copied).out
+    assert (
+        "0 files would be removed now (0 B). Replaced less than 24 hours ago and kept until then: 1 file (21 B)."
+        in told.out
+    )
+    assert "kept until then: 1 file" in call("clean", environ=copied | {"COLUMNS": "300"}).out
     assert sorted(data.glob("lake/**/*.parquet")) == before
-    assert "1 file removed, 21 B; 0 more" in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
+    assert "1 file removed (21 B)." in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]

@@ -183,7 +183,7 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(fresh):
     if offered(fresh.sandbox, datetime.now(UTC))[-1] == hours[-1]:
         assert tick.skip_message in {
             "Every hour of the last two days is loaded.",
-            "The service has not published the newest hours yet; they are looked for again.",
+            "The service has not published the newest hours yet. They are looked for again.",
         }
     # and the first hours of a project that is mirrored from now on
     fresh.settings = fresh.settings.model_copy(update={"projects": ("enwiki", "dewiki")})

@@ -19,7 +19,7 @@ TAKE = """
 import json, sys
 from datetime import datetime
 from pathlib import Path
-from assets import snapshot as snapshot_sets
+from assets.families import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Patience, Service, Wishes

@@ -70,6 +70,12 @@ class Dataset:
         """The columns that the archive knows; a record that says another value than the archive is rejected."""
         return tuple(_GIVEN[self.family])
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process the dataset is the one that is declared there."""
+        from resources.datasets.registry import named  # noqa: PLC0415 - it imports this module
+
+        return named, (self.name,)
+
     def __post_init__(self) -> None:
         for name, declared in _GIVEN[self.family].items():
             if name not in self.table.schema.names or self.table[name].type != declared:

@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
 
 #: The archives with rejected lines, as the ledger knows them. An archive of a snapshot is told by its own name.
-_REJECTED = "(SELECT DISTINCT batch_hour, project_id, namespace_id, archive FROM rejects WHERE {where}) AS rejected"
+_REJECTED = (
+    "(SELECT DISTINCT table_name, batch_hour, project_id, namespace_id, archive FROM rejects WHERE {where}) AS rejected"
+)
 _OF_HOURS = f"""\
 SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest FROM {_REJECTED}
-JOIN (FROM loads WHERE table_name = 'article_changes') AS loads USING (batch_hour, project_id, namespace_id)"""  # noqa: S608
+JOIN (FROM loads WHERE table_name = 'article_changes') AS loads USING (table_name, batch_hour, project_id, namespace_id)"""  # noqa: S608
 _OF_SNAPSHOTS = f"""\
 SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
 FROM {_REJECTED}
-JOIN (FROM loads WHERE table_name = 'snapshot_articles') AS loads USING (batch_hour, project_id, namespace_id)
-JOIN (SELECT batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
-  USING (batch_hour, project_id, namespace_id)
+JOIN (FROM loads WHERE table_name = 'snapshot_articles') AS loads USING (table_name, batch_hour, project_id, namespace_id)
+JOIN (SELECT table_name, batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
+  USING (table_name, batch_hour, project_id, namespace_id)
 WHERE ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))"""  # noqa: S608
 
 #: Bytes of lines that are read at once.

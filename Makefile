@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
+# The oldest DuckDB that analysts may open the published file with, beside the installed one.
+OLDEST := $(VENV)/duckdb-1.5
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test coverage soak ui check format bench sandbox lock clean
@@ -29,11 +31,18 @@ run: $(STAMP) ## the main job, end to end (sandbox unless an account is configur
 
 # Files in their order: those of processes, which take longest, come first, so that none of them is alone at the end.
 # One worker more than the two cores of the machine that the suite is measured on: a quarter of their time they wait.
-test: $(STAMP) ## the whole suite
+test: $(STAMP) $(OLDEST)/.made ## the whole suite
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
+test coverage: export TEST_OTHER_DUCKDB := $(CURDIR)/$(OLDEST)
+
+$(OLDEST)/.made: tests/oldest-duckdb.lock | $(STAMP)
+	@rm -rf $(OLDEST)
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --target $(OLDEST) --requirement tests/oldest-duckdb.lock
+	@touch $@
+
 # Beside the suite, because the tracer makes tests half as long again, and falsifies what benchmarks compare.
-coverage: $(STAMP) ## branch coverage by the tests that start no process; below 97 % fails
+coverage: $(STAMP) $(OLDEST)/.made ## branch coverage by the tests that start no process; below 97 % fails
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --cov --cov-report= --ignore-glob='*benchmark*' tests/unit tests/integration
 	@$(BIN)/coverage report --skip-covered --fail-under=97
 
@@ -63,6 +72,8 @@ sandbox: $(STAMP) ## serve the local content service and say how to call it
 lock: $(STAMP) ## pin the newest allowed versions, with hashes and without addresses
 	@$(BIN)/uv pip compile pyproject.toml --group test --group bench --group tools --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file requirements.lock
+	@echo 'duckdb==1.5.*' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file tests/oldest-duckdb.lock
 
 clean: ## remove the environment and caches; never the data
 	@rm -rf $(VENV) build *.egg-info resources/lake/decode/_decode*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -14,7 +14,7 @@ import pytest
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse, WarehouseVersionError
 
-#: Folder with another DuckDB than the installed one: `pip install duckdb==1.5.* --target FOLDER`.
+#: Folder with another DuckDB than the installed one. `make test` makes it and names it here.
 OTHER = "TEST_OTHER_DUCKDB"
 
 #: What a client with nothing but DuckDB does with it; the version and the answers as JSON.
@@ -103,7 +103,7 @@ def test_the_installed_duckdb_answers_from_both_and_from_anywhere(old, new, tmp_
 def test_another_duckdb_answers_the_same(old, new, tmp_path):
     folder = os.environ.get(OTHER)
     if folder is None:
-        pytest.skip(f"{OTHER} names no folder with another DuckDB (pip install 'duckdb==1.5.*' --target FOLDER)")
+        pytest.skip(f"{OTHER} names no folder with another DuckDB, as it does in `make test`")
     version, opened, attached = ask(old.published_path, tmp_path, PYTHONPATH=str(Path(folder).resolve()))
     assert version != duckdb.__version__
     assert (opened, attached) == (ANSWERS, ANSWERS)

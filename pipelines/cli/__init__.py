@@ -16,7 +16,8 @@ import sys
 
 import click
 
-from pipelines.cli import auth, batches, lists, maintenance, rejects, run, serve, snapshots, status, tables, terminal
+from pipelines.cli import auth, maintenance, rejects, run, serve, status, tables, terminal
+from pipelines.cli.families import batches, lists, snapshots
 from pipelines.settings import load_env_file, unknown
 from resources.errors import MirrorError
 

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.endpoints import authentication, batches, metadata, snapshots
+from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots
 from resources.sandbox.api.journal import CONTROLS
 from resources.sandbox.api.operations import perform
 from resources.sandbox.api.spec import describe
@@ -31,6 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *metadata.OPERATIONS,
     *snapshots.OPERATIONS,
     *batches.OPERATIONS,
+    *articles.OPERATIONS,
 )
 
 _CORS = {
@@ -47,15 +48,13 @@ def service_app(service: Service, control: Control) -> ASGIApp:
     routes = [(_pattern(operation.path), operation) for operation in service.operations]
 
     async def answer(request: Request) -> Response:
-        path = request.url.path
+        path: str = request.scope["path"]  # decoded; a `?` of a title would end the path of the URL
         if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
             return answers.no_content()
         if path.startswith(CONTROLS):
             return await control.answer(request)
         if path == "/spec" and request.method == "GET":
             return answers.document(describe(service))
-        # a slash at the end makes no difference: generated clients write one
-        path = path.removesuffix("/")
         for pattern, operation in routes:
             match = pattern.fullmatch(path)
             if match is not None and request.method in operation.methods:
@@ -75,9 +74,9 @@ def service_app(service: Service, control: Control) -> ASGIApp:
         except Exception:
             _logger.exception("The sandbox failed to answer %s %s.", request.method, request.url.path)
             response = answers.error(accept, 500, "Internal Server Error")
-        if not request.url.path.startswith(CONTROLS):
+        if not scope["path"].startswith(CONTROLS):
             response.headers.update(_CORS)
-        if not request.url.path.startswith("/v1/"):
+        if not scope["path"].startswith("/v1/"):
             response.headers["X-Request-Id"] = str(uuid.uuid4())
         await response(scope, receive, send)
 
@@ -85,5 +84,9 @@ def service_app(service: Service, control: Control) -> ASGIApp:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
+    """A path with its pieces named. `{name}` takes all that is left: titles have slashes, also at their end."""
     pieces = re.split(r"\{(\w+)\}", path)
-    return re.compile("".join(f"(?P<{p}>[^/]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces)))
+    taken = {piece: ".+" if piece == "name" else "[^/]+" for piece in pieces[1::2]}
+    pattern = "".join(f"(?P<{p}>{taken[p]})" if i % 2 else re.escape(p) for i, p in enumerate(pieces))
+    # elsewhere a slash at the end makes no difference: generated clients write one
+    return re.compile(pattern if "name" in taken else f"{pattern}/?", re.DOTALL)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-_MISSING = object()
+#: Stands for the value of a field that a record does not have.
+Missing = object()
 #: A piece of a path that the object store's SQL can take.
 _PIECE = re.compile(r"[^\s\[\]'\"()]+")
 
@@ -56,7 +57,7 @@ def pick(record: Mapping[str, Any], fields: tuple[str, ...], *, source_2025: boo
         found = {field.replace(".", "__"): _value(record, field.split(".")) for field in fields}
         # `a.*` looks for a key named `*`: the object comes back without it.
         found |= {f.removesuffix(".*"): {} for f in fields if f.endswith(".*") and f.removesuffix(".*") in record}
-        return {key: value for key, value in found.items() if value is not _MISSING}
+        return {key: value for key, value in found.items() if value is not Missing}
     return _nested(record, [field.removesuffix(".*").split(".") for field in fields])
 
 
@@ -79,10 +80,10 @@ def _nested(record: Mapping[str, Any], paths: list[list[str]]) -> Record:
 
 def _passes(record: Mapping[str, Any], condition: Filter) -> bool:
     value = _value(record, condition.field.split("."))
-    return _equal(None if value is _MISSING else value, condition.value)
+    return equal(None if value is Missing else value, condition.value)
 
 
-def _equal(left: Any, right: Any) -> bool:
+def equal(left: Any, right: Any) -> bool:
     """Equality of JSON values: a text is no number and true is not 1, but 1 is 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -116,6 +117,6 @@ def _value(record: Mapping[str, Any], path: list[str]) -> Any:
     value: Any = record
     for piece in path:
         if not isinstance(value, dict) or piece not in value:
-            return _MISSING
+            return Missing
         value = value[piece]
     return value

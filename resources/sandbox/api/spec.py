@@ -53,6 +53,7 @@ _SCHEMAS: dict[str, Any] = {
     "snapshot": {**_file("enwiki_namespace_0"), "properties": {**_file("")["properties"], "chunks": _CHUNK_NAMES}},
     "chunk": _file("enwiki_namespace_0_chunk_2"),
     "batch": _file("enwiki_namespace_0"),
+    "article": _object(name=_TEXT, identifier=_COUNT, is_part_of=_REFERENCE, in_language=_REFERENCE),
     "login": _TOKENS,
     "token-refresh": _object(id_token=_TEXT, access_token=_TEXT, expires_in=_COUNT),
     "new-password-required": _TOKENS,
@@ -78,6 +79,7 @@ _LISTS = {
     "snapshots": "snapshot",
     "chunks": "chunk",
     "batches": "batch",
+    "articles": "article",
 }
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "fields": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}, "maxItems": 255},

@@ -48,6 +48,9 @@ class Contents(Protocol):
     def namespaces(self) -> list[dict[str, Any]]:
         """Records of `/v2/namespaces`."""
 
+    def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
+        """The whole record of an article by its exact name, as it is after the hour's files; None where there is none."""
+
     def hour_ready_at(self, hour: datetime) -> datetime:
         """When all exports of the hour have ended and its list appears."""
 

@@ -116,6 +116,13 @@ class Writer:
         prefix = self._project.prefixes.get(title.namespace)
         return title.text if prefix is None else f"{prefix}:{title.text}"
 
+    def title(self, name: str) -> Title:
+        """The title that `name` gives; `_` is a space."""
+        text = name.replace("_", " ")
+        prefix, colon, rest = text.partition(":")
+        namespace = {known: number for number, known in self._project.prefixes.items()}.get(prefix) if colon else None
+        return Title(0, text) if namespace is None else Title(namespace, rest)
+
     def _article(self, event: Event) -> dict[str, Any]:
         state = event.state
         revision, parent = state.revision, state.revision.parent

@@ -156,6 +156,25 @@ class World:
         for event in self.pages_at(project, namespace, moment, since):
             yield writer.record(event)
 
+    def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
+        """The record of the article of that name when the export of the hour starts; None where there is none.
+
+        Args:
+            project: Database name.
+            name: Title with the prefix of its namespace, exact but for `_`, which is a space.
+            hour: Start of an hour: the record is that of `truth` after the events of its files.
+        """
+        wiki = self._wiki(project)
+        title = wiki.writer.title(name)
+        if title.namespace not in self._settings.namespaces:
+            return None
+        moment = micros(self.export_started_at(project, hour))
+        for cast, family in wiki.timetable.with_title(title.text):
+            for page in wiki.timetable.play(cast, family, moment)[0].live(title.namespace):
+                if page.title == title and page.event is not None:
+                    return wiki.writer.record(page.event._replace(state=page.state, title=page.title))
+        return None
+
     # --- hour files ----------------------------------------------------------------------------------------------
 
     def export_started_at(self, project: str, hour: datetime) -> datetime:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from resources.sandbox import Sandbox
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+HARD_TITLE = 'AC//DC/: "why"? 100% <&#> 東京/'
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,22 @@ class TinyWorld:
         return [
             {"name": name, "identifier": number} for name, number in (("Article", 0), ("File", 6), ("Category", 14))
         ]
+
+    def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
+        """One article in both projects, under a title that is hard to write in a path."""
+        if name.replace("_", " ") != HARD_TITLE:
+            return None
+        return {
+            "name": HARD_TITLE,
+            "identifier": 5,
+            "version": {"identifier": 1_234_567, "scores": {"revertrisk": {"probability": {"true": 0.25}}}},
+            "namespace": {"identifier": 0},
+            "in_language": {"identifier": project[:2]},
+            "categories": [{"name": "Category:A", "url": "https://a"}, {"name": "Category:B"}],
+            "is_part_of": {"identifier": project},
+            "article_body": {"wikitext": "<b> & co"},
+            "event": {"date_created": f"{hour:%Y-%m-%dT%H:%M:%SZ}"},
+        }
 
     def hour_ready_at(self, hour: datetime) -> datetime:
         return hour + timedelta(hours=1, minutes=5)

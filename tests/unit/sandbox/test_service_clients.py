@@ -30,6 +30,7 @@ PLACES = {
     "/v2/snapshots/{identifier}": "/v2/snapshots/enwiki_namespace_0",
     "/v2/snapshots/{snapshot_identifier}/chunks": "/v2/snapshots/enwiki_namespace_0/chunks",
     "/v2/snapshots/{snapshot_identifier}/chunks/{chunk_identifier}": "/v2/snapshots/enwiki_namespace_0/chunks/0",
+    "/v2/articles/{name}": "/v2/articles/Faichajan_shaistum",
 }
 DOWNLOADS = [
     f"{PLACES[place]}/download" for place in PLACES if place.endswith(("hour}/{identifier}", "chunk_identifier}"))
@@ -103,7 +104,9 @@ def test_a_wrong_answer_would_be_noticed(real, description):
         check(description, "/v2/projects", "GET", answer)
 
 
-@pytest.mark.parametrize("path", [*PLACES.values(), "/v2/status", "/v1/status", "/healthz"])
+@pytest.mark.parametrize(
+    "path", [*(path for place, path in PLACES.items() if "{name}" not in place), "/v2/status", "/v1/status", "/healthz"]
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_slash_at_the_end_makes_no_other_path(real, path, method):
     answers = [real.call(spelt, method) for spelt in (path, f"{path}/")]

@@ -72,6 +72,23 @@ def truth_of(world, settings, moment_of, since, namespaces=(0, 10, 14)):
     }
 
 
+@pytest.mark.parametrize("project", ["frwiki", "zhwiki"])
+def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
+    world = ArchivedWorld(small(tmp_path, projects=(project,), changes_per_hour=30, body_bytes=100))
+    moment, name_of = world.export_started_at(project, START), world._wiki(project).writer.name
+    live = {name_of(event.title): event for n in (0, 10, 14) for event in world.pages_at(project, n, moment)}
+    moved = [name for name in live if name.endswith((", 2", ")", '"')) or ":" in name]
+    assert len(moved) > 50
+    for name in [*random.Random(1).sample(sorted(live), 50), *moved]:
+        for spelt in (name, name.replace(" ", "_")):
+            assert world.article(project, spelt, START) == world.record(live[name])
+    ended = {event.title for event in world.events(project, START - HOUR, moment) if event.type == "delete"}
+    ended = {name_of(title) for title in ended} - live.keys()
+    assert len(ended) > 20
+    for name in [*ended, f"x{name}", f"{name} ", "", "Special:Search", "Utilisateur:A", "A b (9999)"]:
+        assert world.article(project, name, START) is None
+
+
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_files_folded_by_the_rule_are_the_truth(tmp_path, seed, overlap):

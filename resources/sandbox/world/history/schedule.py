@@ -182,6 +182,41 @@ class Timetable:
             for within in range(self._count(cast, slot)):
                 yield within * cast.script.period + slot
 
+    def with_title(self, text: str) -> Iterator[tuple[Cast, int]]:
+        """The families of which a page may have this title, whatever its namespace, at some moment."""
+        for variant in scripts.VARIANTS:
+            ending = variant.removeprefix("{}")
+            if not text.endswith(ending):
+                continue
+            home = text.removesuffix(ending)
+            number = self._titles.settled_number(home)
+            if number is not None and (found := self._at_home(number)) is not None:
+                yield found
+            number = self._titles.fresh_number(home)
+            if number is not None and (found := self._maker(number)) is not None:
+                yield found
+
+    def _at_home(self, page: int) -> tuple[Cast, int] | None:
+        """The family that a page that was always there belongs to."""
+        for cast in self.casts:
+            pages = cast.script.pages
+            if cast.first_page <= page < cast.first_page + cast.families * pages:
+                family = (page - cast.first_page) // pages
+                return (cast, family) if self.plays(cast, family) else None
+        return None
+
+    def _maker(self, number: int) -> tuple[Cast, int] | None:
+        """The family of the act that the place `number`, counted from the epoch, belongs to."""
+        hour, place = number // self.places + EPOCH_HOUR, number % self.places
+        act = (place - self._offset(hour)) * pow(self._step, -1, self.places) % self.places
+        for cast in self.casts:
+            index, within = divmod(act - cast.first_place, cast.count)
+            if act >= cast.first_place and index < len(cast.script.acts):
+                slot = (hour - cast.script.acts[index].hour) % cast.script.period
+                family = within * cast.script.period + slot
+                return (cast, family) if self.plays(cast, family) else None
+        return None
+
     def busy(self, cast: Cast, first: int, last: int) -> Iterator[int]:
         """The families of the cast with an act in the hours from `first` to `last`, each once."""
         period = cast.script.period

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from resources.sandbox.world.text.language import Lexicon
 
 #: Multiplies a number before it picks a word, so that neighbours do not begin alike. A prime beyond any stock.
 _SCATTER = 1_000_003
+#: The two words that both kinds of title begin with, and the rest beside them; words have no blank, digit or colon.
+_SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)
+_FRESH = re.compile(r"(\S+) (\S+) \((\d{1,9})\)")
 
 
 class Titles:
@@ -17,6 +24,11 @@ class Titles:
     def __init__(self, lexicon: Lexicon) -> None:
         """Make titles from the words of `lexicon`."""
         self._words = lexicon.title_words
+        self._places = {word: place for place, word in enumerate(self._words)}
+        self._capitals: dict[str, list[int]] = defaultdict(list)
+        for place, word in enumerate(self._words):
+            self._capitals[_capital(word)].append(place)
+        self._gather = pow(_SCATTER, -1, len(self._words))
 
     def settled(self, number: int) -> str:
         """The title of a page that was always there."""
@@ -37,6 +49,25 @@ class Titles:
         """The title of a page that is made as number `number`."""
         first, second, rest = self._words_of(number)
         return f"{_capital(first)} {second} ({rest})"
+
+    def settled_number(self, title: str) -> int | None:
+        """The number whose settled title this is; None where there is none."""
+        return next((number for number in self._numbers(_SETTLED, title, 1) if self.settled(number) == title), None)
+
+    def fresh_number(self, title: str) -> int | None:
+        """The number whose fresh title this is; None where there is none."""
+        return next((number for number in self._numbers(_FRESH, title, 0) if self.fresh(number) == title), None)
+
+    def _numbers(self, form: re.Pattern[str], title: str, counted_from: int) -> Iterator[int]:
+        """The numbers that the words and the rest of a title can be of: `_words_of` backwards."""
+        found = form.fullmatch(title)
+        if found is None or found[2] not in self._places:
+            return
+        size, rest = len(self._words), int(found[3]) - counted_from if found[3] else 0
+        for first in self._capitals.get(found[1], ()):
+            low = first * self._gather % size
+            high = (self._places[found[2]] - low * 7) % size
+            yield (rest * size + high) * size + low
 
     def _words_of(self, number: int) -> tuple[str, str, int]:
         """Two words and a rest that are together of this number alone."""

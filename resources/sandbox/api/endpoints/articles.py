@@ -1,0 +1,45 @@
+"""Articles on demand under `/v2/articles/{name}`: those of that name, in whichever projects have one.
+
+Source: the service's documentation of on-demand articles.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from resources.sandbox.api import lookups
+from resources.sandbox.api.operations import Operation
+from resources.sandbox.api.parameters import read_parameters
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from resources.sandbox.api.operations import Call
+
+
+async def _articles(call: Call) -> Response:
+    parameters = await read_parameters(call.request)
+    found = await lookups.articles(call, parameters)
+    return lookups.answer(call.accept, [lookups.pick(record, parameters.fields) for record in found])
+
+
+OPERATIONS = (
+    Operation(
+        "articles",
+        "Articles by their exact title, in all projects",
+        ("GET", "POST"),
+        "/v2/articles/{name}",
+        _articles,
+        "On-demand",
+        quota="ondemand",
+        parameters=("fields", "filters", "limit"),
+        answers={
+            200: "The articles",
+            401: "No valid token",
+            403: "Not allowed for this group",
+            404: "No article has this title",
+            422: "Invalid parameters",
+            429: "Too many requests, or the quota is used up",
+        },
+    ),
+)

@@ -1,0 +1,133 @@
+"""What on-demand lookups share: which records a name finds, `limit`, `filters` and `fields` as they work there.
+
+Lookups do not read lists in SQL as the other data endpoints do. They take the stored JSON of one article in each project
+and look into it by paths: a dot between keys, `#` for every member of an array, a number for one of them.
+
+Source: the service's documentation of on-demand articles; which projects win, and the paths, follow its public source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from resources.sandbox.api.answers import Format, Refusal, negotiate
+from resources.sandbox.api.selection import Missing, equal, undecided
+from resources.sandbox.store.exports import newest_hour
+from resources.sandbox.world.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from resources.sandbox.api.operations import Call
+    from resources.sandbox.api.parameters import Filter, Parameters
+
+Record = dict[str, Any]
+
+_USUAL_LIMIT, _HIGHEST_LIMIT = 3, 10
+
+
+async def articles(call: Call, parameters: Parameters) -> list[Record]:
+    """The whole records of the articles called `{name}`, one of each project, that pass the filters.
+
+    They are as they were when the newest published hour ended, so that they agree with the hours that can be downloaded.
+
+    Raises:
+        Refusal: 422 for a limit that is too high, 404 when there is none.
+    """
+    limit = parameters.limit if parameters.limit is not None and parameters.limit > 0 else _USUAL_LIMIT
+    if limit > _HIGHEST_LIMIT:
+        raise Refusal(422, f"limit cannot be greater than {_HIGHEST_LIMIT}")
+    found = await asyncio.to_thread(lambda: list(_search(call, parameters, limit)))
+    if not found:
+        raise Refusal(404)
+    return found
+
+
+def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
+    contents, name = call.service.contents, call.part("name")
+    hour = newest_hour(contents, call.service.clock.now())
+    for project in _in_turn(call, name):
+        outline = {"is_part_of": {"identifier": project["identifier"]}, "in_language": project["in_language"]}
+        if not undecided(outline, parameters, source_2025=False):
+            continue
+        record = contents.article(project["identifier"], name, hour)
+        if record is not None and all(passes(record, condition) for condition in parameters.filters):
+            yield record
+            limit -= 1
+            if not limit:
+                return
+
+
+def _in_turn(call: Call, name: str) -> list[Record]:
+    """The projects that have articles. Which comes first differs from name to name: nobody may rely on it."""
+    known = [one for one in call.service.contents.projects() if one["identifier"] in call.service.settings.projects]
+    return sorted(known, key=lambda one: _scattered(name, one["identifier"]))
+
+
+def _scattered(*parts: str) -> bytes:
+    return hashlib.blake2b("\n".join(parts).encode(errors="replace"), digest_size=8).digest()
+
+
+def passes(record: Mapping[str, Any], condition: Filter) -> bool:
+    """Whether a value of the record equals the filter's, types included; what is missing equals only null.
+
+    Raises:
+        Refusal: 500, as arrays and objects cannot be compared.
+    """
+    if isinstance(condition.value, list | dict):
+        raise Refusal(500)
+    value = look(record, condition.field.split("."))
+    return equal(None if value is Missing else value, condition.value)
+
+
+def pick(record: Mapping[str, Any], fields: Sequence[str]) -> Record:
+    """The fields of a record, nested, their order being none; no fields, or `*`, means all. Unknown names are left out.
+
+    A member of an array is asked for with `#`, and comes back under it; without `#` the array comes back as `{}`.
+    """
+    if not fields or "*" in fields:
+        return dict(record)
+    chosen: Record = {}
+    for field in fields:
+        _place(record, field.removesuffix(".*").split("."), chosen)
+    return {key: chosen[key] for key in sorted(chosen, key=lambda key: _scattered(str(record.get("name")), key))}
+
+
+def _place(record: Mapping[str, Any], path: list[str], chosen: Record) -> None:
+    for depth in range(1, len(path)):
+        if look(record, path[:depth]) is Missing:
+            return
+        chosen = chosen.setdefault(path[depth - 1], {})
+        if not isinstance(chosen, dict):  # the whole was asked for as well
+            return
+    if (value := look(record, path)) is not Missing:
+        chosen[path[-1]] = value
+
+
+def look(value: Any, path: Sequence[str]) -> Any:
+    """What a path leads to, or `Missing`. A path that ends with `#` leads to the length of an array."""
+    for depth, piece in enumerate(path):
+        if isinstance(value, list):
+            rest = path[depth + 1 :]
+            if piece == "#":
+                found = [look(member, rest) for member in value]
+                return [one for one in found if one is not Missing] if rest else len(value)
+            if not (piece.isascii() and piece.isdigit() and int(piece) < len(value)):
+                return Missing
+            value = value[int(piece)]
+        elif isinstance(value, dict) and piece in value:
+            value = value[piece]
+        else:
+            return Missing
+    return value
+
+
+def answer(accept: str | None, found: Sequence[Record]) -> Response:
+    """The records as on-demand answers have them: an array, or a line each, with numbers and escapes as in archives."""
+    form, texts = negotiate(accept), [encode(record) for record in found]
+    content = b"[" + b",".join(texts) + b"]" if form is Format.JSON else b"".join(text + b"\n" for text in texts)
+    return Response(content, headers={"Content-Type": form.value})

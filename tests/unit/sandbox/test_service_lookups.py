@@ -1,0 +1,175 @@
+"""Articles on demand over HTTP: titles, projects, `limit`, `filters` and `fields` as they work there, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from tests.unit.sandbox.conftest import HARD_TITLE, NOW, Client, prepared_state
+
+PATH = f"/v2/articles/{quote(HARD_TITLE, safe='')}"
+
+
+def found(answer):
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def projects(answer):
+    return {record["is_part_of"]["identifier"] for record in found(answer)}
+
+
+@pytest.mark.parametrize("safe", ["", "/", "/:"])
+@pytest.mark.parametrize("space", [" ", "_"])
+def test_a_title_in_every_spelling_of_a_path(client, safe, space):
+    path = f"/v2/articles/{quote(HARD_TITLE.replace(' ', space), safe=safe)}"
+    for method in ("GET", "POST"):
+        answer = client.call(path, method)
+        assert projects(answer) == {"enwiki", "frwiki"}
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+    assert "\\u003cb\\u003e \\u0026 co" in answer.text
+
+
+@pytest.mark.parametrize(
+    "name", ["", "nothing", quote(HARD_TITLE.upper(), safe=""), quote(HARD_TITLE, safe="") + "%20"]
+)
+def test_no_such_title(client, name):
+    answer = client.call(f"/v2/articles/{name}")
+    assert (answer.status_code, answer.json()) == (404, {"status": 404, "message": "Not Found"})
+
+
+def test_lines(client):
+    lines = client.call(PATH, headers={"Accept": "application/x-ndjson"}).text.splitlines()
+    assert {json.loads(line)["name"] for line in lines} == {HARD_TITLE}
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "message"),
+    [
+        (10, 200, ""),
+        (0, 200, ""),
+        (-1, 200, ""),
+        (11, 422, "limit cannot be greater than 10"),
+        (101, 422, "Key: 'Model.Limit' Error:Field validation for 'Limit' failed on the 'max' tag"),
+    ],
+)
+def test_limits(client, limit, status, message):
+    for answer in (client.call(f"{PATH}?limit={limit}"), client.call(PATH, "POST", json={"limit": limit})):
+        assert answer.status_code == status
+        assert status == 200 or answer.json()["message"] == message
+    assert len(found(client.call(PATH, "POST", json={"limit": 1}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("is_part_of.identifier", "frwiki", {"frwiki"}),
+        ("in_language.identifier", "en", {"enwiki"}),
+        ("namespace.identifier", 0, {"enwiki", "frwiki"}),
+        ("namespace.identifier", "0", None),
+        ("namespace.identifier", False, None),
+        ("version.identifier", 1_234_567.0, {"enwiki", "frwiki"}),
+        ("version.is_minor_edit", None, {"enwiki", "frwiki"}),
+        ("version.is_minor_edit", False, None),
+        ("categories.0.name", "Category:A", {"enwiki", "frwiki"}),
+        ("categories.name", None, {"enwiki", "frwiki"}),
+    ],
+)
+def test_filters_compare_values_with_their_types(client, field, value, wanted):
+    condition = {"field": field, "value": value}
+    by_post = client.call(PATH, "POST", json={"filters": [condition]})
+    by_get = client.call(PATH, params={"filters": json.dumps(condition)})
+    for answer in (by_post, by_get):
+        assert (projects(answer) if answer.status_code == 200 else None) == wanted
+        assert answer.status_code in {200, 404}
+
+
+def test_a_filter_by_an_array_breaks(client):
+    filters = [{"field": "categories", "value": ["Category:A"]}]
+    assert client.call(PATH, "POST", json={"filters": filters}).status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        (["version.identifier"], {"version": {"identifier": 1_234_567}}),
+        (["namespace.*", "identifier"], {"namespace": {"identifier": 0}, "identifier": 5}),
+        (["categories.name"], {"categories": {}}),
+        (["categories.#.name"], {"categories": {"#": {"name": ["Category:A", "Category:B"]}}}),
+        (["categories.#.url"], {"categories": {"#": {"url": ["https://a"]}}}),
+        (["categories.1"], {"categories": {"1": {"name": "Category:B"}}}),
+        (["version", "version.identifier"],
+         {"version": {"identifier": 1_234_567, "scores": {"revertrisk": {"probability": {"true": 0.25}}}}}),
+        (["nothing", "version.nothing.more", "name,identifier"], {"version": {}}),
+        (["nothing"], {}),
+    ],
+)  # fmt: skip
+def test_fields_by_path(client, fields, wanted):
+    assert found(client.call(PATH, "POST", json={"fields": fields}))[0] == wanted
+    assert found(client.call(PATH, params={"fields": fields}))[0] == wanted
+
+
+def test_numbers_are_written_as_in_archives(client):
+    assert '"true":0.25}' in client.call(PATH).text
+
+
+def test_every_lookup_costs_a_unit_also_one_that_finds_nothing(client):
+    accounts = client.sandbox.accounts
+    accounts.set_quota("sandbox", "ondemand", limit=3)
+    answers = [client.call(path).status_code for path in (PATH, "/v2/articles/nothing", PATH, PATH)]
+    assert answers == [200, 404, 200, 429]
+    user = client.auth("get-user", {}, headers={"Authorization": f"Bearer {client.token}"}).json()
+    assert (user["ondemand_requests_count"], user["ondemand_limit"]) == (3, 3)
+
+
+def test_free_accounts_may(client):
+    client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+    assert client.call(PATH).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory, signing_key):
+    """A sandbox of the eight English projects, which have the same titles."""
+    state = prepared_state(tmp_path_factory.mktemp("english"), signing_key)
+    families = ("wiki", "wikibooks", "wikinews", "wikiquote", "wikisource", "wikivoyage", "wiktionary", "wikiversity")
+    small = {"projects": tuple(f"en{one}" for one in families), "changes_per_hour": 5, "body_bytes": 200}
+    with running(Settings(state=state, now=NOW, **small)) as sandbox, requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        yield client
+
+
+def test_the_world_is_looked_up_in_as_many_projects_as_asked(english):
+    world = english.sandbox.world
+    hour = NOW.replace(hour=6, minute=0)  # its list appeared some minutes after 07:00
+    name = next(world.truth("enwikivoyage", 0, world.export_started_at("enwikivoyage", hour)))["name"]
+    path = f"/v2/articles/{quote(name, safe='')}"
+    records = found(english.call(f"{path}?limit=10"))
+    assert len(records) == 8
+    for record in records:
+        project = record["is_part_of"]["identifier"]
+        assert record == world.article(project, name, hour)
+        assert record == found(
+            english.call(path, "POST", json={"filters": [{"field": "is_part_of.identifier", "value": project}]})
+        )[0]  # fmt: skip
+    assert len(found(english.call(path))) == 3
+
+
+def test_which_projects_win_differs_from_title_to_title(english):
+    world = english.sandbox.world
+    moment = world.export_started_at("enwiki", NOW.replace(hour=6, minute=0))
+    names = [record["name"] for record, _ in zip(world.truth("enwiki", 0, moment), range(8), strict=False)]
+    winners = {tuple(sorted(projects(english.call(f"/v2/articles/{quote(name, safe='')}?limit=1")))) for name in names}
+    assert len(winners) > 1
+
+
+def test_the_description_has_them(client):
+    described = client.call("/spec").json()["paths"]["/v2/articles/{name}"]
+    assert set(described) == {"get", "post"}
+    assert {p["name"] for p in described["get"]["parameters"]} == {"name", "fields", "filters", "limit"}
+    assert set(described["get"]["responses"]) == {"200", "401", "403", "404", "422", "429"}

@@ -85,8 +85,8 @@ def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
     ended = {event.title for event in world.events(project, START - HOUR, moment) if event.type == "delete"}
     ended = {name_of(title) for title in ended} - live.keys()
     assert len(ended) > 20
-    for name in [*ended, f"x{name}", f"{name} ", "", "Special:Search", "Utilisateur:A", "A b (9999)"]:
-        assert world.article(project, name, START) is None
+    for other in [*ended, f"x{name}", f"{name} ", "", "Special:Search", "Utilisateur:A", "A b (9999)"]:
+        assert world.article(project, other, START) is None
 
 
 @pytest.mark.parametrize("overlap", [True, False])

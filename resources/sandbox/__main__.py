@@ -39,7 +39,7 @@ Its mail goes to {outbox}.
   curl -s {url}/v2/snapshots -H "Authorization: Bearer $TOKEN"
   curl -sL {url}/v2/snapshots/{identifier}/chunks/0/download -H "Authorization: Bearer $TOKEN" -o chunk.tar.gz
 
-  curl -s {url}/spec                        the interface description
+  curl -s {url}/spec                        the interface description; {url}/docs shows it in a browser
   curl -s {url}/sandbox/faults -d '{{"path": "/v2/projects", "kind": "status", "status": 503}}'
 """
 

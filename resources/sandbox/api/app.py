@@ -17,7 +17,7 @@ from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots
 from resources.sandbox.api.journal import CONTROLS
 from resources.sandbox.api.operations import perform
-from resources.sandbox.api.spec import describe
+from resources.sandbox.api.publication import published
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -53,8 +53,8 @@ def service_app(service: Service, control: Control) -> ASGIApp:
             return answers.no_content()
         if path.startswith(CONTROLS):
             return await control.answer(request)
-        if path == "/spec" and request.method == "GET":
-            return answers.document(describe(service))
+        if request.method == "GET" and (document := await published(service, path, request.headers.get("accept"))):
+            return document
         for pattern, operation in routes:
             match = pattern.fullmatch(path)
             if match is not None and request.method in operation.methods:

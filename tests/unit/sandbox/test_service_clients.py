@@ -59,6 +59,8 @@ def description(real):
 def check(description, place, method, answer):
     """Validate an answer by the schema that the description has for it."""
     described = description["paths"][place][method.lower()]["responses"][str(answer.status_code)]
+    if "$ref" in described:
+        described = description["components"]["responses"][described["$ref"].rpartition("/")[2]]
     schema = {**described["content"]["application/json"]["schema"], "components": description["components"]}
     jsonschema.Draft202012Validator(schema).validate(answer.json())
 
@@ -66,7 +68,8 @@ def check(description, place, method, answer):
 def test_every_operation_with_records_is_looked_at(description):
     described = {
         path for path, operations in description["paths"].items()
-        if path.startswith("/v2/") and "200" in operations["get"]["responses"] and not path.endswith("/status")
+        if path.startswith("/v2/") and "x-not-served" not in operations["get"]
+        and not path.endswith(("/status", "/download"))
     }  # fmt: skip
     assert described == set(PLACES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -32,41 +32,23 @@ def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
     return archive_key(dataset), lake_key(dataset), warehouse_key(dataset)
 
 
-def archive_spec(dataset: Dataset, *, skippable: bool = False) -> dg.AssetSpec:
-    """The asset of the archive."""
-    return dg.AssetSpec(
-        archive_key(dataset),
-        skippable=skippable,
-        group_name="archive",
-        kinds={"http", "file"},
-        owners=list(OWNERS),
-        description=dataset.description,
-    )
-
-
-def lake_spec(dataset: Dataset, *, skippable: bool = False) -> dg.AssetSpec:
-    """The asset of the lake."""
-    return dg.AssetSpec(
-        lake_key(dataset),
-        deps=[archive_key(dataset)],
-        skippable=skippable,
-        group_name="lake",
-        kinds={"parquet"},
-        owners=list(OWNERS),
-        description=dataset.table.description,
-        metadata=lake_metadata(dataset.table),
-    )
-
-
-def warehouse_spec(dataset: Dataset, *, skippable: bool = False) -> dg.AssetSpec:
-    """The asset of the warehouse."""
-    return dg.AssetSpec(
-        warehouse_key(dataset),
-        deps=[lake_key(dataset)],
-        skippable=skippable,
-        group_name="warehouse",
-        kinds={"duckdb", "table"},
-        owners=list(OWNERS),
-        description=dataset.table.description,
-        metadata=table_metadata(dataset.table.narrow),
+def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, dg.AssetSpec, dg.AssetSpec]:
+    """The assets of all three, in the same order."""
+    archive, lake, warehouse = keys(dataset)
+    table = dataset.table
+    common: dict[str, Any] = {"skippable": skippable, "owners": list(OWNERS)}
+    of_table: dict[str, Any] = common | {"description": table.description}
+    return (
+        dg.AssetSpec(archive, group_name="archive", kinds={"http", "file"}, description=dataset.description, **common),
+        dg.AssetSpec(
+            lake, deps=[archive], group_name="lake", kinds={"parquet"}, metadata=lake_metadata(table), **of_table
+        ),
+        dg.AssetSpec(
+            warehouse,
+            deps=[lake],
+            group_name="warehouse",
+            kinds={"duckdb", "table"},
+            metadata=table_metadata(table.narrow),
+            **of_table,
+        ),
     )

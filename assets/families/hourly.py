@@ -33,11 +33,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
 
     @dg.multi_asset(
         name=f"hourly_{dataset.archive}",
-        specs=[
-            layers.archive_spec(dataset, skippable=True),
-            layers.lake_spec(dataset, skippable=True),
-            layers.warehouse_spec(dataset, skippable=True),
-        ],
+        specs=layers.specs(dataset, skippable=True),
         check_specs=[check.spec for check in hourly_checks.hourly(dataset)],
         partitions_def=hours,
         can_subset=True,

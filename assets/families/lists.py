@@ -23,7 +23,7 @@ from resources.lake import ListConversion, convert_list
 def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
     """The assets of all lists: one of the archive, one of the lake, one of the warehouse, the latter two for each list."""
 
-    @dg.multi_asset(name="archive_reference", specs=[layers.archive_spec(lists[0])])
+    @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
     def archive(
         context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
@@ -39,7 +39,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         context.log.info("Reference lists archived: %s", metadata)
         return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
 
-    @dg.multi_asset(name="lake_reference", specs=[layers.lake_spec(one) for one in lists], can_subset=True)
+    @dg.multi_asset(name="lake_reference", specs=[layers.specs(one)[1] for one in lists], can_subset=True)
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
         """Convert the archived lists to Parquet."""
         for dataset in lists:
@@ -57,7 +57,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
                 data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
             )
 
-    @dg.multi_asset(name="warehouse_reference", specs=[layers.warehouse_spec(one) for one in lists], can_subset=True)
+    @dg.multi_asset(name="warehouse_reference", specs=[layers.specs(one)[2] for one in lists], can_subset=True)
     def load(context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource) -> Iterator[Any]:
         """Replace the lists' tables in DuckDB."""
         for dataset in lists:

@@ -32,7 +32,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
 
     @dg.multi_asset(
         name=f"{dataset.archive}_files",
-        specs=[layers.archive_spec(dataset), layers.lake_spec(dataset)],
+        specs=layers.specs(dataset)[:2],
         partitions_def=snapshots_of(dataset),
         can_subset=True,
         pool=SNAPSHOTS_POOL,
@@ -82,7 +82,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
 
     @dg.multi_asset(
         name=f"{dataset.archive}_load",
-        specs=[layers.warehouse_spec(dataset)],
+        specs=layers.specs(dataset)[2:],
         partitions_def=snapshots_of(dataset),
     )
     def load(

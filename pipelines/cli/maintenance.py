@@ -111,7 +111,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         ("rows", rows or "none"),
         ("lake", f"{counted(len(found.lake), 'file')}, {size_text(found.lake_bytes)}"),
         ("archive", f"{counted(len(found.archive), 'file')}, {size_text(found.archive_bytes)}"),
-        ("partitions", ", ".join(found.partitions) or "none"),
+        ("partitions", ", ".join(dict.fromkeys(name for _, name in found.partitions)) or "none"),
     ):
         terminal.say(f"{name + ':':<12} {told}")
     if dry_run:

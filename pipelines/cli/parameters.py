@@ -30,27 +30,16 @@ class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(f"{str(value)!r} is not an hour; write it as 2026-11-20T05 (UTC).", param, ctx)
 
 
-class _Identifier(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The service's name of a snapshot; it becomes the name of a folder."""
+class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A name of the service that may become one of a folder, as it is."""
 
-    name = "id"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", str(value)):
-            self.fail(f"{str(value)!r} names no snapshot; write it as enwiki_namespace_0.", param, ctx)
-        return str(value)
-
-
-class _Project(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The database name of a project."""
-
-    name = "project"
+    def __init__(self, kind: str, pattern: str, named: str, example: str) -> None:
+        self.name, self._pattern, self._named, self._example = kind, re.compile(pattern), named, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it is."""
-        if not re.fullmatch(r"[a-z0-9_]+", str(value)):
-            self.fail(f"{str(value)!r} names no project; write it as enwiki.", param, ctx)
+        if not self._pattern.fullmatch(str(value)):
+            self.fail(f"{str(value)!r} names no {self._named}; write it as {self._example}.", param, ctx)
         return str(value)
 
 
@@ -67,10 +56,9 @@ class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if isinstance(value, datasets.Dataset):
             return value  # the default
         declared = {one.name: one for one in datasets.datasets(self._family)}
-        try:
-            return declared[value]
-        except KeyError:
+        if value not in declared:
             self.fail(f"{value!r} is not one of {', '.join(declared)}.", param, ctx)
+        return declared[value]
 
 
 def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -85,5 +73,5 @@ def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., 
 
 
 HOUR = _Hour()
-PROJECT = _Project()
-IDENTIFIER = _Identifier()
+PROJECT = _Name("project", r"[a-z0-9_]+", "project", "enwiki")
+IDENTIFIER = _Name("id", r"[A-Za-z0-9][A-Za-z0-9_-]*", "snapshot", "enwiki_namespace_0")

@@ -123,9 +123,10 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
             report = reprocess.redo(settings, trial, engine=TerminalEngine())
         obstacles += report.failures
         after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
+        gained = max(before - after, 0)
         kinds = " and ".join(name for name, some in (("hours", trial.hours), ("snapshots", trial.snapshots)) if some)
         terminal.say(
-            f"Done: {max(before - after, 0):,} rejected lines are rows now. Lines of these {kinds} that are still rejected: {after:,}."
+            f"Done: {counted(gained, 'rejected line')} became {'a row' if gained == 1 else 'rows'}. Lines of these {kinds} that are still rejected: {after:,}."
         )
     if obstacles:
         raise click.ClickException("\n".join(obstacles))

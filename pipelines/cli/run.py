@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli import service, terminal
-from pipelines.cli.parameters import HOUR
+from pipelines.cli.parameters import HOUR, DatasetName
 from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from pipelines.settings import read as read_settings
+from resources import datasets
+from resources.datasets import Family
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from pipelines.operations.run import RunReport
     from pipelines.settings import Settings
+    from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient
-    from resources.lake import Layout
 
 
 #: The questions of the closing table, each with its SQL: what an analyst could ask first.
@@ -59,6 +61,14 @@ GROUP BY ALL ORDER BY a.project_id""",
     "[default: with the sandbox only]",
 )
 @click.option(
+    "--dataset",
+    "wanted",
+    type=DatasetName(Family.SNAPSHOT),
+    metavar="NAME",
+    multiple=True,
+    help="Of snapshots, only those of this dataset; can be repeated.  [default: of every dataset]",
+)
+@click.option(
     "--wait",
     type=click.IntRange(1, MOST_MINUTES),
     is_flag=False,
@@ -74,6 +84,7 @@ def run(
     dry_run: bool,
     reference: bool | None,
     snapshots: bool | None,
+    wanted: tuple[Dataset, ...],
     wait: int | None,
 ) -> None:
     """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
@@ -103,14 +114,14 @@ def run(
     layout = Layout(settings.data)
     hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []
 
-    def choose(client: EnterpriseClient) -> list[str]:
+    def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
         """Check the names and choose the hours, once; returns the snapshots to begin with."""
         names.check(client, layout, settings.projects, settings.namespaces)
         if not hours:
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if not (settings.sandbox if snapshots is None else snapshots):
-            return []
-        return runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data))
+            return {}
+        return runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data), wanted)
 
     def attempt() -> RunReport:
         try:
@@ -124,7 +135,7 @@ def run(
     if dry_run:
         with enterprise.client() as client:
             missing = choose(client)
-            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, layout), layout)
+            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, layout))
         return
     say = partial(terminal.ERR.print, markup=False)
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
@@ -134,28 +145,16 @@ def run(
         raise click.ClickException("\n".join(report.failures))
 
 
-def _show_dry_run(plan: Any, layout: Layout) -> None:
-    from resources.datasets import ARTICLE_CHANGES
+def _show_dry_run(plan: Any) -> None:
     from resources.formatting import hour_text
 
+    found = [(p, hour_text(p.hour), r, r.approximate_bytes, r in p.missing) for p in plan.plans for r in p.wanted]
+    found += [(p, "snapshot", p.snapshot, p.size_bytes, bool(p.missing)) for p in plan.snapshots]
     rows = [
-        (
-            hour_text(p.hour),
-            record.project_id,
-            record.namespace_id,
-            record.approximate_bytes,
-            "no"
-            if layout.batch_archive(ARTICLE_CHANGES, p.hour, record.identifier, record.version).exists()
-            else "yes",
-        )
-        for p in plan.plans
-        for record in p.wanted
+        (p.dataset.name, hour, record.project_id, record.namespace_id, size, "yes" if is_missing else "no")
+        for p, hour, record, size, is_missing in found
     ]
-    rows += [
-        ("snapshot", p.snapshot.project_id, p.snapshot.namespace_id, p.size_bytes, "yes" if p.missing else "no")
-        for p in plan.snapshots
-    ]
-    terminal.show(("hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows)
+    terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, spare=("table",))
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
         f"To fetch: {counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
@@ -164,15 +163,15 @@ def _show_dry_run(plan: Any, layout: Layout) -> None:
     )
 
 
-def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[datetime, str], float]) -> None:
+def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str, datetime, str], float]) -> None:
     from assets.published import next_text
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)
-    # not of the published file, which this run may have left as it was
-    summary = warehouse.summary(hours=hours, published=False)
+    hourly = datasets.datasets(Family.HOURLY)
     rows = [
         (
+            dataset.name,
             row.batch_hour,
             row.project_id,
             row.namespace_id,
@@ -185,22 +184,37 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[dat
             row.reject_count,
             size_text(row.archive_bytes),
             size_text(row.ndjson_bytes),
-            seconds.get((row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"), 0.0),
+            seconds.get((dataset.name, row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"), 0.0),
         )
-        for row in summary
+        for dataset in hourly
+        # not of the published file, which this run may have left as it was
+        for row in warehouse.summary(hours=hours, published=False, dataset=dataset)
     ]
     columns = (
-        *("hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete", "rejects"),
+        *(
+            "table",
+            "hour (UTC)",
+            "project",
+            "ns",
+            "state",
+            "files",
+            "rows",
+            "duplicates",
+            "update",
+            "delete",
+            "rejects",
+        ),
         *("archive", "ndjson", "seconds"),
     )
     if rows:
-        terminal.show(columns, rows, spare=("duplicates", "ndjson", "files", "seconds", "ns"))
+        terminal.show(columns, rows, spare=("table", "duplicates", "ndjson", "files", "seconds", "ns"))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
         terminal.say(f"\nNot published yet. The next publication is made {when}.")
     if warehouse.publication() is None:
         return
-    missing = len({row.batch_hour for row in warehouse.coverage(published=False) if row.state == "missing"})
+    rows_of_hours = [row for one in hourly for row in warehouse.coverage(published=False, dataset=one)]
+    missing = len({row.batch_hour for row in rows_of_hours if row.state == "missing"})
     if missing:
         terminal.say(f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.")
     terminal.say(

@@ -16,7 +16,7 @@ from pipelines.process import instance as instances
 from pipelines.settings import SettingsError
 from resources import datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import Family
 from resources.datasets.paths import hour_folders
 from resources.lake import Layout
 from resources.warehouse import Warehouse
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipelines.settings import Settings
+    from resources.datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Remains:
         archive: Its files in the archive, and the lists of hours that are of no other project, in the order to remove them.
         lake_bytes: Bytes of those in the lake.
         archive_bytes: Bytes of those in the archive.
-        partitions: Its snapshots among Dagster's partitions.
+        partitions: Its snapshots among Dagster's partitions: the name of these, and of it.
     """
 
     project_id: str
@@ -49,7 +50,7 @@ class Remains:
     archive: tuple[Path, ...]
     lake_bytes: int
     archive_bytes: int
-    partitions: tuple[str, ...]
+    partitions: tuple[tuple[str, str], ...]
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
@@ -65,15 +66,20 @@ def survey(settings: Settings, project: str) -> Remains:
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     built = warehouse.build_path.exists()
     its = _pattern(project)
-    shared = warehouse.hours_of_others(project) if built else frozenset()
     lake = tuple(path for path in _files(layout.lake) if _is_of(path, layout.lake, its))
-    archive = (*_lists(layout, its, shared), *(p for p in _files(layout.archive) if _is_of(p, layout.archive, its)))
-    partitions: tuple[str, ...] = ()
+    lists = [
+        path
+        for dataset in datasets.datasets(Family.HOURLY)
+        for path in _lists(layout, its, dataset, warehouse.hours_of_others(project, dataset) if built else frozenset())
+    ]
+    archive = (*lists, *(p for p in _files(layout.archive) if _is_of(p, layout.archive, its)))
+    partitions: tuple[tuple[str, str], ...] = ()
     if settings.dagster_home.exists():
         with instances.opened(settings.dagster_home) as instance:
             partitions = tuple(
-                name
-                for name in instance.get_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive)
+                (dataset.archive, name)
+                for dataset in datasets.datasets(Family.SNAPSHOT)
+                for name in instance.get_dynamic_partitions(dataset.archive)
                 if its.fullmatch(name)
             )
     return Remains(
@@ -112,8 +118,8 @@ def forget(settings: Settings, project: str) -> Remains:
         warehouse.publish({"service": origin_of(settings.data) or "unknown"})
     if found.partitions:
         with instances.opened(settings.dagster_home) as instance:
-            for name in found.partitions:
-                instance.delete_dynamic_partition(datasets.SNAPSHOT_ARTICLES.archive, name)
+            for snapshots, name in found.partitions:
+                instance.delete_dynamic_partition(snapshots, name)
     for root, files in ((layout.lake, found.lake), (layout.archive, found.archive)):
         for path in files:
             path.unlink(missing_ok=True)
@@ -138,11 +144,11 @@ def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
     return any(its.fullmatch(part) for part in path.relative_to(root).parts)
 
 
-def _lists(layout: Layout, its: re.Pattern[str], shared: frozenset[datetime]) -> Iterator[Path]:
-    """The lists of hours of which nothing but this project is archived, and that no other project has a row of."""
-    for hour, folder in hour_folders(layout.archive / ARTICLE_CHANGES.archive):
+def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:
+    """The lists of a dataset's hours of which nothing but this project is archived, and that no other project has a row of."""
+    for hour, folder in hour_folders(layout.archive / dataset.archive):
         files = sorted(folder.iterdir())
-        listing = layout.batch_list(ARTICLE_CHANGES, hour).name
+        listing = layout.batch_list(dataset, hour).name
         theirs = [path for path in files if not path.name.startswith(listing)]
         if theirs and all(its.fullmatch(path.name) for path in theirs) and hour not in shared:
             yield from (path for path in files if path not in theirs)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from resources.lake.rejects import whole_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from resources.datasets import Dataset
     from resources.lake import Layout
     from resources.warehouse import QueryResult, Warehouse
 
@@ -63,15 +64,24 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
     )
 
 
-def count(warehouse: Warehouse, hours: Iterable[datetime], snapshots: Iterable[str] = ()) -> int:
+def count(
+    warehouse: Warehouse,
+    hours: Mapping[Dataset, Sequence[datetime]],
+    snapshots: Mapping[Dataset, Sequence[str]] | None = None,
+) -> int:
     """How many lines of some hours and snapshots are rejected, whatever the reason."""
     # by the archive's folder, because a snapshot that gains rows may get another batch_hour
-    [(found,)] = warehouse.sql(
-        "SELECT count(*) FROM rejects WHERE list_contains(?, batch_hour) "
-        "OR (starts_with(archive, 'snapshots/') AND list_contains(?, split_part(archive, '/', 2)))",
-        [list(hours), list(snapshots)],
-    ).rows
-    return int(found)
+    chosen: list[tuple[Dataset, str, Sequence[Any]]] = [
+        (dataset, "batch_hour", parts) for dataset, parts in hours.items()
+    ]
+    chosen += [(dataset, "split_part(archive, '/', 2)", parts) for dataset, parts in (snapshots or {}).items()]
+    return sum(
+        warehouse.sql(
+            f"SELECT count(*) FROM rejects WHERE table_name = ? AND list_contains(?, {part})",  # noqa: S608  constant texts
+            [dataset.name, list(parts)],
+        ).rows[0][0]
+        for dataset, part, parts in chosen
+    )
 
 
 def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:

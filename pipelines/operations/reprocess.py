@@ -10,17 +10,20 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assets.families import hour as batches
 from assets.families import snapshot as snapshot_sets
 from assets.families.converting import NotArchivedError
 from assets.partitions import HOUR
+from pipelines.definitions import build_resources
 from pipelines.operations import rejects as rejected
 from pipelines.operations import run as runs
+from resources.datasets import datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS, short
 from resources.formatting import counted, hour_text, listed
-from resources.lake import Archive, Layout, SnapshotArchive, digest_of
+from resources.lake import Archive, SnapshotArchive, digest_of
 from resources.lake.decode.examine import read_record
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict_json import Bad
@@ -29,25 +32,22 @@ from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
 
     from pipelines.operations.rejects import Selection
     from pipelines.settings import Settings
+    from resources.adapters import LakeResource
+    from resources.datasets import Dataset
+    from resources.lake import Layout
 
 #: The archives with rejected lines, as the ledger knows them. An archive of a snapshot is told by its own name.
-_REJECTED = (
-    "(SELECT DISTINCT table_name, batch_hour, project_id, namespace_id, archive FROM rejects WHERE {where}) AS rejected"
-)
-_OF_HOURS = f"""\
-SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest FROM {_REJECTED}
-JOIN (FROM loads WHERE table_name = 'article_changes') AS loads USING (table_name, batch_hour, project_id, namespace_id)"""  # noqa: S608
-_OF_SNAPSHOTS = f"""\
-SELECT batch_hour, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
-FROM {_REJECTED}
-JOIN (FROM loads WHERE table_name = 'snapshot_articles') AS loads USING (table_name, batch_hour, project_id, namespace_id)
-JOIN (SELECT table_name, batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
+_REJECTED = f"""\
+SELECT table_name, batch_hour, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
+FROM (SELECT DISTINCT table_name, batch_hour, project_id, namespace_id, archive FROM rejects WHERE {{where}}) AS rejected
+JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
+LEFT JOIN (SELECT table_name, batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
   USING (table_name, batch_hour, project_id, namespace_id)
-WHERE ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))"""  # noqa: S608
+WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
+ORDER BY snapshot_id IS NOT NULL, batch_hour, archive"""  # noqa: S608
 
 #: Bytes of lines that are read at once.
 _BLOCK_BYTES = 8 << 20
@@ -75,19 +75,22 @@ class Tried:
         row_count: How many of them would be rows today.
         converted: Today's converter has made its file already; it only has to be loaded.
         why: For `GONE`: what is missing.
-        snapshot: Identifier of its snapshot; None: it is of an hour.
+        part: What is done again of its dataset: an hour, or a snapshot by its identifier.
     """
 
-    batch_hour: datetime
-    project_id: str
-    namespace_id: int
+    dataset: Dataset
+    part: datetime | str
     archive: str
     line_count: int
     row_count: int
     outcome: Outcome
     converted: bool = False
     why: str = ""
-    snapshot: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What its part is."""
+        return "snapshot" if isinstance(self.part, str) else "hour"
 
 
 @dataclass(frozen=True)
@@ -96,17 +99,16 @@ class _Source:
 
     archive: Archive
     name: str
-    batch_hour: datetime
     digest: str
     why: str
 
 
 @dataclass(frozen=True)
 class Trial:
-    """All that was tried, and which projects and namespaces each hour holds that would be done again."""
+    """All that was tried, and which projects and namespaces each hour of a dataset holds that would be done again."""
 
     tried: tuple[Tried, ...]
-    scopes: Mapping[datetime, tuple[tuple[str, ...], tuple[int, ...]]]
+    scopes: Mapping[tuple[Dataset, datetime], tuple[tuple[str, ...], tuple[int, ...]]]
 
     @property
     def line_count(self) -> int:
@@ -119,14 +121,21 @@ class Trial:
         return sum(one.row_count for one in self.tried)
 
     @property
-    def hours(self) -> tuple[datetime, ...]:
-        """The hours that gain rows when they are done again, oldest first."""
-        return tuple(sorted({one.batch_hour for one in self.of(Outcome.GAINS) if one.snapshot is None}))
+    def hours(self) -> dict[Dataset, list[datetime]]:
+        """The hours that gain rows when they are done again, by dataset, oldest first."""
+        return self._parts("hour")
 
     @property
-    def snapshots(self) -> tuple[str, ...]:
-        """The snapshots that gain rows when they are done again."""
-        return tuple(sorted({one.snapshot for one in self.of(Outcome.GAINS) if one.snapshot is not None}))
+    def snapshots(self) -> dict[Dataset, list[str]]:
+        """The snapshots that gain rows when they are done again, by dataset."""
+        return self._parts("snapshot")
+
+    def _parts(self, kind: str) -> dict[Dataset, list[Any]]:
+        found: dict[Dataset, set[Any]] = defaultdict(set)
+        for one in self.of(Outcome.GAINS):
+            if one.kind == kind:
+                found[one.dataset].add(one.part)
+        return {dataset: sorted(parts) for dataset, parts in found.items()}
 
     def of(self, outcome: Outcome) -> tuple[Tried, ...]:
         """The archives with one outcome."""
@@ -143,19 +152,14 @@ class Trial:
         if not self.row_count:
             return [f"{lines}: none of them would be a row today. Nothing is to be done again."]
         told = [f"{lines}: {self.row_count:,} of them would be rows today."]
-        if gains := self.of(Outcome.GAINS):
-            rows = sum(one.row_count for one in gains if one.snapshot is None)
-            hours = listed([hour_text(hour) for hour in self.hours], _SHOWN)
-        if gains and self.hours:
-            told.append(
-                f"{rows:,} of them become rows when their hours are done again from the archive: {hours} (UTC)."
-            )
-        if gains and self.snapshots:
-            rows = sum(one.row_count for one in gains if one.snapshot is not None)
-            told.append(
-                f"{rows:,} of them become rows when their snapshots are done again from the archive, whole: "
-                f"{', '.join(self.snapshots)}."
-            )
+        gains = self.of(Outcome.GAINS)
+        for kind, whole in (("hour", ""), ("snapshot", ", whole")):
+            if its := [one for one in gains if one.kind == kind]:
+                parts = sorted({hour_text(one.part) if isinstance(one.part, datetime) else one.part for one in its})
+                told.append(
+                    f"{sum(one.row_count for one in its):,} of them become rows when their {kind}s are done again from the "
+                    f"archive{whole}: {listed(parts, _SHOWN)}{' (UTC)' if kind == 'hour' else ''}."
+                )
         if done := [one for one in gains if one.converted]:
             told.append(
                 f"{len(done):,} of these {len(gains):,} archives have been converted again already and only need loading."
@@ -174,7 +178,7 @@ class Trial:
             )
         by_why: dict[tuple[str, str], list[Tried]] = defaultdict(list)
         for one in self.of(Outcome.GONE):
-            by_why["hour" if one.snapshot is None else "snapshot", one.why].append(one)
+            by_why[one.kind, one.why].append(one)
         told += [
             f"{sum(one.row_count for one in gone):,} lines of {_named(gone)} would be rows, but their {kind} cannot be converted "
             f"again. {why} Until then the lines stay in `rejects`, whole, and the {kind} stays as it is loaded."
@@ -193,33 +197,24 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
     Raises:
         NotPublishedError: Nothing was published yet.
     """
-    layout = Layout(settings.data)
-    bodies, longest = frozenset(settings.bodies), settings.max_record_mb << 20
+    lake: LakeResource = build_resources(settings)["lake"]
+    layout, longest = lake.layout, lake.record_bytes_max
     where, parameters = selection.where()
     tried = []
     warehouse = Warehouse(settings.data)
     table = rejected.source(warehouse)
     with warehouse.connect_published() as connection:
-        of_hours, of_snapshots = (
-            connection.execute(f"{query.format(where=where)} ORDER BY batch_hour, archive", parameters).fetchall()
-            for query in (_OF_HOURS, _OF_SNAPSHOTS)
-        )
-        scopes: dict[datetime, tuple[tuple[str, ...], tuple[int, ...]]] = {}
-        for hour in dict.fromkeys(row[0] for row in of_hours):
-            loaded = connection.execute(
-                "SELECT DISTINCT project_id, namespace_id FROM loads WHERE table_name = 'article_changes' AND batch_hour = ? ORDER BY ALL",
-                [hour],
-            ).fetchall()
-            scopes[hour] = (
-                tuple(dict.fromkeys(place[0] for place in loaded)),
-                tuple(sorted({place[1] for place in loaded})),
-            )
-        for source in (*_hourly(of_hours, scopes, layout), *_of_snapshots(of_snapshots, layout)):
-            archive = source.archive
+        rows = connection.execute(_REJECTED.format(where=where), parameters).fetchall()
+        of_declared = [(named(row[0]), *row[1:]) for row in rows if row[0] in {one.name for one in datasets()}]
+        scopes = {
+            part: _loaded(connection, *part) for part in dict.fromkeys(row[:2] for row in of_declared if not row[8])
+        }
+        for source in _sources(of_declared, scopes, layout):
+            archive, bodies = source.archive, lake.bodies_of(source.archive.dataset)
             lines = connection.sql(
                 f"SELECT raw, raw_bytes, raw_path, raw_offset FROM {table} WHERE (batch_hour, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
                 f"AND {where} ORDER BY member, line_number",
-                params=[source.batch_hour, archive.project_id, archive.namespace_id, source.name, *parameters],
+                params=[archive.batch_hour, archive.project_id, archive.namespace_id, source.name, *parameters],
             ).to_arrow_reader(_BATCH_ROWS)
             line_count, row_count = _count(
                 RecordReader(archive.table, archive.given, bodies), _texts(lines, layout, longest)
@@ -228,39 +223,42 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
     return Trial(tuple(tried), scopes)
 
 
-def _hourly(
+def _loaded(connection: Any, dataset: Dataset, hour: datetime) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The projects and namespaces that an hour is loaded with."""
+    found = connection.execute(
+        "SELECT DISTINCT project_id, namespace_id FROM loads WHERE table_name = ? AND batch_hour = ? ORDER BY ALL",
+        [dataset.name, hour],
+    ).fetchall()
+    return tuple(dict.fromkeys(place[0] for place in found)), tuple(sorted({place[1] for place in found}))
+
+
+def _sources(
     rows: Iterable[tuple[Any, ...]],
-    scopes: Mapping[datetime, tuple[tuple[str, ...], tuple[int, ...]]],
+    scopes: Mapping[tuple[Dataset, datetime], tuple[tuple[str, ...], tuple[int, ...]]],
     layout: Layout,
 ) -> Iterator[_Source]:
-    missing = {hour: _missing(hour, layout, scope) for hour, scope in scopes.items()}
-    for hour, project, namespace, name, identifier, version, digest in rows:
-        archive = Archive(layout.archive / name, identifier, version, hour, project, namespace)
-        yield _Source(archive, name, hour, digest, missing[hour])
-
-
-def _of_snapshots(rows: Iterable[tuple[Any, ...]], layout: Layout) -> Iterator[_Source]:
-    known: dict[tuple[str, str], str] = {}
-    for hour, project, namespace, name, identifier, version, digest, snapshot, of in rows:
-        if (snapshot, of) not in known:
-            known[snapshot, of] = _stale(snapshot, of, layout)
-        path = layout.archive / name
-        archive = SnapshotArchive(path, identifier, version, hour, project, namespace, snapshot, of)
-        yield _Source(archive, name, hour, digest, known[snapshot, of])
+    why: dict[tuple[Dataset, Any], str] = {part: _missing(*part, layout, scope) for part, scope in scopes.items()}
+    for dataset, hour, project, namespace, name, identifier, version, digest, snapshot, of in rows:
+        place = (layout.archive / name, identifier, version, hour, project, namespace)
+        if snapshot is None:
+            yield _Source(Archive(*place, dataset=dataset), name, digest, why[dataset, hour])
+            continue
+        if (dataset, (snapshot, of)) not in why:
+            why[dataset, (snapshot, of)] = _stale(dataset, snapshot, of, layout)
+        archive = SnapshotArchive(*place, snapshot, of, dataset=dataset)
+        yield _Source(archive, name, digest, why[dataset, (snapshot, of)])
 
 
 def _judged(source: _Source, line_count: int, row_count: int, layout: Layout, wanted: str) -> Tried:
     """What becomes of the lines of a source, of which `row_count` would be rows in a file of the digest `wanted`."""
     archive = source.archive
     one = Tried(
-        batch_hour=source.batch_hour,
-        project_id=archive.project_id,
-        namespace_id=archive.namespace_id,
+        dataset=archive.dataset,
+        part=archive.snapshot_id if isinstance(archive, SnapshotArchive) else archive.batch_hour,
         archive=source.name,
         line_count=line_count,
         row_count=row_count,
         outcome=Outcome.NONE,
-        snapshot=archive.snapshot_id if isinstance(archive, SnapshotArchive) else None,
     )
     if not row_count:
         return one
@@ -272,25 +270,25 @@ def _judged(source: _Source, line_count: int, row_count: int, layout: Layout, wa
     return replace(one, outcome=Outcome.GAINS, converted=there)
 
 
-def _stale(identifier: str, version: str, layout: Layout) -> str:
+def _stale(dataset: Dataset, identifier: str, version: str, layout: Layout) -> str:
     """Why a snapshot's version cannot be made again from the archive, in a sentence; empty where it can."""
     try:
-        newest = snapshot_sets.archived_snapshot(identifier, layout)
+        newest = snapshot_sets.archived_snapshot(identifier, layout, dataset=dataset)
     except NotArchivedError as error:
         return f"{error} Put it back from a backup if the service no longer offers it."
     if newest.version != version:
         return (
             f"Version {short(version)} of {identifier} is not the newest in the archive, and only the newest is done again. "
-            "Materialize warehouse/snapshot_articles of it to have the newer one."
+            f"Materialize warehouse/{dataset.name} of it to have the newer one."
         )
     return ""
 
 
-def _missing(hour: datetime, layout: Layout, scope: tuple[tuple[str, ...], tuple[int, ...]]) -> str:
+def _missing(dataset: Dataset, hour: datetime, layout: Layout, scope: tuple[tuple[str, ...], tuple[int, ...]]) -> str:
     """What of an hour's loaded archives is not on disk, in a sentence; empty where all of it is."""
-    projects, namespaces = scope
+    places = [(project, number) for project in scope[0] for number in scope[1]]
     try:
-        batches.archived_hour(hour, layout, [(project, number) for project in projects for number in namespaces])
+        batches.archived_hour(hour, layout, places, dataset)
     except NotArchivedError as error:
         return f"{error} Put it back from a backup if the service no longer keeps it."
     return ""
@@ -353,14 +351,14 @@ def redo(settings: Settings, trial: Trial, **overrides: Any) -> runs.RunReport:
     return runs.from_archive(settings, grouped(settings, trial), trial.snapshots, **overrides)
 
 
-def grouped(settings: Settings, trial: Trial) -> list[tuple[Settings, list[datetime]]]:
+def grouped(settings: Settings, trial: Trial) -> list[tuple[Dataset, Settings, list[datetime]]]:
     """The hours that gain rows as ranges, each of consecutive hours that are loaded with the same projects and namespaces."""
-    groups: list[tuple[Settings, list[datetime]]] = []
-    for hour in trial.hours:
-        projects, namespaces = trial.scopes[hour]
+    groups: list[tuple[Dataset, Settings, list[datetime]]] = []
+    for dataset, hour in ((dataset, hour) for dataset, hours in trial.hours.items() for hour in hours):
+        projects, namespaces = trial.scopes[dataset, hour]
         wanted = settings.model_copy(update={"projects": projects, "namespaces": namespaces})
-        if groups and groups[-1][0] == wanted and groups[-1][1][-1] + HOUR == hour:
-            groups[-1][1].append(hour)
+        if groups and groups[-1][:2] == (dataset, wanted) and groups[-1][2][-1] + HOUR == hour:
+            groups[-1][2].append(hour)
         else:
-            groups.append((wanted, [hour]))
+            groups.append((dataset, wanted, [hour]))
     return groups

@@ -18,6 +18,7 @@ from assets.families import hour as batches
 from assets.families import snapshot as snapshot_sets
 from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
 from assets.published import WHEN_DUE
+from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.process import instance as instances
 from pipelines.process import processes
@@ -30,7 +31,7 @@ from resources.formatting import hour_text
 from resources.lake import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
@@ -48,13 +49,13 @@ class RunReport:
 
     Attributes:
         failures: A sentence for each failure, in the order they happened.
-        seconds: Fetching and converting by (hour, archive); next to nothing where it was there already.
+        seconds: Fetching and converting by (table, hour, archive); next to nothing where it was there already.
         unavailable: `service` or `warehouse`: what no job could use after a failure, so that none was run that needs it.
         unreachable: The service is what was not available, and may be so later: a host could not be reached.
     """
 
     failures: list[str] = field(default_factory=list)
-    seconds: dict[tuple[datetime, str], float] = field(default_factory=dict)
+    seconds: dict[tuple[str, datetime, str], float] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
     unreachable: bool = False
 
@@ -68,6 +69,10 @@ class DryRun:
     reference_due: bool
 
     @property
+    def _plans(self) -> tuple[batches.Plan | SnapshotPlan, ...]:
+        return (*self.plans, *self.snapshots)
+
+    @property
     def quota_units(self) -> int:
         """Units of the account's counters, of snapshots or of chunks."""
         return sum(plan.unit_count for plan in self.snapshots)
@@ -75,12 +80,12 @@ class DryRun:
     @property
     def file_count(self) -> int:
         """Archives to fetch."""
-        return sum(len(plan.missing) for plan in self.plans) + sum(len(plan.missing) for plan in self.snapshots)
+        return sum(len(plan.missing) for plan in self._plans)
 
     @property
     def byte_count(self) -> int:
         """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
-        return sum(plan.missing_bytes for plan in self.plans) + sum(plan.missing_bytes for plan in self.snapshots)
+        return sum(plan.missing_bytes for plan in self._plans)
 
     @property
     def disk_bytes(self) -> int:
@@ -150,33 +155,41 @@ def reference_due(layout: Layout, now: datetime) -> bool:
     return False
 
 
-def missing_snapshots(client: EnterpriseClient, scope: batches.Scope, warehouse: Warehouse) -> list[str]:
-    """The service's snapshots of mirrored projects and namespaces that have none underneath their articles."""
-    states = warehouse.project_states(published=False) if warehouse.build_path.exists() else []
-    based = {(state.project_id, state.namespace_id) for state in states if state.base_snapshot is not None}
-    records = snapshot_sets.mirrored(client.snapshots().records, [place for place in scope if place not in based])
-    order = {place: number for number, place in enumerate(scope)}
-    return [one.identifier for one in sorted(records, key=lambda one: order[one.project_id, one.namespace_id])]
+def missing_snapshots(
+    client: EnterpriseClient, scope: batches.Scope, warehouse: Warehouse, wanted: Iterable[Dataset] = ()
+) -> dict[Dataset, list[str]]:
+    """The service's snapshots of mirrored projects and namespaces of which none is loaded, by dataset (default: each)."""
+    order, missing = {place: number for number, place in enumerate(scope)}, {}
+    for dataset in tuple(wanted) or datasets.datasets(Family.SNAPSHOT):
+        loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
+        records = snapshot_sets.mirrored(client.snapshots(dataset).records, [one for one in scope if one not in loaded])
+        records.sort(key=lambda one: order[one.project_id, one.namespace_id])
+        missing[dataset] = [one.identifier for one in records]
+    return missing
 
 
 def dry_run(
     hours: Iterable[datetime],
-    snapshots: Iterable[str],
+    snapshots: Mapping[Dataset, Iterable[str]],
     client: EnterpriseClient,
     scope: batches.Scope,
     layout: Layout,
 ) -> DryRun:
-    """List the hours and snapshots and say what would be fetched; nothing is."""
-    plans = tuple(batches.plan_hour(hour, client, layout, scope) for hour in hours)
-    wanted = tuple(snapshot_sets.plan_snapshot(identifier, client, layout, 0) for identifier in snapshots)
-    return DryRun(plans, wanted, reference_due(layout, datetime.now(UTC)))
+    """List the hours of every dataset, and the snapshots, and say what would be fetched; nothing is."""
+    hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
+    wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
+    return DryRun(
+        tuple(batches.plan_hour(hour, client, layout, scope, dataset) for hour, dataset in hourly),
+        tuple(snapshot_sets.plan_snapshot(name, client, layout, 0, dataset) for name, dataset in wanted),
+        reference_due(layout, datetime.now(UTC)),
+    )
 
 
 def run(
     settings: Settings,
     hours: Sequence[datetime],
     *,
-    snapshots: Sequence[str] = (),
+    snapshots: Mapping[Dataset, Sequence[str]] | None = None,
     refresh_reference: bool | None = None,
     **overrides: Any,
 ) -> RunReport:
@@ -187,7 +200,7 @@ def run(
     Args:
         settings: Settings.
         hours: Hours, consecutive.
-        snapshots: Identifiers of snapshots to have in their newest version.
+        snapshots: Identifiers of snapshots to have in their newest version, by dataset.
         refresh_reference: Pull the reference lists, or not; None: when they are due.
         overrides: Resources in place of the settings' own.
 
@@ -206,14 +219,15 @@ def run(
     with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
         if due:
-            _execute(defs, "reference", instance, report, mark)
-        instance.add_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive, list(snapshots))
-        for identifier in snapshots:
-            if not report.unavailable:
-                _execute(defs, "snapshots", instance, report, mark, partition_key=identifier)
+            _execute(defs, jobs.REFERENCE, instance, report, mark)
+        for dataset, identifiers in (snapshots or {}).items():
+            instance.add_dynamic_partitions(dataset.archive, list(identifiers))
+            for identifier in identifiers:
+                if not report.unavailable:
+                    _execute(defs, jobs.of_snapshots(dataset), instance, report, mark, partition_key=identifier)
         if hours and not report.unavailable:
-            _execute(defs, "hours", instance, report, mark | _range(hours))
-        _execute(defs, "publish", instance, report, mark | WHEN_DUE)
+            _execute(defs, jobs.HOURS, instance, report, mark | _range(hours))
+        _execute(defs, jobs.PUBLISH, instance, report, mark | WHEN_DUE)
     return report
 
 
@@ -222,22 +236,22 @@ def publish(settings: Settings, **overrides: Any) -> RunReport:
     defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
     report = RunReport()
     with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        _execute(defs, "publish", instance, report, mark)
+        _execute(defs, jobs.PUBLISH, instance, report, mark)
     return report
 
 
 def from_archive(
     settings: Settings,
-    groups: Iterable[tuple[Settings, Sequence[datetime]]],
-    identifiers: Sequence[str] = (),
+    groups: Iterable[tuple[Dataset, Settings, Sequence[datetime]]],
+    snapshots: Mapping[Dataset, Sequence[str]] | None = None,
     **overrides: Any,
 ) -> RunReport:
     """Convert and load hours and snapshots once more, from the archive alone, then publish. The service is not asked for anything.
 
     Args:
         settings: Settings to publish with.
-        groups: Consecutive hours, each group with the settings that name what of them is to be loaded.
-        identifiers: Snapshots, each in the newest version that is archived.
+        groups: Consecutive hours, each group with its dataset and the settings that name what of them is to be loaded.
+        snapshots: Identifiers by dataset, each in the newest version that is archived.
         overrides: Resources in place of the settings' own.
 
     Raises:
@@ -245,15 +259,16 @@ def from_archive(
     """
     report = RunReport()
     with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        for wanted, hours in groups:
+        for dataset, wanted, hours in groups:
             defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
-            _execute(defs, "hours", instance, report, mark | _range(hours), layers.keys(ARTICLE_CHANGES)[1:])
+            _execute(defs, jobs.HOURS, instance, report, mark | _range(hours), layers.keys(dataset)[1:])
         defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
-        instance.add_dynamic_partitions(datasets.SNAPSHOT_ARTICLES.archive, list(identifiers))
-        for identifier in identifiers:
-            behind = layers.keys(datasets.SNAPSHOT_ARTICLES)[1:]
-            _execute(defs, "snapshots", instance, report, mark, behind, partition_key=identifier)
-        _execute(defs, "publish", instance, report, mark)
+        for dataset, identifiers in (snapshots or {}).items():
+            instance.add_dynamic_partitions(dataset.archive, list(identifiers))
+            for name in identifiers:
+                behind, job = layers.keys(dataset)[1:], jobs.of_snapshots(dataset)
+                _execute(defs, job, instance, report, mark, behind, partition_key=name)
+        _execute(defs, jobs.PUBLISH, instance, report, mark)
     return report
 
 
@@ -285,11 +300,12 @@ def _execute(
         run_config={"loggers": {"quiet": {}}},
     )
     sentences = []
-    hourly = {layers.lake_key(one) for one in datasets.datasets(Family.HOURLY)}
+    hourly = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
     for event in result.all_events:
         if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
             seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
-            report.seconds |= {(hour_of(event.partition), name): taken for name, taken in seconds.items()}
+            table, hour = hourly[event.asset_key], hour_of(event.partition)
+            report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
         if not event.is_step_failure:
             continue
         data = event.step_failure_data

@@ -218,76 +218,54 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     """A snapshot's record with values that JSON has; sizes in bytes, moments in ISO 8601."""
     modified = snapshot.date_modified
-    return {
-        "identifier": snapshot.identifier,
-        "project_id": snapshot.project_id,
-        "namespace_id": snapshot.namespace_id,
+    return _values(snapshot, "identifier project_id namespace_id version") | {
         "size_bytes": snapshot.approximate_bytes,
         "chunk_count": len(snapshot.chunks),
-        "version": snapshot.version,
         "date_modified": None if modified is None else modified.isoformat(),
     }
 
 
 def plan_json(combined: CombinedPlan) -> dict[str, Any]:
     """Plans with values that JSON has, and what they cost combined."""
-    return {
-        "snapshots": [_plan_json_of(plan) for plan in combined.plans],
-        "unit_counts": combined.unit_counts,
-        "missing_bytes": combined.missing_bytes,
-        "disk_bytes": combined.disk_bytes,
-        "free_bytes": combined.free_bytes,
-        "obstacle": combined.obstacle,
-    }
+    costs = "missing_bytes disk_bytes free_bytes"
+    own = f"identifier form reason sentence product unit_count units_left size_bytes {costs} fits_quota fits_disk"
+    plans = [
+        _values(plan, own)
+        | {
+            "version": plan.snapshot.version,
+            "file_count": len(plan.pieces),
+            "missing_file_count": len(plan.missing),
+            "folder": str(plan.folder),
+        }
+        for plan in combined.plans
+    ]
+    return {"snapshots": plans} | _values(combined, f"unit_counts {costs} obstacle")
 
 
 def report_json(report: Report) -> dict[str, Any]:
     """What came of a download, with values that JSON has."""
-    return {
-        "snapshots": [
-            {
-                "identifier": fetched.plan.identifier,
-                "version": fetched.plan.snapshot.version,
-                "form": fetched.plan.form,
-                "folder": str(fetched.plan.folder),
-                "manifest": fetched.plan.manifest.name,
-                "file_count": len(fetched.downloads),
-                "size_bytes": fetched.size_bytes,
-                "fetched_file_count": fetched.fetched_count,
-                "fetched_bytes": fetched.fetched_bytes,
-                "used_unit_count": fetched.unit_count,
-                "replaced_files": [path.name for path in fetched.replaced],
-            }
-            for fetched in report.done
-        ],
-        "failures": [
-            {"identifier": name, "error": type(error).__name__, "message": error.message}
-            for name, error in report.failures
-        ],
-        "not_begun": list(report.not_begun),
-    }
+    done = [
+        _values(fetched.plan, "identifier form")
+        | _values(fetched, "size_bytes fetched_bytes")
+        | {
+            "version": fetched.plan.snapshot.version,
+            "folder": str(fetched.plan.folder),
+            "manifest": fetched.plan.manifest.name,
+            "file_count": len(fetched.downloads),
+            "fetched_file_count": fetched.fetched_count,
+            "used_unit_count": fetched.unit_count,
+            "replaced_files": [path.name for path in fetched.replaced],
+        }
+        for fetched in report.done
+    ]
+    failures = [
+        {"identifier": name, "error": type(error).__name__, "message": error.message} for name, error in report.failures
+    ]
+    return {"snapshots": done, "failures": failures, "not_begun": list(report.not_begun)}
 
 
-def _plan_json_of(plan: SnapshotPlan) -> dict[str, Any]:
-    return {
-        "identifier": plan.identifier,
-        "version": plan.snapshot.version,
-        "form": plan.form,
-        "reason": plan.reason,
-        "sentence": plan.sentence,
-        "product": plan.product,
-        "unit_count": plan.unit_count,
-        "units_left": plan.units_left,
-        "file_count": len(plan.pieces),
-        "missing_file_count": len(plan.missing),
-        "size_bytes": plan.size_bytes,
-        "missing_bytes": plan.missing_bytes,
-        "disk_bytes": plan.disk_bytes,
-        "free_bytes": plan.free_bytes,
-        "fits_quota": plan.fits_quota,
-        "fits_disk": plan.fits_disk,
-        "folder": str(plan.folder),
-    }
+def _values(of: object, names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names.split()}
 
 
 def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wishes, dataset: Dataset) -> SnapshotPlan:

@@ -36,6 +36,7 @@ from assets.families import snapshots
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import adapters
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import EnterpriseClient
 from resources.warehouse import Warehouse
 
@@ -101,7 +102,7 @@ def run(request: dict[str, Any], pipe: int) -> None:
     report = runs.run(
         settings_module.read(),
         hours,
-        snapshots=request.get("snapshots", ()),
+        snapshots={SNAPSHOT_ARTICLES: request.get("snapshots", ())},
         refresh_reference=request.get("reference", False),
     )
     tell(f"= {json.dumps(report.failures)}")

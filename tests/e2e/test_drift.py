@@ -65,7 +65,7 @@ def test_unknown_fields_are_kept_counted_and_told(
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr("resources.lake.conversion.CONVERTER_VERSION", 10_000)
     settings = read(environ)
-    report = run.from_archive(settings, [(settings, [hours[1]])])
+    report = run.from_archive(settings, [(datasets.ARTICLE_CHANGES, settings, [hours[1]])])
     assert report.failures == []
 
     told = call("status", environ=environ)

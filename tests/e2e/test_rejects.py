@@ -154,7 +154,7 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
 
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
-    assert f"Done: {refused} rejected lines are rows now. Lines of these hours that are still rejected: 1." in told.out
+    assert f"Done: {refused} rejected lines became rows. Lines of these hours that are still rejected: 1." in told.out
     assert list(service.requests) == []
     [(after, left)] = ask(mirror, f"SELECT ({ROWS}), (SELECT count(*) FROM rejects)")
     assert (after, left) == (before + refused, 2)
@@ -189,7 +189,7 @@ def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, 
         assert ask(mirror, ROWS) == [(total,)]
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
-    assert f"Done: {refused} rejected lines are rows now. Lines of these hours that are still rejected: 1." in told.out
+    assert f"Done: {refused} rejected lines became rows. Lines of these hours that are still rejected: 1." in told.out
     assert ask(mirror, ROWS) == [(total + refused,)]
     agree(mirror)
     assert "none of them would be a row today" in call("rejects", "--retry", environ=mirror).out
@@ -261,7 +261,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     told = call("rejects", "--retry", environ=environ)
     assert told.code == 0, told.err
     assert (
-        f"Done: {refused} rejected lines are rows now. Lines of these snapshots that are still rejected: 0." in told.out
+        f"Done: {refused} rejected lines became rows. Lines of these snapshots that are still rejected: 0." in told.out
     )
     assert ask(environ, pages) == [(known + refused,)]
     held = "SELECT sum(row_count - duplicate_count)::BIGINT FROM loads WHERE table_name = 'snapshot_articles'"

@@ -63,6 +63,14 @@ MAPS = Dataset(
 )
 HOUR = last_complete_hour(datetime.now(UTC)) - timedelta(hours=2)
 NAME = "skywiki_namespace_0"
+ANSWERS = {
+    "FROM planets ORDER BY ALL": [("mars", 2), ("venus", None)],
+    "SELECT sighting_id, kind, seen_at = noted_at FROM sightings": [(1, "comet", True), (2, "meteor", True)],
+    "SELECT picture FROM '{}/lake/maps/*/*/*.parquet'": [("*",)],
+    "SELECT snapshot_id, sheet_id, extra FROM maps": [(NAME, 7, '{"scale":12}')],
+    "SELECT state, row_count FROM hours WHERE table_name = 'sightings'": [("loaded", 2)],
+    "SELECT starts_with(reason, 'kind is none of comet, meteor') FROM rejects": [(True,)],
+}
 
 
 def archive(*records: dict) -> bytes:
@@ -82,7 +90,6 @@ def service(tmp_path, monkeypatch):
     record = {name: place | {"version": hashlib.md5(data).hexdigest()} for name, data in files.items()}
     hour = f"/{HOUR:%Y-%m-%d}/{HOUR:%H}"
     answers = {
-        **{path: [] for path in ("/v2/codes", "/v2/languages", f"/v2/batches{hour}", "/v2/snapshots")},
         "/v2/projects": [{"identifier": "skywiki"}],
         "/v2/namespaces": [{"identifier": 0}],
         "/v2/planets": [{"identifier": "mars", "moons": 2}, {"identifier": "venus"}],
@@ -97,53 +104,47 @@ def service(tmp_path, monkeypatch):
             return Reply(body=files[request.path.removeprefix("/signed/")])
         if request.path.endswith("/download"):
             return Reply(307, headers={"Location": f"{server.url}/signed/{request.path.split('/')[2]}"})
-        return json_reply(answers[request.path]) if request.path in answers else Reply(404)
+        return json_reply(answers.get(request.path, []))
 
     server = Loopback(answer)
-    given = {"ANONYMOUS": "1", "BASE_URL": server.url, "PROJECTS": "skywiki", "DATA": str(tmp_path)}
-    for name, value in given.items():
+    for name, value in (("ANONYMOUS", "1"), ("BASE_URL", server.url), ("PROJECTS", "skywiki"), ("DATA", str(tmp_path))):
         monkeypatch.setenv(f"WME_{name}", value)
-    with datasets.also(PLANETS, SIGHTINGS, MAPS):
-        yield tmp_path
+    yield tmp_path
     server.close()
 
 
+def call(*words, **environ):
+    told = CliRunner().invoke(wme, words, env=environ)
+    assert told.exit_code == 0, (told.output, told.exception)
+    return told.output
+
+
 def test_a_declaration_is_all_that_a_dataset_takes(service):
-    defs = build_defs()
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("maps", [NAME])
-        for job, partition in (("reference", None), ("hours", key_of(HOUR)), ("maps", NAME), ("publish", None)):
-            result = defs.resolve_job_def(job).execute_in_process(instance=instance, partition_key=partition)
-            assert result.success
-            if job == "hours":
-                checks = {
-                    c.check_name: c.passed
-                    for c in result.get_asset_check_evaluations()
-                    if "sightings" in c.asset_key.path
-                }
-    assert checks == dict.fromkeys(["archives_verified", "rows_accounted", "loaded_whole", "unique_key"], True) | {
-        "rejects_share": False
-    }
-    with duckdb.connect(str(service / "warehouse.duckdb"), read_only=True) as found:
-        assert found.execute("FROM planets ORDER BY ALL").fetchall() == [("mars", 2), ("venus", None)]
-        assert found.execute("SELECT sighting_id, kind, seen_at = noted_at FROM sightings ORDER BY ALL").fetchall() == [
-            (1, "comet", True),
-            (2, "meteor", True),
-        ]
-        assert found.execute(f"SELECT picture FROM '{service}/lake/maps/*/*/*.parquet'").fetchall() == [("*",)]
-        assert found.execute("SELECT snapshot_id, sheet_id, extra FROM maps").fetchall() == [(NAME, 7, '{"scale":12}')]
-        assert found.execute("SELECT state, row_count FROM hours WHERE table_name = 'sightings'").fetchall() == [
-            ("loaded", 2)
-        ]
-        assert found.execute("SELECT reason FROM rejects").fetchall()[0][0].startswith("kind is none of comet, meteor")
-    for dataset in (PLANETS, SIGHTINGS, MAPS):
-        assert f"## {dataset.name}\n" in dictionary.render()
-        for layer in ("lake", "warehouse"):
-            assert defs.resolve_asset_graph().has(dg.AssetKey([layer, dataset.name]))
-    for words in (
-        ["lists", "planets"],
-        ["batches", "--dataset", "sightings", f"{HOUR:%Y-%m-%dT%H}"],
-        ["snapshots", "list", "--dataset", "maps"],
-    ):
-        told = CliRunner().invoke(wme, words)
-        assert (told.exit_code, ("mars" if words[0] == "lists" else NAME) in told.output) == (0, True), told.output
+    hour = f"{HOUR:%Y-%m-%dT%H}"
+    with datasets.also(PLANETS, SIGHTINGS, MAPS):
+        call("run", "--snapshots", "--from", hour)
+        defs = build_defs()
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = defs.resolve_job_def("hours").execute_in_process(instance=instance, partition_key=key_of(HOUR))
+        found = [one for one in result.get_asset_check_evaluations() if "sightings" in one.asset_key.path]
+        assert {one.check_name: one.passed for one in found} == {
+            **dict.fromkeys(["archives_verified", "rows_accounted", "loaded_whole", "unique_key"], True),
+            "rejects_share": False,
+        }
+        with duckdb.connect(str(service / "warehouse.duckdb"), read_only=True) as published:
+            for query, rows in ANSWERS.items():
+                assert published.execute(query.format(service)).fetchall() == rows, query
+        for dataset in (PLANETS, SIGHTINGS, MAPS):
+            assert f"## {dataset.name}\n" in dictionary.render()
+            for layer in ("lake", "warehouse"):
+                assert defs.resolve_asset_graph().has(dg.AssetKey([layer, dataset.name]))
+        assert "mars" in call("lists", "planets")
+        assert NAME in call("batches", "--dataset", "sightings", hour)
+        assert NAME in call("snapshots", "list", "--dataset", "maps")
+    kinds = replace(SIGHTING[-1], values=(*SIGHTING[-1].values, "bird"))
+    wider = replace(SIGHTINGS.table, columns=(*SIGHTING[:-1], kinds))
+    with datasets.also(PLANETS, replace(SIGHTINGS, table=wider), MAPS):
+        assert "Done: 1 rejected line became a row" in call("rejects", "--retry")
+        told = call("forget", "skywiki", "--yes", WME_PROJECTS="seawiki")
+        assert all(name in told for name in ("sightings 3", "maps 1", f"partitions:  {NAME}"))
+    assert [path for path in service.rglob("*") if "skywiki" in path.name or path.name == "sightings.json"] == []

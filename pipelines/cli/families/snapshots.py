@@ -6,6 +6,7 @@ The work is in `pipelines/operations/snapshots.py`.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +19,11 @@ from resources.datasets.paths import short
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from pipelines.operations.snapshots import CombinedPlan
     from resources.datasets import Dataset
+    from resources.enterprise import EnterpriseClient
 
 
 _dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
@@ -51,10 +54,9 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
         elif not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         found = snapshots_.listed(client, dataset=dataset)
-    if projects:
-        found = [snapshot for snapshot in found if snapshot.project_id in projects]
-    elif not everything:
-        found = [s for s in found if s.project_id in settings.projects and s.namespace_id in settings.namespaces]
+    wanted = () if everything else projects or settings.projects
+    if not everything:
+        found = [s for s in found if s.project_id in wanted and (projects or s.namespace_id in settings.namespaces)]
     if as_json:
         for snapshot in found:
             click.echo(json.dumps(snapshots_.snapshot_json(snapshot), ensure_ascii=False))
@@ -73,7 +75,6 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
         ]
         columns = ("identifier", "project", "namespace", "size", "chunks", "version", "modified (UTC)")
         terminal.show(columns, rows, spare=("project", "namespace", "modified (UTC)"))
-    wanted = () if everything else projects or settings.projects
     without = [project for project in wanted if project not in {snapshot.project_id for snapshot in found}]
     if without:
         where = "" if projects else f" in the mirrored namespaces ({', '.join(map(str, settings.namespaces))})"
@@ -97,16 +98,11 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@snapshots.command("plan")
-@_choice
-def plan_snapshots(
-    *, identifiers: tuple[str, ...], whole: bool, chunks: bool, beyond_quota: bool, as_json: bool, dataset: Dataset
-) -> None:
-    """Show what downloading snapshots takes: form, quota units, bytes, disk space. Downloads nothing and costs no quota.
-
-    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if
-    `wme snapshots download` would refuse to start.
-    """
+@contextmanager
+def _planned(
+    identifiers: tuple[str, ...], *, whole: bool, chunks: bool, beyond_quota: bool, dataset: Dataset
+) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
+    """The plan, and the client that it was made with."""
     from pipelines.operations import snapshots as snapshots_
 
     if whole and chunks:
@@ -114,7 +110,21 @@ def plan_snapshots(
     settings = read_settings()
     wishes = snapshots_.wishes_of(settings, whole=whole, chunks=chunks, beyond_quota=beyond_quota)
     with service.client(settings) as client:
-        combined = snapshots_.plan(client, settings, identifiers, wishes, dataset)
+        yield client, snapshots_.plan(client, settings, identifiers, wishes, dataset)
+
+
+@snapshots.command("plan")
+@_choice
+def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any) -> None:
+    """Show what downloading snapshots takes: form, quota units, bytes, disk space. Downloads nothing and costs no quota.
+
+    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if
+    `wme snapshots download` would refuse to start.
+    """
+    from pipelines.operations import snapshots as snapshots_
+
+    with _planned(identifiers, **choice) as (_, combined):
+        pass
     if as_json:
         click.echo(json.dumps(snapshots_.plan_json(combined), ensure_ascii=False, indent=2))
     else:
@@ -146,16 +156,7 @@ def _show_plan(combined: Any) -> None:
     show_default=True,
     help="Number of files downloaded at the same time.",
 )
-def download_snapshots(
-    *,
-    identifiers: tuple[str, ...],
-    whole: bool,
-    chunks: bool,
-    beyond_quota: bool,
-    as_json: bool,
-    dataset: Dataset,
-    workers: int,
-) -> None:
+def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: int, **choice: Any) -> None:
     """Download snapshots into the archive and verify them. Complete files are not downloaded again; rerun to continue.
 
     ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. A download that would exceed the
@@ -163,13 +164,8 @@ def download_snapshots(
     """
     from pipelines.operations import snapshots as snapshots_
 
-    if whole and chunks:
-        raise click.UsageError("--whole and --chunks exclude each other.")
-    settings = read_settings()
-    service.announce(settings)
-    wishes = snapshots_.wishes_of(settings, whole=whole, chunks=chunks, beyond_quota=beyond_quota)
-    with service.client(settings) as client:
-        combined = snapshots_.plan(client, settings, identifiers, wishes, dataset)
+    service.announce(read_settings())
+    with _planned(identifiers, **choice) as (client, combined):
         if not as_json:
             _show_plan(combined)
         with terminal.progress() as reporter:

@@ -61,6 +61,11 @@ class Reader:
         query = "SELECT DISTINCT snapshot_id FROM snapshots WHERE table_name = 'snapshot_articles' AND applied_at IS NULL ORDER BY 1"
         return [snapshot_id for (snapshot_id,) in self._build(query)]
 
+    def snapshot_scopes(self, dataset: Dataset) -> frozenset[tuple[str, int]]:
+        """The (project, namespace) pairs of which a snapshot of a dataset is loaded."""
+        query = "SELECT project_id, namespace_id FROM snapshots WHERE table_name = ?"
+        return frozenset(self._build(query, [dataset.name]))
+
     def loaded_digests(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> dict[tuple[str, int], str]:
         """Digest of the loaded file of each (project, namespace) of an hour."""
         query = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"

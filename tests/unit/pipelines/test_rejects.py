@@ -6,6 +6,7 @@ import pytest
 
 from pipelines.operations import rejects
 from pipelines.operations.rejects import Selection
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
 
@@ -24,12 +25,12 @@ def folder(tmp_path_factory):
 
 def test_lines_of_hours_and_of_snapshots_are_counted(folder):
     hours = [folder.lake.hour(number) for number in range(3)]
-    assert rejects.count(folder.warehouse, hours) == 9
-    assert rejects.count(folder.warehouse, hours[:1]) == 1
-    assert rejects.count(folder.warehouse, [], [SNAPSHOT]) == 3
-    assert rejects.count(folder.warehouse, hours[:1], [SNAPSHOT]) == 4
-    assert rejects.count(folder.warehouse, [], ["frwiki_namespace_0"]) == 0
-    assert rejects.count(folder.warehouse, []) == 0
+    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: hours}) == 9
+    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: hours[:1]}) == 1
+    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: []}, {SNAPSHOT_ARTICLES: [SNAPSHOT]}) == 3
+    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: hours[:1]}, {SNAPSHOT_ARTICLES: [SNAPSHOT]}) == 4
+    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: []}, {SNAPSHOT_ARTICLES: ["frwiki_namespace_0"]}) == 0
+    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: []}) == 0
 
 
 def test_the_newest_hour_comes_first_and_then_the_order_of_the_archive(folder):

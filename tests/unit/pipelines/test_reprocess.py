@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.operations import reprocess
 from pipelines.operations.reprocess import Outcome
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Archive, digest_of
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
@@ -26,8 +27,8 @@ def test_lines_that_would_be_rows_today_are_counted_and_their_hours_named(folder
         (Outcome.GAINS, 3, 2),
         (Outcome.NONE, 2, 0),
     ]
-    assert trial.hours == (START,)
-    assert trial.snapshots == ()
+    assert trial.hours == {ARTICLE_CHANGES: [START]}
+    assert trial.snapshots == {}
     assert trial.obstacles() == []
     told = trial.sentences()
     assert told[0] == "5 rejected lines of 2 archives were read again: 2 of them would be rows today."
@@ -67,7 +68,7 @@ def test_a_file_of_the_present_converter_is_not_promised_to_be_made_anew(folder)
     folder.load(0, GOOD[:2], digest=of_today)
     trial = folder.attempt()
     assert [one.outcome for one in trial.tried] == [Outcome.SAME]
-    assert (trial.hours, trial.row_count) == ((), 2)
+    assert (trial.hours, trial.row_count) == ({}, 2)
     assert len(trial.sentences()) == 1
     assert "Raise CONVERTER_VERSION" in trial.obstacles()[0]
 
@@ -78,7 +79,7 @@ def test_an_hour_of_which_an_archive_is_gone_is_not_done_again(folder):
     folder.load(1, GOOD[2:3])
     trial = folder.attempt()
     assert [one.outcome for one in trial.tried] == [Outcome.GONE, Outcome.GAINS]
-    assert trial.hours == (START + timedelta(hours=1),)
+    assert trial.hours == {ARTICLE_CHANGES: [START + timedelta(hours=1)]}
     (told,) = trial.obstacles()
     assert told.startswith(
         "2 lines of enwiki_namespace_0.tar.gz would be rows, but their hour cannot be converted again."
@@ -100,10 +101,10 @@ def test_an_archive_that_was_converted_again_already_needs_loading_only(folder):
 def test_a_snapshot_gains_rows_by_the_archive_that_its_lines_are_of(folder):
     folder.load_snapshot("a" * 32, GOOD[:3])
     trial = folder.attempt()
-    assert [(one.outcome, one.line_count, one.row_count, one.snapshot) for one in trial.tried] == [
+    assert [(one.outcome, one.line_count, one.row_count, one.part) for one in trial.tried] == [
         (Outcome.GAINS, 3, 3, SNAPSHOT)
     ]
-    assert (trial.hours, trial.snapshots) == ((), (SNAPSHOT,))
+    assert (trial.hours, trial.snapshots) == ({}, {SNAPSHOT_ARTICLES: [SNAPSHOT]})
     assert "when their snapshots are done again from the archive, whole: enwiki_namespace_0." in trial.sentences()[1]
 
 
@@ -112,13 +113,13 @@ def test_lines_of_a_version_that_was_replaced_are_not_promised_to_become_rows(fo
     newer = folder.load_snapshot("b" * 32, [b"no record"], at=START + timedelta(days=1))
     trial = folder.attempt()
     assert {one.row_count: one.outcome for one in trial.tried} == {3: Outcome.GONE, 0: Outcome.NONE}
-    assert trial.snapshots == ()
+    assert trial.snapshots == {}
     assert len(trial.sentences()) == 1
     (told,) = trial.obstacles()
     assert "would be rows, but their snapshot cannot be converted again. Version aaaaaaaa of" in told
     assert "is not the newest in the archive" in told
     newer.unlink()  # and once it is the newest there
-    assert folder.attempt().snapshots == (SNAPSHOT,)
+    assert folder.attempt().snapshots == {SNAPSHOT_ARTICLES: [SNAPSHOT]}
 
 
 def test_a_snapshot_whose_files_are_gone_is_not_done_again(folder):
@@ -135,16 +136,16 @@ def test_hours_are_done_again_in_ranges_with_the_projects_that_they_hold(folder)
             folder.load(number, {"enwiki": GOOD, "frwiki": FRENCH}[project][:1], project)
     folder.load(2, [b"no record"])
     groups = reprocess.grouped(folder.settings, folder.attempt())
-    assert [(settings.projects, settings.namespaces, [hour.hour for hour in hours]) for settings, hours in groups] == [
+    assert [(one.projects, one.namespaces, [hour.hour for hour in hours]) for _, one, hours in groups] == [
         (("enwiki",), (0,), [0, 1]),
         (("enwiki",), (0,), [3]),
         (("enwiki", "frwiki"), (0,), [4]),
     ]
-    assert {settings.data for settings, _ in groups} == {folder.data}
+    assert {settings.data for _, settings, _ in groups} == {folder.data}
 
 
 def test_nothing_rejected_is_nothing_to_try(folder):
     folder.load(0, [])
     trial = folder.attempt()
     assert trial.sentences() == ["No rejected line is there to be tried again."]
-    assert (trial.hours, trial.snapshots, trial.obstacles()) == ((), (), [])
+    assert (trial.hours, trial.snapshots, trial.obstacles()) == ({}, {}, [])

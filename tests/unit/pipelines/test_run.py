@@ -14,7 +14,7 @@ import pytest
 from pipelines.operations import run as runs
 from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, WarehouseResource
-from resources.datasets import named
+from resources.datasets import SNAPSHOT_ARTICLES, named
 from resources.enterprise import EnterpriseClient, Service
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
@@ -122,7 +122,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     listed(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
-    assert runs.missing_snapshots(client, scope, warehouse) == wanted
+    assert runs.missing_snapshots(client, scope, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     assert not warehouse.build_path.exists()  # nothing is made only to look
 
     lake = Lake(tmp_path)
@@ -130,7 +130,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")])
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
-    assert runs.missing_snapshots(client, scope, warehouse) == wanted[:2]
+    assert runs.missing_snapshots(client, scope, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which sandbox serves a state folder: a lock for as long as it runs, and a file that says where it answers."""
+"""Which sandbox serves a state folder: a lock for as long as it runs, and files that say how far it is and where it answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
@@ -25,6 +25,9 @@ _PATIENCE_SECONDS = 45
 _POLL_SECONDS = 0.02
 
 
+_SERVING, _STARTING = "sandbox.json", "starting.json"
+
+
 class SandboxConflictError(Exception):
     """The state folder is in use by another sandbox; the message says what to do."""
 
@@ -38,48 +41,79 @@ class Record(NamedTuple):
     object_url: str
 
 
+class Starting(NamedTuple):
+    """A sandbox that does not answer yet: how many of the archives that it prepares are ready."""
+
+    identity: str
+    pid: int
+    ready: int = 0
+    of: int = 0
+
+
+_Kind = TypeVar("_Kind", Record, Starting)
+
+
 @contextmanager
-def claimed(state: Path) -> Iterator[None]:
+def claimed(settings: Settings) -> Iterator[None]:
     """Be the one sandbox of the folder. The lock goes with the process, however that ends.
 
     Raises:
         SandboxConflictError: Another one serves it.
     """
-    lock = FileLock(state / "serving.lock", timeout=0)
+    state = settings.state
+    lock = _lock(state)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not lock.is_locked:
         try:
             lock.acquire()
         except Timeout:
-            record = find(state)
+            record, starting = find(state), find_starting(state)
             answering = record is not None and is_answering(record)
-            # One that does not answer may be ending, or starting.
-            if answering or time.monotonic() > deadline:
+            # One that does neither may be ending.
+            if answering or starting is not None or time.monotonic() > deadline:
                 where = f" at {record.url}" if record is not None and answering else ""
+                where = f" in process {starting.pid}, which is preparing it" if starting is not None else where
                 raise SandboxConflictError(
                     f"A sandbox already serves {state}{where}; join it, end it first, or name another state folder."
                 ) from None
             time.sleep(_POLL_SECONDS)
     try:
+        report(settings)
         yield
     finally:
-        _path(state).unlink(missing_ok=True)
+        for name in (_SERVING, _STARTING):
+            (state / name).unlink(missing_ok=True)
         lock.release()
+
+
+def is_claimed(state: Path) -> bool:
+    """Whether a process is the sandbox of the folder: one that starts, answers, or ends."""
+    try:
+        with _lock(state):
+            return False
+    except Timeout:
+        return True
+
+
+def report(settings: Settings, ready: int = 0, of: int = 0) -> None:
+    """Write down how far the sandbox is that starts."""
+    _write(settings.state / _STARTING, Starting(settings.identity, os.getpid(), ready, of))
 
 
 def publish(settings: Settings, url: str, object_url: str) -> None:
     """Write down where the sandbox answers."""
-    part = _path(settings.state).with_suffix(".part")
-    part.write_text(json.dumps(Record(settings.identity, os.getpid(), url, object_url)._asdict()))
-    part.replace(_path(settings.state))
+    _write(settings.state / _SERVING, Record(settings.identity, os.getpid(), url, object_url))
+    (settings.state / _STARTING).unlink(missing_ok=True)
 
 
 def find(state: Path) -> Record | None:
     """What the folder's sandbox wrote down; it may have ended without a trace since."""
-    try:
-        return Record(**json.loads(_path(state).read_bytes()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
+    return _read(state / _SERVING, Record)
+
+
+def find_starting(state: Path) -> Starting | None:
+    """How far the sandbox is that claimed the folder; None where it answers already, or ends."""
+    return _read(state / _STARTING, Starting)
 
 
 def is_answering(record: Record) -> bool:
@@ -97,5 +131,18 @@ def is_answering(record: Record) -> bool:
     return content.get("pid") == record.pid and content.get("identity") == record.identity
 
 
-def _path(state: Path) -> Path:
-    return state / "sandbox.json"
+def _lock(state: Path) -> FileLock:
+    return FileLock(state / "serving.lock", timeout=0)
+
+
+def _write(path: Path, found: Record | Starting) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found._asdict()))
+    part.replace(path)
+
+
+def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
+    try:
+        return kind(**json.loads(path.read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -13,14 +14,21 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from resources.sandbox.accounts.accounts import read_default_account
-from resources.sandbox.claim import SandboxConflictError, find, is_answering
+from resources.sandbox.claim import SandboxConflictError, find, find_starting, is_answering, is_claimed
 from resources.sandbox.options import command_line
 
 if TYPE_CHECKING:
+    from resources.sandbox.claim import Starting
     from resources.sandbox.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 600.0
 _START_SECONDS = 60
+#: A sandbox that prepares has another archive ready within this time, however slow the machine; one that ends lets go of its folder.
+_STALLED_SECONDS = 180.0
+#: Between two lines about the wait.
+_SAY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 
 
@@ -43,20 +51,64 @@ class Endpoint:
 def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS) -> Endpoint:
     """The sandbox of `settings.state`: the one that runs, or a new one, detached, that ends when idle for so long.
 
-    Processes that attach at the same time get the same sandbox. One that was killed is replaced. A sandbox that runs
-    keeps its clock whatever `settings.now` says.
+    Processes that attach at the same time get the same sandbox. One that was killed is replaced. One that still prepares
+    its archives is waited for as long as it gets on. A sandbox that runs keeps its clock whatever `settings.now` says.
 
     Raises:
         SandboxConflictError: A sandbox with other settings serves the folder.
-        SandboxStartError: A new one did not answer within a minute.
+        SandboxStartError: A new one did not answer within a minute, or the one that is there does not get on.
     """
     state = settings.state.absolute()
     state.mkdir(parents=True, exist_ok=True)
+    if (endpoint := _running(settings, state)) is not None:
+        return endpoint
     with FileLock(state / "attach.lock"):
-        endpoint = _join(settings, state)
-        if endpoint is not None:
-            return endpoint
-        return _start(settings, state, idle_seconds)
+        return _running(settings, state) or _start(settings, state, idle_seconds)
+
+
+def _running(settings: Settings, state: Path) -> Endpoint | None:
+    """The folder's sandbox, waited for while it starts; None: there is none.
+
+    Raises:
+        SandboxConflictError: It has other settings.
+        SandboxStartError: It neither answers nor gets on.
+    """
+    known: Starting | None = None
+    changed_at = said_at = time.monotonic()
+    while (endpoint := _join(settings, state)) is None and is_claimed(state):
+        now, starting = time.monotonic(), find_starting(state)
+        if starting is not None and starting.identity != settings.identity:
+            raise _conflict(state, f"of process {starting.pid}", starting.identity, settings)
+        if starting != known:
+            known, changed_at = starting, now
+        if now - changed_at > _STALLED_SECONDS:
+            raise SandboxStartError(_stalled(state, starting))
+        if starting is not None and now >= said_at:
+            _log.warning(
+                "Waiting for the sandbox of process %d: %d of %d archives are prepared.",
+                *(starting.pid, starting.ready, starting.of),
+            )
+            said_at = now + _SAY_SECONDS
+        time.sleep(_POLL_SECONDS)
+    return endpoint
+
+
+def _stalled(state: Path, starting: Starting | None) -> str:
+    """What to do about a sandbox that holds the folder and does nothing."""
+    holder = starting or find(state)
+    process = "a process" if holder is None else f"process {holder.pid}"
+    end = "End it" if holder is None else f"End it with `kill {holder.pid}`"
+    return (
+        f"The sandbox of {state} is {process}, which has not answered or prepared anything for {_STALLED_SECONDS:.0f} seconds. "
+        f"Nothing was started. {end}, then run this again; what it has prepared is kept."
+    )
+
+
+def _conflict(state: Path, where: str, identity: str, settings: Settings) -> SandboxConflictError:
+    return SandboxConflictError(
+        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}; end it first, or use another data "
+        "folder for these settings."
+    )
 
 
 def _join(settings: Settings, state: Path) -> Endpoint | None:
@@ -64,10 +116,7 @@ def _join(settings: Settings, state: Path) -> Endpoint | None:
     if record is None or not is_answering(record):
         return None
     if record.identity != settings.identity:
-        raise SandboxConflictError(
-            f"The sandbox at {record.url} serves {state} as {record.identity}, not as {settings.identity}; "
-            "end it first, or use another data folder for these settings."
-        )
+        raise _conflict(state, f"at {record.url}", record.identity, settings)
     username, password = read_default_account(state)
     return Endpoint(record.url, record.object_url, username, password, record.identity, record.pid)
 
@@ -92,7 +141,7 @@ def _start(settings: Settings, state: Path, idle_seconds: float) -> Endpoint:
     while time.monotonic() < deadline:
         ended = _ended(pid)
         # Someone may have started one by hand meanwhile: then ours has ended, and theirs is the one.
-        endpoint = _join(settings, state)
+        endpoint = _running(settings, state) if ended else _join(settings, state)
         if endpoint is not None:
             return endpoint
         if ended:

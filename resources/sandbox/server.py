@@ -22,7 +22,7 @@ from resources.sandbox.api.control import Control
 from resources.sandbox.api.journal import Journal
 from resources.sandbox.api.misbehaviour import misbehaving
 from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, Service
-from resources.sandbox.claim import claimed, publish
+from resources.sandbox.claim import claimed, publish, report
 from resources.sandbox.clock import Clock, dated
 from resources.sandbox.faults.faults import Faults
 from resources.sandbox.preparation import Preparation
@@ -165,7 +165,7 @@ def running(
         OSError: A port is taken.
     """
     settings.state.mkdir(parents=True, exist_ok=True)
-    with claimed(settings.state), contextlib.ExitStack() as stack:
+    with claimed(settings), contextlib.ExitStack() as stack:
         if world is None:
             # Only here: a process that merely attaches never loads what makes the world.
             from resources.sandbox.store.archived_world import ArchivedWorld  # noqa: PLC0415
@@ -179,7 +179,12 @@ def running(
         try:
             if prepare:
                 sandbox.object_index.maker, sandbox.exports.maker = preparation.make_hour, preparation.make_snapshots
-                preparation.begin(interrupted, progress)
+
+                def prepared(ready: int, of: int) -> None:
+                    report(settings, ready, of)
+                    progress(ready, of)
+
+                preparation.begin(interrupted, prepared)
             sandbox.start()
             publish(settings, sandbox.url, sandbox.object_url)
             yield sandbox

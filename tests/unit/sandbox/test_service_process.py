@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, running
+from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, process, running
 from resources.sandbox.__main__ import main
 from resources.sandbox.claim import find
 from resources.sandbox.options import command_line
@@ -124,6 +125,52 @@ def test_a_sandbox_in_this_process_is_joined_and_guards_its_folder(state):
     assert find(state) is None
     with running(settings) as sandbox:
         assert sandbox.clock.now() == settings.now
+
+
+@contextlib.contextmanager
+def preparing(settings):
+    """A sandbox in this process that stays in the middle of its preparation for as long as the block runs."""
+    under_way, goes_on = threading.Event(), threading.Event()
+
+    def hold(ready, of):
+        under_way.set()
+        assert goes_on.wait(BOUND_SECONDS)
+
+    def serve():
+        with running(settings, prepare=1, progress=hold):
+            ending.wait(BOUND_SECONDS)
+
+    ending = threading.Event()
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert under_way.wait(BOUND_SECONDS)
+        yield goes_on
+    finally:
+        goes_on.set()
+        ending.set()
+        thread.join()
+
+
+def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
+    with preparing(small(state)) as goes_on, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with pytest.raises(SandboxConflictError, match=f"of process {os.getpid()} serves .* not as sandbox-2-"):
+            attach(small(state, seed=2))
+        attached = pool.submit(attach, small(state))
+        wait_until(lambda: caplog.messages)
+        assert re.fullmatch(
+            rf"Waiting for the sandbox of process {os.getpid()}: 0 of \d+ archives are prepared\.", caplog.messages[0]
+        )
+        assert not attached.done()
+        goes_on.set()
+        assert attached.result(BOUND_SECONDS).pid == os.getpid()
+    assert not (state / "sandbox.log").exists()  # no other was started
+
+
+def test_a_sandbox_that_does_not_get_on_is_named_with_what_to_do(state, monkeypatch):
+    monkeypatch.setattr(process, "_STALLED_SECONDS", 0.1)
+    with preparing(small(state)), pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"):
+        attach(small(state))
 
 
 def serve(state, *words):

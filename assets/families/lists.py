@@ -17,6 +17,7 @@ from assets.failures import as_failure
 from assets.families.converting import NotArchivedError
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
+from resources.enterprise import endpoints
 from resources.lake import ListConversion, convert_list
 
 
@@ -32,7 +33,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         digest = hashlib.md5(usedforsecurity=False)
         with as_failure(), enterprise.client() as client:
             for dataset in lists:
-                listing = client.list_records(dataset)
+                listing = client.records(endpoints.records(dataset))
                 client.land(listing, lake.layout.list_archive(dataset))
                 metadata[f"{dataset.name}_count"] = len(listing.records)
                 digest.update(listing.raw)

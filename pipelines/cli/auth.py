@@ -31,7 +31,7 @@ def auth() -> None:
 def login() -> None:
     """Log in with WME_USERNAME and WME_PASSWORD. All processes that use this data folder share the tokens."""
     with service.client(read_settings()) as client:
-        client.login()
+        client.account.login()
         _show_tokens(client)
 
 
@@ -40,15 +40,15 @@ def auth_status() -> None:
     """Show how long the tokens are valid and, when logged in, the account's groups and quotas."""
     with service.client(read_settings()) as client:
         _show_tokens(client)
-        if client.token_status().logged_in:
-            terminal.say(account_text(client.user()))
+        if client.account.status().logged_in:
+            terminal.say(account_text(client.account.user()))
 
 
 @auth.command()
 def refresh() -> None:
     """Get a new access token with the refresh token, which is valid for 90 days and 90 uses."""
     with service.client(read_settings()) as client:
-        client.refresh()
+        client.account.refresh()
         _show_tokens(client)
 
 
@@ -56,22 +56,22 @@ def refresh() -> None:
 def revoke() -> None:
     """Revoke the refresh token and delete both tokens. The next request logs in again."""
     with service.client(read_settings()) as client:
-        if not client.token_status().logged_in:
+        if not client.account.status().logged_in:
             terminal.OUT.print("There are no tokens to revoke: nobody is logged in from this data folder.")
             return
-        client.revoke()
+        client.account.revoke()
     terminal.OUT.print("Revoked. The next request logs in again.")
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.say(tokens_text(client.token_status()))
+    terminal.say(tokens_text(client.account.status()))
 
 
 @auth.command("forgot-password")
 def forgot_password() -> None:
     """Request a confirmation code by e-mail (the sandbox writes it to its outbox folder)."""
     with service.client(read_settings()) as client:
-        client.forgot_password()
+        client.account.forgot_password()
     terminal.OUT.print("A confirmation code is on its way; set the new password with `wme auth confirm-password`.")
 
 
@@ -81,7 +81,7 @@ def forgot_password() -> None:
 def confirm_password(*, code: str, new: str) -> None:
     """Set a new password with a confirmation code."""
     with service.client(read_settings()) as client:
-        client.confirm_password(code, new)
+        client.account.confirm_password(code, new)
     terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
 
 
@@ -93,7 +93,7 @@ def confirm_password(*, code: str, new: str) -> None:
 def change_password(*, previous: str, new: str) -> None:
     """Change the password."""
     with service.client(read_settings()) as client:
-        client.change_password(previous, new)
+        client.account.change_password(previous, new)
     terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
 
 
@@ -102,5 +102,5 @@ def change_password(*, previous: str, new: str) -> None:
 def new_password(*, new: str) -> None:
     """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED)."""
     with service.client(read_settings()) as client:
-        client.new_password(new)
+        client.account.new_password(new)
     terminal.OUT.print("The new password is set. Update WME_PASSWORD.")

@@ -10,9 +10,11 @@ from resources.enterprise.client import EnterpriseClient
 from resources.enterprise.download.archived import Sidecar, is_intact, is_landed, read_listing
 from resources.enterprise.download.downloader import Download
 from resources.enterprise.download.transfer import Ranges
+from resources.enterprise.http import endpoints
 from resources.enterprise.http.transport import Patience
 from resources.enterprise.http.wire import Limits
 from resources.enterprise.models import Listing
+from resources.enterprise.query import Filter, Query
 from resources.enterprise.service import Service
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import SnapshotSet, read_set, read_sets, superseded
@@ -22,10 +24,12 @@ __all__ = [
     "Disk",
     "Download",
     "EnterpriseClient",
+    "Filter",
     "Limits",
     "Listing",
     "Patience",
     "Piece",
+    "Query",
     "Ranges",
     "Service",
     "Sidecar",
@@ -34,6 +38,7 @@ __all__ = [
     "TokenStatus",
     "Wishes",
     "check_together",
+    "endpoints",
     "errors",
     "is_intact",
     "is_landed",

@@ -6,11 +6,13 @@ Source: the service's reference for metadata, realtime batches, snapshots and au
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
+from pydantic import TypeAdapter
+
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.enterprise import models
-from resources.enterprise.account.authenticator import Authenticator, TokenStatus
+from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.archived import Sidecar, land_listing
@@ -31,20 +33,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from pydantic import TypeAdapter
-
     from resources.datasets import Dataset
     from resources.enterprise.download.signed_url import Progress
+    from resources.enterprise.query import Query
     from resources.enterprise.service import Service
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
 
-_TYPED: Final[dict[str, TypeAdapter[Any]]] = {
-    "codes": models.list_of(models.Code),
-    "languages": models.list_of(models.Language),
-    "projects": models.list_of(models.Project),
-    "namespaces": models.list_of(models.Namespace),
-}
+_ENTRIES: Final = models.list_of(models.Entry)
 _RECORDS: Final = models.list_of(models.Record)
+_RECORD: Final = TypeAdapter(models.Record)
 
 
 def utc_now() -> datetime:
@@ -61,6 +58,9 @@ class EnterpriseClient:
 
     Nothing is sent before a method is called. One instance may be used by several threads; instances in several
     processes share the tokens in the state folder, so that together they log in once.
+
+    Attributes:
+        account: The operations on the account and its tokens.
 
     Args:
         service: The hosts and the account.
@@ -86,8 +86,8 @@ class EnterpriseClient:
         self._clock = ServiceClock(clock)
         self._transport = Transport(service, patience or Patience(), limits or Limits(), self.redactor, self._clock)
         store = TokenStore(state / "tokens.json", service.auth_url, service.username)
-        self._auth = Authenticator(service, self._transport, store, clock)
-        self._api = DataApi(service, self._transport, self._auth, clock)
+        self.account = Authenticator(service, self._transport, store, clock)
+        self._api = DataApi(service, self._transport, self.account, clock)
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
         self._hours = Hours(self._api, self._downloader, self._clock)
         self._snapshots = Snapshots(self._api, self._downloader, self._remaining)
@@ -106,21 +106,27 @@ class EnterpriseClient:
 
     # --- reference ---------------------------------------------------------------------------------------------------
 
-    @overload
-    def reference(self, kind: Literal["codes"]) -> models.Listing[models.Code]: ...
-    @overload
-    def reference(self, kind: Literal["languages"]) -> models.Listing[models.Language]: ...
-    @overload
-    def reference(self, kind: Literal["projects"]) -> models.Listing[models.Project]: ...
-    @overload
-    def reference(self, kind: Literal["namespaces"]) -> models.Listing[models.Namespace]: ...
-    def reference(self, kind: str) -> models.Listing[Any]:
-        """One of the four reference lists as typed records (`GET /v2/codes`, `languages`, `projects`, `namespaces`)."""
-        return self._listing(next(one for one in LISTS if one.name == kind), _TYPED[kind])
+    def reference(self, kind: str) -> models.Listing[models.Entry]:
+        """A reference list: `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...). Costs no quota."""
+        return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
-    def list_records(self, dataset: Dataset) -> models.Listing[models.Record]:
-        """All records of a reference list, with fields by name: `record["identifier"]`."""
-        return self._listing(dataset, _RECORDS)
+    def records(self, path: str, query: Query | None = None) -> models.Listing[models.Record]:
+        """The records of any list, by its path from `endpoints`; fields are read by name: `record["identifier"]`.
+
+        Raises:
+            InvalidRequest: The query has a form that the service would ignore or refuse; nothing was sent.
+            NotFound: There is no such list.
+        """
+        return self._api.listing(path, _RECORDS, f"list {path}", query)
+
+    def record(self, path: str, query: Query | None = None) -> models.Record:
+        """A single record of a list, by its path from `endpoints`, with the `fields` of a query.
+
+        Raises:
+            InvalidRequest: As for `records`.
+            NotFound: There is no such record.
+        """
+        return self._api.record(path, _RECORD, f"read {path}", query)[0]
 
     # --- hourly batches ----------------------------------------------------------------------------------------------
 
@@ -251,58 +257,8 @@ class EnterpriseClient:
         """
         return self._snapshots.fetch_all(plan, workers, progress)
 
-    # --- account -----------------------------------------------------------------------------------------------------
-
-    def user(self) -> models.User:
-        """The account's groups and counters (`POST /v1/get-user`)."""
-        return self._auth.user()
-
-    def login(self, password: str | None = None) -> TokenStatus:
-        """Log in, whatever is stored (`POST /v1/login`), with this password or the configured one.
-
-        Raises:
-            AuthenticationError: Wrong user or password.
-            NewPasswordRequired: A new password must be set first.
-        """
-        return self._auth.login(password)
-
-    def refresh(self) -> TokenStatus:
-        """Buy another access token now (`POST /v1/token-refresh`), by a login where the refresh token is spent."""
-        return self._auth.refresh()
-
-    def revoke(self) -> TokenStatus:
-        """End the stored refresh token at the service and forget all tokens (`POST /v1/token-revoke`)."""
-        return self._auth.revoke()
-
-    def token_status(self) -> TokenStatus:
-        """What is stored about the tokens, without a request."""
-        return self._auth.status()
-
-    def forgot_password(self) -> None:
-        """Have a confirmation code sent to the account's mail address (`POST /v1/forgot-password`)."""
-        self._auth.forgot_password()
-
-    def confirm_password(self, code: str, password: str) -> None:
-        """Set a new password with the code that was sent (`POST /v1/forgot-password-confirm`)."""
-        self._auth.confirm_password(code, password)
-
-    def change_password(self, previous: str, proposed: str) -> None:
-        """Replace a known password (`POST /v1/change-password`)."""
-        self._auth.change_password(previous, proposed)
-
-    def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
-        """Answer a NEW_PASSWORD_REQUIRED challenge (`POST /v1/new-password-required`) and keep the tokens it brings.
-
-        Raises:
-            InvalidRequest: The service asks for no new password.
-        """
-        return self._auth.new_password(proposed, password)
-
     # --- within ------------------------------------------------------------------------------------------------------
 
     def _remaining(self) -> dict[str, models.Quota]:
         """The account's counters; none for a client without an account, of which the service says nothing."""
-        return {} if self.service.anonymous else self.user().quotas
-
-    def _listing(self, dataset: Dataset, form: TypeAdapter[Any]) -> models.Listing[Any]:
-        return self._api.listing(endpoints.records(dataset), form, f"list the {dataset.endpoint}")
+        return {} if self.service.anonymous else self.account.user().quotas

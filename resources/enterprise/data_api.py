@@ -9,10 +9,11 @@ import logging
 import time
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from resources.enterprise import errors, models
 from resources.enterprise.http.answers import Answer, BrokenAnswer
+from resources.enterprise.query import Kind
 from resources.enterprise.service import is_web_address
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from resources.enterprise.account.authenticator import Authenticator
     from resources.enterprise.http.transport import Transport
+    from resources.enterprise.query import Query
     from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)
@@ -44,19 +46,23 @@ class DataApi:
         self._auth = auth
         self._clock = clock
 
-    def listing(self, path: str, form: TypeAdapter[Any], doing: str) -> models.Listing[Any]:
-        """A list as it was sent, and as typed records."""
+    def listing(
+        self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
+    ) -> models.Listing[Any]:
+        """A list as it was sent, and as typed records. Options as of `ask`."""
         (answer, records), count = self.ask(
             path,
             doing,
             lambda answer: (answer, self._transport.parse(answer, form, doing)),
             longest=self._transport.limits.list_bytes,
+            query=query,
+            **{"kind": Kind.LIST, **options},
         )
         return models.Listing(answer.body, records, path, self._clock().astimezone(UTC), count)
 
-    def record(self, path: str, form: TypeAdapter[_T], doing: str) -> tuple[_T, int]:
+    def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
         """One record, and the number of requests it took."""
-        return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing))
+        return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def address(self, path: str, doing: str, quota: str | None) -> tuple[str, int]:
         """The signed address of a download, and the number of requests it took, each of which may cost a unit of `quota`."""
@@ -70,22 +76,36 @@ class DataApi:
         *,
         longest: int | None = None,
         quota: str | None = None,
+        query: Query | None = None,
+        kind: Kind = Kind.RECORD,
     ) -> tuple[_T, int]:
         """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
 
-        Returns what was understood and the number of requests it took.
+        Args:
+            path: Below the data host.
+            doing: What for, to stand behind "Could not" in a message.
+            understand: Reads the answer.
+            longest: Bytes that the answer may have; without it those of a record.
+            quota: Counter of `get-user` that the request draws on.
+            query: Sent along, once it was checked for the `kind` of endpoint.
+            kind: How the endpoint reads a query.
+
+        Returns:
+            What was understood, and the number of requests it took.
 
         Raises:
+            InvalidRequest: The query is not one for this kind of endpoint; nothing was sent.
             QuotaExceeded: The account has used up its units.
             RateLimited: Too many requests, also after all waits.
             EnterpriseError: Whatever else the answer means.
         """
+        method, url, body = self._written(path, query, kind)
         count = attempt = 0
         while True:
             asked: float | None = None
             try:
                 answer = self._transport.send(
-                    "GET", self._service.base_url + path, doing=doing, auth=self._auth.bearer, longest=longest
+                    method, url, doing=doing, auth=self._auth.bearer, body=body, longest=longest
                 )
                 count += answer.request_count
                 asked = answer.retry_after
@@ -101,6 +121,16 @@ class DataApi:
                 wait = self._patience.wait(attempt, asked)
                 _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._patience.retries)
             time.sleep(wait)
+
+    def _written(self, path: str, query: Query | None, kind: Kind) -> tuple[str, str, dict[str, Any] | None]:
+        """Method, address and body of a request; one that asks for nothing in particular is a plain GET."""
+        url = self._service.base_url + path
+        if query is None or query.is_empty:
+            return "GET", url, None
+        query.check(kind)
+        if query.method == "POST":
+            return "POST", url, query.body()
+        return "GET", f"{url}?{urlencode(query.parameters())}", None
 
     def _location(self, answer: Answer, path: str, doing: str) -> str:
         """The signed address a download path redirects to; never followed with the token."""

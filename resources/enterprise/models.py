@@ -91,21 +91,10 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT, ...]]:
     return TypeAdapter(form)
 
 
-class Code(Record):
-    """A kind of project, for example `wiki`."""
+class Entry(Record):
+    """An entry of a reference list; its other fields are read by name."""
 
-    identifier: str
-    name: str | None = None
-    description: str | None = None
-
-
-class Language(Record):
-    """A language by its MediaWiki code."""
-
-    identifier: str
-    name: str | None = None
-    alternate_name: str | None = None
-    direction: str | None = None
+    identifier: str | Number
 
 
 class LanguageReference(Record):
@@ -124,24 +113,6 @@ class NamespaceReference(Record):
     """The namespace inside another record; the service never leaves this number out."""
 
     identifier: Number
-
-
-class Project(Record):
-    """A wiki by its database name, for example `enwiki`."""
-
-    identifier: str
-    name: str | None = None
-    url: str | None = None
-    code: str | None = None
-    in_language: LanguageReference | None = None
-
-
-class Namespace(Record):
-    """A kind of page: 0 article, 6 file, 10 template, 14 category."""
-
-    identifier: Number
-    name: str | None = None
-    description: str | None = None
 
 
 class Size(Record):

@@ -160,7 +160,7 @@ def test_groups_decide(client, sandbox, account, hour):
     sandbox.accounts.set_groups(account, ["group_1"])
     with pytest.raises(errors.Forbidden, match="group"):
         client.batches(hour)
-    assert client.user().groups == ("group_1",)
+    assert client.account.user().groups == ("group_1",)
 
 
 def test_a_spent_limit_that_the_account_tells_is_no_rate_limit(client, sandbox, account, hour, record, target):
@@ -207,7 +207,7 @@ def test_a_revoked_token_in_mid_run(client, sandbox, account):
 
 
 def test_without_a_password_a_revoked_token_names_the_command(make_client, sandbox, account):
-    make_client().login()
+    make_client().account.login()
     client = make_client(password=None)
     client.reference("codes")
     sandbox.accounts.revoke_all(account)
@@ -216,34 +216,34 @@ def test_without_a_password_a_revoked_token_names_the_command(make_client, sandb
 
 
 def test_revoke_ends_the_tokens(client, make_client):
-    client.login()
-    assert client.revoke().logged_in is False
+    client.account.login()
+    assert client.account.revoke().logged_in is False
     with pytest.raises(errors.TokenSpent):
         make_client(password=None).reference("codes")
 
 
 def test_a_forgotten_password(make_client, sandbox, account):
     client = make_client(password=None)
-    client.forgot_password()
+    client.account.forgot_password()
     code = secret(sandbox, account)
     with pytest.raises(errors.AuthenticationError, match="InvalidPasswordException"):
-        client.confirm_password(code, "weak-pass")
-    client.confirm_password(code, "Second-Pass-2!")
-    assert client.login("Second-Pass-2!").logged_in
+        client.account.confirm_password(code, "weak-pass")
+    client.account.confirm_password(code, "Second-Pass-2!")
+    assert client.account.login("Second-Pass-2!").logged_in
     with pytest.raises(errors.AuthenticationError, match="Incorrect username or password"):
-        make_client().login()
+        make_client().account.login()
 
 
 def test_a_changed_password(client, make_client):
-    client.change_password(PASSWORD, "Second-Pass-2!")
-    assert make_client(password="Second-Pass-2!").login().logged_in
+    client.account.change_password(PASSWORD, "Second-Pass-2!")
+    assert make_client(password="Second-Pass-2!").account.login().logged_in
 
 
 def test_a_temporary_password_must_be_replaced(make_client, sandbox):
     client = make_client(username=new_account(sandbox, temporary=True))
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
         client.reference("codes")
-    assert client.new_password("Second-Pass-2!").logged_in
+    assert client.account.new_password("Second-Pass-2!").logged_in
     assert len(client.reference("codes")) > 0
 
 
@@ -269,7 +269,7 @@ if __name__ == "__main__":
 
 
 def test_ten_processes_and_one_revoked_token(client, sandbox, account, tmp_path):
-    client.login()
+    client.account.login()
     sandbox.accounts.revoke_all(account)
     sandbox.requests.clear()
     arguments = [sandbox.url, account, PASSWORD, str(tmp_path / "state"), sandbox.clock.now().isoformat()]

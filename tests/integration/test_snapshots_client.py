@@ -75,7 +75,7 @@ def plan(client, folder):
 
 def used(client):
     """Units of (snapshots, chunks) that the account was charged."""
-    quotas = client.user().quotas
+    quotas = client.account.user().quotas
     return quotas["snapshot"].used, quotas["chunk"].used
 
 
@@ -256,7 +256,7 @@ def test_a_free_account_has_its_own_older_copy(make_client, sandbox, folder):
     plan = free.plan_snapshot(NAME, folder, CHUNKS)
     assert plan.units_left == 1500
     free.download_snapshot(plan)
-    assert free.user().quotas["chunk"].used == len(plan.pieces)
+    assert free.account.user().quotas["chunk"].used == len(plan.pieces)
 
 
 # --- versions that change ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pipelines.cli.parameters import DatasetName
 from pipelines.settings import read as read_settings
 from resources import datasets
 from resources.datasets import Family
+from resources.enterprise import endpoints
 
 if TYPE_CHECKING:
     from resources.datasets import Dataset
@@ -30,7 +31,7 @@ def lists(*, dataset: Dataset | None, as_json: bool) -> None:
         terminal.show(("list", "description"), rows)
         return
     with service.client(read_settings()) as client:
-        records = [dict(record) for record in client.list_records(dataset).records]
+        records = [dict(record) for record in client.records(endpoints.records(dataset)).records]
     if as_json:
         for record in records:
             click.echo(json.dumps(record, ensure_ascii=False))

@@ -25,6 +25,7 @@ from resources.enterprise.account.operations import (
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStore
 from resources.enterprise.http.answers import read_body
+from resources.enterprise.http.foreign import guarded
 from resources.enterprise.http.wire import restart
 from resources.enterprise.service import origin
 
@@ -68,6 +69,7 @@ class TokenStatus:
     refreshes_left: int = 0
 
 
+@guarded
 class Authenticator:
     """Gets, keeps and gives up the tokens of one account. Threads and processes share what it stores."""
 
@@ -77,8 +79,8 @@ class Authenticator:
         self._service = service
         self._store = store
         self._clock = clock
-        self._redactor = transport.redactor
-        self._redactor.learn(service.password)
+        self.redactor = transport.redactor
+        self.redactor.learn(service.password)
         self._calls = AuthService(transport, service.auth_url)
         self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
@@ -211,7 +213,7 @@ class Authenticator:
     def _read(self) -> Tokens | None:
         tokens = self._store.read()
         if tokens is not None:
-            self._redactor.learn(tokens.access_token, tokens.refresh_token)
+            self.redactor.learn(tokens.access_token, tokens.refresh_token)
         return tokens
 
     def _obtain(self, tokens: Tokens | None) -> Tokens:
@@ -252,7 +254,7 @@ class Authenticator:
                 "what was there is kept. Run `wme auth new-password`."
             )
         raise errors.UnexpectedAnswer(
-            f"The service wants {username} to answer the challenge {self._redactor.clean(answer.name[:50])}, which this client does not know. "
+            f"The service wants {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which this client does not know. "
             "Nothing was fetched, what was there is kept. Log in once with the vendor's dashboard."
         )
 

@@ -27,6 +27,11 @@ NEW_PASSWORD_REQUIRED = "/v1/new-password-required"  # noqa: S105  a path
 GET_USER = "/v1/get-user"
 
 
+def reference(kind: str) -> str:
+    """Path of a reference list: `codes`, `languages`, `projects` or `namespaces`."""
+    return f"/v2/{kind}"
+
+
 def records(dataset: Dataset) -> str:
     """Path of the list of all records of a reference list, or of all snapshots."""
     return f"/v2/{dataset.endpoint}"

@@ -16,7 +16,7 @@ import threading
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 PASSWORD = "PassPhrase-Kept-Secret-1!"
 USERNAME = "mirror"
@@ -29,6 +29,7 @@ class Request:
     query: dict
     headers: dict
     body: bytes
+    parameters: list  # the query, with what is repeated
 
     @property
     def json(self):
@@ -88,6 +89,7 @@ class Loopback:
                     {k: v[0] for k, v in parse_qs(parts.query).items()},
                     {k.lower(): v for k, v in self.headers.items()},
                     self.rfile.read(length),
+                    parse_qsl(parts.query),
                 )
                 with outer._lock:
                     outer.requests.append(request)

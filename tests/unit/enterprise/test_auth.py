@@ -33,7 +33,7 @@ def refreshes(fake):
 
 
 def test_nothing_is_sent_and_nothing_written_before_a_method_is_called(client, fake, tmp_path):
-    assert client.token_status().logged_in is False
+    assert client.account.status().logged_in is False
     assert fake.api.requests == []
     assert not (tmp_path / "state").exists()
 
@@ -48,12 +48,12 @@ def test_the_first_request_logs_in_once_and_others_use_the_token(make_client, fa
 
 
 def test_usernames_are_sent_in_lower_case(make_client, fake):
-    make_client(username="  MIRROR ").login()
+    make_client(username="  MIRROR ").account.login()
     assert fake.api.seen("/v1/login")[0].json["username"] == "mirror"
 
 
 def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, tmp_path):
-    client.login()
+    client.account.login()
     path = tmp_path / "state" / "tokens.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "state" / "tokens.json.lock").stat().st_mode) == 0o600
@@ -62,10 +62,10 @@ def test_the_store_is_readable_by_its_owner_only_and_holds_no_password(client, t
 
 
 def test_a_store_that_others_could_read_is_closed_with_the_next_write(client, tmp_path):
-    client.login()
+    client.account.login()
     path = tmp_path / "state" / "tokens.json"
     path.chmod(0o644)
-    client.refresh()
+    client.account.refresh()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -78,7 +78,7 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
     client.reference("codes")
     client.reference("codes")
     assert (logins(fake), refreshes(fake)) == (1, 1)
-    status = client.token_status()
+    status = client.account.status()
     assert (status.refreshes_used, status.refreshes_left) == (1, 89)
     assert status.access_expires_at == clock.now + dt.timedelta(days=1)
     assert status.refresh_expires_at == HOUR + dt.timedelta(days=90, hours=1, minutes=10)  # a refresh does not renew it
@@ -105,25 +105,25 @@ def test_ninety_days_of_daily_use_log_in_once_and_the_next_day_again(client, fak
 
 
 def test_the_ninety_first_refresh_is_a_login_without_asking(client, fake):
-    client.login()
+    client.account.login()
     for _ in range(90):
-        client.refresh()
-    assert client.token_status().refreshes_left == 0
-    client.refresh()
+        client.account.refresh()
+    assert client.account.status().refreshes_left == 0
+    client.account.refresh()
     assert (logins(fake), refreshes(fake)) == (2, 90)
-    assert client.token_status().refreshes_left == 90
+    assert client.account.status().refreshes_left == 90
 
 
 def test_a_refresh_token_that_others_used_up_leads_to_a_login_without_back_off(client, fake):
     fake.uses_allowed = 0
-    client.login()
-    status = client.refresh()
+    client.account.login()
+    status = client.account.refresh()
     assert (logins(fake), refreshes(fake)) == (2, 1)
     assert status.refreshes_used == 0
 
 
 def test_an_expired_refresh_token_leads_to_a_login(client, fake, clock):
-    client.login()
+    client.account.login()
     clock.advance(days=90)
     client.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, 0)
@@ -250,7 +250,7 @@ def test_ten_processes_log_in_once_and_answer_one_revocation_once(fake, tmp_path
 
 
 def test_stored_tokens_do_without_a_password_until_they_are_spent(make_client, fake, clock):
-    make_client().login()
+    make_client().account.login()
     client = make_client(password=None)
     client.reference("codes")
     clock.advance(days=1)
@@ -263,7 +263,7 @@ def test_stored_tokens_do_without_a_password_until_they_are_spent(make_client, f
 
 
 def test_a_revoked_token_without_a_password_names_the_command(make_client, fake):
-    make_client().login()
+    make_client().account.login()
     fake.revoke()
     with pytest.raises(errors.TokenSpent, match="wme auth login"):
         make_client(password=None).reference("codes")
@@ -273,13 +273,13 @@ def test_no_token_and_no_password_names_the_command(make_client, fake):
     with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
         make_client(password=None).reference("codes")
     with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
-        make_client(password=None).login()
+        make_client(password=None).account.login()
     assert fake.api.requests == []
 
 
 def test_a_password_can_be_given_to_login_alone(make_client):
     client = make_client(password=None)
-    assert client.login(PASSWORD).logged_in
+    assert client.account.login(PASSWORD).logged_in
     assert len(client.reference("codes")) == 1
 
 
@@ -323,7 +323,7 @@ def test_a_new_password_challenge_names_the_command_that_answers_it(make_client,
     client = make_client()
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
         client.reference("codes")
-    assert client.new_password("Another-Pass-2!").logged_in
+    assert client.account.new_password("Another-Pass-2!").logged_in
     assert len(client.reference("codes")) == 1
     assert fake.password == "Another-Pass-2!"
 
@@ -331,70 +331,70 @@ def test_a_new_password_challenge_names_the_command_that_answers_it(make_client,
 def test_a_challenge_nobody_knows_is_said(client, fake):
     fake.challenge = "SMS_MFA"
     with pytest.raises(errors.UnexpectedAnswer, match="SMS_MFA"):
-        client.login()
+        client.account.login()
 
 
 def test_a_new_password_that_nobody_asked_for_changes_nothing(client, fake):
     with pytest.raises(errors.InvalidRequest, match="change-password"):
-        client.new_password("Another-Pass-2!")
+        client.account.new_password("Another-Pass-2!")
     assert fake.password == PASSWORD
-    assert client.token_status().logged_in
+    assert client.account.status().logged_in
 
 
 def test_a_forgotten_password_is_set_with_the_code(make_client, fake):
     client = make_client(password=None)
-    client.forgot_password()
+    client.account.forgot_password()
     with pytest.raises(errors.AuthenticationError, match="CodeMismatchException"):
-        client.confirm_password("000000", "Another-Pass-2!")
-    client.confirm_password("424242", "Another-Pass-2!")
-    assert client.login("Another-Pass-2!").logged_in
+        client.account.confirm_password("000000", "Another-Pass-2!")
+    client.account.confirm_password("424242", "Another-Pass-2!")
+    assert client.account.login("Another-Pass-2!").logged_in
 
 
 def test_forgotten_passwords_of_unknown_users_are_said(make_client):
     with pytest.raises(errors.AuthenticationError, match="User not found"):
-        make_client(username="nobody").forgot_password()
+        make_client(username="nobody").account.forgot_password()
 
 
 def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
-    client.change_password(PASSWORD, "Another-Pass-2!")
+    client.account.change_password(PASSWORD, "Another-Pass-2!")
     request = fake.api.seen("/v1/change-password")[0]
     assert request.headers["authorization"] == f"Bearer {request.json['access_token']}"
     assert fake.password == "Another-Pass-2!"
     with pytest.raises(errors.AuthenticationError, match="previous password"):
-        client.change_password(PASSWORD, "Third-Pass-3!")
+        client.account.change_password(PASSWORD, "Third-Pass-3!")
 
 
 def test_a_refused_new_password_says_the_rules(client, fake):
     fake.challenge = "NEW_PASSWORD_REQUIRED"
     fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))
     with pytest.raises(errors.AuthenticationError, match="8 characters"):
-        client.new_password("short")
+        client.account.new_password("short")
     fake.script("/v1/new-password-required", json_reply({"access_token": "a", "expires_in": 5}))
     with pytest.raises(errors.UnexpectedAnswer, match="no refresh token"):
-        client.new_password("Another-Pass-2!")
+        client.account.new_password("Another-Pass-2!")
 
 
 def test_revoke_ends_the_token_at_the_service_and_here(client, fake, tmp_path):
-    client.login()
-    assert client.revoke().logged_in is False
+    client.account.login()
+    assert client.account.revoke().logged_in is False
     assert not (tmp_path / "state" / "tokens.json").exists()
     assert fake.api.seen("/v1/token-revoke")[0].json["refresh_token"].startswith("eyJREFRESH")
-    client.revoke()  # nothing is stored, nothing is sent
+    client.account.revoke()  # nothing is stored, nothing is sent
     assert len(fake.api.seen("/v1/token-revoke")) == 1
 
 
 def test_revoking_what_had_ended_forgets_it(client, fake):
-    client.login()
+    client.account.login()
     fake.revoke()
-    assert client.revoke().logged_in is False
+    assert client.account.revoke().logged_in is False
 
 
 def test_a_revoke_that_does_not_arrive_forgets_nothing(client, fake):
-    client.login()
+    client.account.login()
     fake.script("/v1/token-revoke", *[Reply(500)] * 9)
     with pytest.raises(errors.ServiceUnavailable):
-        client.revoke()
-    assert client.token_status().logged_in
+        client.account.revoke()
+    assert client.account.status().logged_in
 
 
 # --- odd answers of the authentication service --------------------------------------------------------------------------
@@ -416,18 +416,18 @@ def test_a_revoke_that_does_not_arrive_forgets_nothing(client, fake):
 def test_odd_answers_to_a_login_are_sentences(client, fake, reply, kind, words, tmp_path):
     fake.script("/v1/login", reply)
     with pytest.raises(kind, match=words):
-        client.login()
+        client.account.login()
     assert not (tmp_path / "state" / "tokens.json").exists()
 
 
 def test_an_answer_without_a_life_counts_as_a_day(client, fake, clock):
     fake.script("/v1/login", json_reply({"access_token": "abcdefgh", "refresh_token": "ijklmnop"}))
-    assert client.login().access_expires_at == clock.now + dt.timedelta(days=1)
+    assert client.account.login().access_expires_at == clock.now + dt.timedelta(days=1)
 
 
 def test_a_login_that_heals_is_repeated(client, fake):
     fake.script("/v1/login", html_reply(502), Reply(503), Reply(drop=True))
-    assert client.login().logged_in
+    assert client.account.login().logged_in
     assert logins(fake) == 4
 
 
@@ -435,29 +435,29 @@ def test_a_login_that_heals_is_repeated(client, fake):
 
 
 def test_tokens_of_another_account_or_host_are_not_used(make_client, fake, tmp_path):
-    make_client().login()
+    make_client().account.login()
     other = make_client(username="another", password="x-Password-9")
-    assert not other.token_status().logged_in
-    assert not make_client(auth_url="http://127.0.0.1:9").token_status().logged_in
-    assert make_client().token_status().logged_in
+    assert not other.account.status().logged_in
+    assert not make_client(auth_url="http://127.0.0.1:9").account.status().logged_in
+    assert make_client().account.status().logged_in
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", None])
 def test_a_damaged_store_is_replaced_by_the_next_login(make_client, fake, tmp_path, damage, caplog):
-    make_client().login()
+    make_client().account.login()
     path = tmp_path / "state" / "tokens.json"
     stored = json.loads(path.read_text())
     path.write_text(json.dumps(stored | {"refresh_count": "many"}) if damage is None else damage)
     client = make_client()
     assert len(client.reference("codes")) == 1
-    assert client.token_status().logged_in
+    assert client.account.status().logged_in
     assert "is damaged and is ignored" in caplog.text
 
 
 def test_a_store_that_cannot_be_written_is_said(make_client, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.StateError, match="cannot be"):
-        make_client(state=tmp_path / "file" / "state").login()
+        make_client(state=tmp_path / "file" / "state").account.login()
 
 
 def test_a_store_that_cannot_be_read_is_said(client, tmp_path):
@@ -467,7 +467,7 @@ def test_a_store_that_cannot_be_read_is_said(client, tmp_path):
 
 
 def test_a_full_disk_keeps_the_tokens_that_were_stored(client, monkeypatch, tmp_path):
-    client.login()
+    client.account.login()
     before = (tmp_path / "state" / "tokens.json").read_bytes()
 
     def full(_):
@@ -475,7 +475,7 @@ def test_a_full_disk_keeps_the_tokens_that_were_stored(client, monkeypatch, tmp_
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(errors.DiskFull, match="No space left on device"):
-        client.refresh()
+        client.account.refresh()
     monkeypatch.undo()
     assert (tmp_path / "state" / "tokens.json").read_bytes() == before
     assert sorted(p.name for p in (tmp_path / "state").iterdir()) == ["tokens.json", "tokens.json.lock"]
@@ -489,8 +489,8 @@ def test_a_store_locked_for_ever_is_not_waited_for_without_end(client, monkeypat
     monkeypatch.setattr(tokens, "_LOCK_SECONDS", 0.05)
     (tmp_path / "state").mkdir()
     with FileLock(tmp_path / "state" / "tokens.json.lock"), pytest.raises(errors.StateBusy, match="Another process"):
-        client.login()
-    assert client.login().logged_in
+        client.account.login()
+    assert client.account.login().logged_in
 
 
 # --- the service ----------------------------------------------------------------------------------------------------
@@ -519,14 +519,14 @@ def test_addresses_that_are_none_are_refused_without_repeating_them(url):
 def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
     import requests
 
-    client.login()
+    client.account.login()
     with pytest.raises(errors.InvalidRequest, match="not the service's"):
-        requests.get(fake.store.url, auth=client._auth.bearer, timeout=5)
+        requests.get(fake.store.url, auth=client.account.bearer, timeout=5)
     assert fake.store.requests == []
 
 
 def test_the_operator_is_named_in_every_request(make_client, fake):
-    make_client(contact="Zoë\r\nX: y <ops@example.org>").login()
+    make_client(contact="Zoë\r\nX: y <ops@example.org>").account.login()
     agent = fake.api.requests[0].headers["user-agent"]
     assert agent.startswith("enterprise-content-mirror/")
     assert "(Zo? X: y <ops@example.org>)" in agent

@@ -87,7 +87,7 @@ def test_a_process_killed_while_landing_is_made_good(fake, make_client, tmp_path
     site, turn = call.split(":")
     record = fake.add(NAME, content)
     target = tmp_path / "archive" / f"{NAME}.tar.gz"
-    make_client().login()  # so that the calls counted are those of the download
+    make_client().account.login()  # so that the calls counted are those of the download
     killer = f"""
 import os, signal
 def dying(real, left=[{turn}]):

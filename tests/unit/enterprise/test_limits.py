@@ -75,7 +75,11 @@ def test_an_answer_without_an_end_is_given_up(make_client, fake, path, headers, 
     sender = Sender(head(200, *headers), piece)
     fake.script(path, *[Reply(raw=sender)] * 9)
     client = make_client(limits=SMALL)
-    ask = {"/v2/codes": lambda: client.reference("codes"), "/v1/login": client.login, "/v1/get-user": client.user}
+    ask = {
+        "/v2/codes": lambda: client.reference("codes"),
+        "/v1/login": client.account.login,
+        "/v1/get-user": client.account.user,
+    }
     with pytest.raises(errors.UnexpectedAnswer, match="longer than 1,048,576 bytes"):
         ask[path]()
     assert sender.left.wait(10)
@@ -102,7 +106,7 @@ def test_blanks_that_were_compressed_to_nothing_are_given_up(make_client, fake, 
     encoding = ", ".join(["gzip"] * layers)
     fake.script("/v2/codes", *[Reply(200, packed, {"Content-Encoding": encoding})] * 9)
     client = make_client(limits=SMALL)
-    client.login()
+    client.account.login()
     tracemalloc.start()
     with pytest.raises(errors.UnexpectedAnswer, match="longer than"):
         client.reference("codes")
@@ -161,7 +165,7 @@ def seconds(monkeypatch):
 
 def test_time_spent_on_a_login_is_not_that_of_the_answer(client, fake, clock, seconds):
     """Two requests of 200 s each come before the one that is asked for, and each may take 300 s."""
-    client.login()
+    client.account.login()
     clock.advance(days=2)
     fake.revoke()
 

@@ -70,7 +70,7 @@ def test_a_record_that_would_lead_elsewhere_is_refused(client, fake, hour, recor
 def test_a_life_of_a_token_that_is_none_is_refused(client, fake, value):
     fake.script("/v1/login", raw_json(f'{{"access_token": "aaaa", "refresh_token": "bbbb", "expires_in": {value}}}'))
     with pytest.raises(errors.UnexpectedAnswer, match="expires_in"):
-        client.login()
+        client.account.login()
 
 
 SECRET = "TokenOfTheService-0001"
@@ -82,7 +82,7 @@ def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown(client, 
     tokens = {"access_token": "a" * 20, "refresh_token": "b" * 20, which: SECRET + rest if rest else ""}
     fake.script("/v1/login", json_reply(tokens))
     with pytest.raises(errors.UnexpectedAnswer, match=which) as caught:
-        client.login()
+        client.account.login()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert not (tmp_path / "state" / "tokens.json").exists()
 
@@ -99,12 +99,12 @@ def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown(client, 
     ],
 )
 def test_a_token_file_that_was_tampered_with_is_ignored(client, fake, tmp_path, field, value):
-    client.login()
+    client.account.login()
     path = tmp_path / "state" / "tokens.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
     assert TokenStore(path, fake.url, USERNAME).read() is None
-    assert not client.token_status().logged_in
-    assert client.login().logged_in
+    assert not client.account.status().logged_in
+    assert client.account.login().logged_in
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,13 @@ def test_a_body_that_is_nested_without_end_is_survived(client, fake, status, bod
 def test_counters_that_are_none_are_left_out(client, fake):
     fake.user |= {"x_limit": 5, "a\x1b_requests_count": 1, "b_requests_count": "many", "c_requests_count": 1e400}
     fake.user |= {"d_requests_count": 3, "d_limit": [], "groups": ["\x1b[31mred"], "username": "a\u202eb"}
-    user = client.user()
+    user = client.account.user()
     assert set(user.quotas) == {"d"}
     assert user.quotas["d"].limit is None
     assert (user.groups, user.username) == (("\\x1b[31mred",), "a\\u202eb")
     fake.user |= {"chunk_limit": 10**30}
     with pytest.raises(errors.UnexpectedAnswer, match="chunk_limit"):
-        client.user()
+        client.account.user()
 
 
 # --- what is shown --------------------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ def test_what_a_terminal_would_obey_is_shown_instead(client, fake, caplog, statu
     fake.script(path, *[error_reply(status, "Evil" + "".join(OBEYED) + "End" + "x" * 5000)] * 9)
     client_calls = {
         "/v2/codes": lambda: client.reference("codes"),
-        "/v1/login": client.login,
-        "/v1/get-user": client.user,
+        "/v1/login": client.account.login,
+        "/v1/get-user": client.account.user,
     }
     with pytest.raises(errors.EnterpriseError, match=r"Evil\\x1b") as caught:
         client_calls[path]()
@@ -246,7 +246,7 @@ def test_what_a_terminal_would_obey_is_shown_instead(client, fake, caplog, statu
 def test_a_challenge_is_shown_without_control_characters(client, fake):
     fake.script("/v1/login", json_reply({"challenge_name": "\x1b[2JDo this", "session": "s" * 20}))
     with pytest.raises(errors.UnexpectedAnswer, match=r"challenge \\x1b\[2JDo this"):
-        client.login()
+        client.account.login()
 
 
 def test_every_message_is_printable_and_bounded():
@@ -285,8 +285,8 @@ def test_hiding_secrets_takes_as_long_as_the_text_is(unit):
 
 
 def test_a_secret_at_the_end_of_what_is_shown_is_not_cut_open(client, fake):
-    client.login()
-    token = client._auth.access_token()
+    client.account.login()
+    token = client.account.access_token()
     for before in range(200, 320, 7):
         fake.script("/v2/codes", error_reply(400, "." * before + f" {token} " * 40))
         with pytest.raises(errors.InvalidRequest) as caught:
@@ -379,17 +379,17 @@ def test_the_hour_under_way_is_not_published_yet_whatever_the_clock(client, skew
 
 def test_a_token_got_under_a_clock_that_was_put_right_since_is_not_trusted(client, fake, clock):
     clock.advance(days=3)
-    client.login()
+    client.account.login()
     clock.advance(days=-3)
     client.reference("codes")
     assert len(fake.api.seen("/v1/token-refresh")) == 1
-    assert client.token_status().access_expires_at <= clock() + dt.timedelta(days=1)
+    assert client.account.status().access_expires_at <= clock() + dt.timedelta(days=1)
     client.reference("codes")
     assert len(fake.api.seen("/v1/token-refresh")) == 1
 
 
 def test_a_clock_that_was_put_back_a_little_costs_nothing(client, fake, clock):
-    client.login()
+    client.account.login()
     clock.advance(minutes=-4)
     client.reference("codes")
     assert fake.api.seen("/v1/token-refresh") == []

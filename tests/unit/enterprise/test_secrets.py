@@ -39,38 +39,46 @@ def signature_error(request):
 
 
 FAILURES = {
-    "wrong password": lambda c, f, b: c(password="Wrong-Password-7").login(),
-    "challenge": lambda c, f, b: (setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"), c().login()),
+    "wrong password": lambda c, f, b: c(password="Wrong-Password-7").account.login(),
+    "challenge": lambda c, f, b: (setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"), c().account.login()),
     "unknown challenge": lambda c, f, b: (
         setattr(f, "challenge", "ISSUEDSECRET.ISSUEDSECRET.ISSUEDSECRET"),
-        c().login(),
+        c().account.login(),
     ),
-    "login echoed": lambda c, f, b: (f.script("/v1/login", *[echo] * 9), c().login()),
+    "login echoed": lambda c, f, b: (f.script("/v1/login", *[echo] * 9), c().account.login()),
     "login of odd form": lambda c, f, b: (
         f.script("/v1/login", json_reply({"access_token": ["ISSUEDSECRET"], "refresh_token": {"ISSUEDSECRET": 1}})),
-        c().login(),
+        c().account.login(),
     ),
-    "refresh echoed": lambda c, f, b: (c().login(), f.script("/v1/token-refresh", *[echo] * 9), c().refresh()),
-    "revoke echoed": lambda c, f, b: (c().login(), f.script("/v1/token-revoke", *[echo] * 9), c().revoke()),
+    "refresh echoed": lambda c, f, b: (
+        c().account.login(),
+        f.script("/v1/token-refresh", *[echo] * 9),
+        c().account.refresh(),
+    ),
+    "revoke echoed": lambda c, f, b: (
+        c().account.login(),
+        f.script("/v1/token-revoke", *[echo] * 9),
+        c().account.revoke(),
+    ),
     "code echoed": lambda c, f, b: (
         f.script("/v1/forgot-password-confirm", echo_401),
-        c().confirm_password("ECHOED-CODE", "Another-Pass-2!"),
+        c().account.confirm_password("ECHOED-CODE", "Another-Pass-2!"),
     ),
     "change echoed": lambda c, f, b: (
         f.script("/v1/change-password", *[echo] * 9),
-        c().change_password(PASSWORD, "Another-Pass-2!"),
+        c().account.change_password(PASSWORD, "Another-Pass-2!"),
     ),
     "new password echoed": lambda c, f, b: (
         setattr(f, "challenge", "NEW_PASSWORD_REQUIRED"),
         f.script("/v1/new-password-required", echo_401),
-        c().new_password("Another-Pass-2!"),
+        c().account.new_password("Another-Pass-2!"),
     ),
     "token refused": lambda c, f, b: (f.script("/v2/codes", *[error_reply(401, "x")] * 9), c().reference("codes")),
     "list echoed": lambda c, f, b: (f.script("/v2/codes", *[echo] * 9), c().reference("codes")),
     "list cut": lambda c, f, b: (f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9), c().reference("codes")),
     "list of html": lambda c, f, b: (f.script("/v2/codes", *[html_reply()] * 9), c().reference("codes")),
-    "no connection": lambda c, f, b: c(auth_url="http://127.0.0.1:9").login(),
-    "spent": lambda c, f, b: (c().login(), f.revoke(), c(password=None).reference("codes")),
+    "no connection": lambda c, f, b: c(auth_url="http://127.0.0.1:9").account.login(),
+    "spent": lambda c, f, b: (c().account.login(), f.revoke(), c(password=None).reference("codes")),
     "limited": lambda c, f, b: (f.script("/v2/codes", *[error_reply(429, "x")] * 9), c().reference("codes")),
     "store refuses": lambda c, f, b: (f.script("/objects/*", *[signature_error] * 9), b(c())),
     "store away": lambda c, f, b: (f.script(PATH + "/download", signed_elsewhere(f)), b(c())),
@@ -134,8 +142,8 @@ def test_a_working_download_logs_no_signed_address(client, fake, hour, content, 
 
 
 def test_tokens_show_nothing_in_a_repr(client):
-    client.login()
-    tokens = client._auth._store.read()
+    client.account.login()
+    tokens = client.account._store.read()
     assert tokens.access_token.startswith("eyJ")
     assert SECRET.search(repr(tokens)) is None
 

@@ -47,11 +47,11 @@ def test_the_statuses_that_heal_are_those_of_the_service():
 @pytest.mark.parametrize("form", [error_reply, lambda status, _: html_reply(status)], ids=["json", "html"])
 @pytest.mark.parametrize("path", ["/v2/codes", "/v1/login", "/v1/token-refresh", "/v1/get-user"])
 def test_what_heals_is_asked_again_at_every_host(client, fake, status, form, path):
-    client.login()
+    client.account.login()
     before = len(fake.api.seen(path))
     fake.script(path, *[form(status, "no")] * 2)
-    asked = {"/v2/codes": lambda: client.reference("codes"), "/v1/login": client.login}
-    asked |= {"/v1/token-refresh": client.refresh, "/v1/get-user": client.user}
+    asked = {"/v2/codes": lambda: client.reference("codes"), "/v1/login": client.account.login}
+    asked |= {"/v1/token-refresh": client.account.refresh, "/v1/get-user": client.account.user}
     asked[path]()
     assert len(fake.api.seen(path)) == before + 3
 
@@ -75,7 +75,7 @@ def test_what_does_not_heal_by_itself_is_asked_once(client, fake, status):
 def test_a_silent_service_is_asked_three_times(make_client, fake):
     """Each attempt costs a whole read timeout, so there are fewer than of those that fail at once."""
     client = make_client(patience=Patience(retries=5, first_wait=0.001, longest_wait=0.002))
-    client.login()
+    client.account.login()
     fake.script("/v2/codes", *[Reply(drop=True)] * 9)
     with pytest.raises(errors.ServiceUnavailable, match="closed without an answer"):
         client.reference("codes")
@@ -91,7 +91,7 @@ def tokens_sent(fake, path):
 
 def test_a_revoked_token_is_not_sent_again(client, fake):
     client.reference("codes")
-    client.revoke()
+    client.account.revoke()
     client.reference("codes")
     first, second = tokens_sent(fake, "/v2/codes")  # no third one, which would be an answer to a 401
     assert first != second
@@ -225,7 +225,7 @@ class Disk:
 
 @pytest.fixture
 def disk(client, monkeypatch):
-    client.login()
+    client.account.login()
     return Disk(monkeypatch)
 
 
@@ -253,7 +253,7 @@ def test_tokens_are_safe_before_they_take_their_name(client, disk, clock):
     clock.advance(days=2)
     client.reference("codes")
     assert disk.names() == ["tokens.json"]
-    assert client.token_status().access_expires_at == clock() + dt.timedelta(days=1)
+    assert client.account.status().access_expires_at == clock() + dt.timedelta(days=1)
 
 
 def test_the_manifest_of_a_snapshot_comes_last_and_is_safe(client, disk, fake, tmp_path):

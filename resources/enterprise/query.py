@@ -1,0 +1,300 @@
+"""`fields`, `filters` and `limit` of a request, checked before it is sent.
+
+The service answers most mistakes in them with everything, or with nothing, and never says so: a list with commas is one odd
+name, a filter in another form is no filter, a number is compared by `>`. So such a request is refused here, and the message
+has the spelling that works.
+
+Source: the service's reference for filtering; where its public source of August 2025 differs, the stricter of the two.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NoReturn
+
+from resources.enterprise.errors import InvalidRequest
+
+Scalar = str | int | float | bool | None
+
+_MOST_ITEMS: Final = 255
+_MOST_CHARACTERS: Final = 255
+_HIGHEST_LIMIT: Final = 10
+_NAME = re.compile(r"[\w-]+(\.([\w-]+|#))*(\.\*)?|\*")
+_DATES = re.compile(r"date_\w+|expiry|last_revised|since")
+#: Arrays of objects in article records: a member's field is asked for behind `#`.
+_ARRAYS: Final = frozenset({"protection", "additional_entities", "categories", "templates", "redirects", "license"})
+_PARTS: Final = frozenset({"infoboxes", "sections", "references", "tables"})
+#: Names of the streams' schema that are others in JSON, and the way back.
+_IN_JSON: Final = {"sizes": "size", "contentUrl": "content_url", "truthy": "true", "falsy": "false"}
+_IN_STREAMS: Final = {
+    "size": "sizes", "content_url": "contentUrl",
+    "probability.true": "probability.truthy", "probability.false": "probability.falsy",
+}  # fmt: skip
+#: Added to every event, or in no event.
+_NOT_IN_STREAMS: Final = frozenset({"event.partition", "event.offset", "is_part_of.code"})
+#: Objects of an article: streams want `.*` behind them.
+_OBJECTS: Final = _ARRAYS | frozenset(
+    {"version", "version.editor", "version.scores", "version.sizes", "version.maintenance_tags", "previous_version"}
+    | {"namespace", "in_language", "main_entity", "is_part_of", "article_body", "visibility", "event", "image"}
+)
+_RENAMED: Final = {"infobox": "infoboxes", "article_sections": "sections"}
+#: From here on the streams compare a number with its text in another form, so that nothing is equal.
+_COMPARABLE: Final = 1_000_000
+
+
+class Kind(enum.Enum):
+    """How an endpoint reads a query; the value names it in messages."""
+
+    LIST = "a list"
+    RECORD = "a single record"
+    ARTICLES = "a lookup of articles"
+    STRUCTURED = "a lookup of structured contents"
+    ENTITY = "a lookup of Wikidata"
+    STREAM = "a stream"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One condition: the field, by its dotted name, equals the value. There is no other comparison."""
+
+    field: str
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Query:
+    """What to answer with, and how to ask.
+
+    Attributes:
+        fields: Dotted names of what records shall have, for example `("name", "version.identifier")`; none: everything.
+        filters: Conditions that must all hold: `Filter`s, or a mapping from field to value.
+        limit: Most records; lookups by title only (3 unless asked for, 10 at most).
+        method: `POST` sends them as a JSON body, which the vendor advises, `GET` in the address.
+
+    Raises:
+        InvalidRequest: A form that the service would ignore, or refuse.
+    """
+
+    fields: tuple[str, ...] = ()
+    filters: tuple[Filter, ...] = field(default=())
+    limit: int | None = None
+    method: Literal["POST", "GET"] = "POST"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", _fields(self.fields))
+        object.__setattr__(self, "filters", _filters(self.filters))
+        if self.limit is not None and (isinstance(self.limit, bool) or not isinstance(self.limit, int)):
+            _refuse(f"`limit` is {self.limit!r}", "Write a whole number, for example limit=5")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it asks for nothing in particular."""
+        return not (self.fields or self.filters or self.limit is not None)
+
+    def check(self, kind: Kind) -> None:
+        """Refuse what this kind of endpoint does not understand.
+
+        Raises:
+            InvalidRequest: The message says how it is written.
+        """
+        self._check_limit(kind)
+        if self.filters and kind in {Kind.RECORD, Kind.ENTITY}:
+            _refuse(f"{kind.value} has no `filters`; the service would ignore them", "Leave them out")
+        for name in self.fields:
+            _check_names(name, kind)
+            _CHECKS[kind](name)
+        for condition in self.filters:
+            _check_names(condition.field, kind)
+            _check_filter(condition, kind)
+        tops = {name.split(".")[0] for name in self.fields}
+        if kind is Kind.STRUCTURED and tops == {"tables"}:
+            _refuse("`tables` cannot be asked for alone: the answer would have none", 'Write ("sections", "tables")')
+
+    def body(self) -> dict[str, Any]:
+        """The JSON body of a POST."""
+        found: dict[str, Any] = {}
+        if self.fields:
+            found["fields"] = list(self.fields)
+        if self.filters:
+            found["filters"] = [{"field": one.field, "value": one.value} for one in self.filters]
+        if self.limit is not None:
+            found["limit"] = self.limit
+        return found
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """The parameters of a GET: `fields` and `filters` are repeated, a filter being one JSON object."""
+        body = self.body()
+        found = [("fields", name) for name in body.get("fields", ())]
+        found += [("filters", json.dumps(one, ensure_ascii=False)) for one in body.get("filters", ())]
+        return found + ([("limit", str(self.limit))] if self.limit is not None else [])
+
+    def _check_limit(self, kind: Kind) -> None:
+        if self.limit is None:
+            return
+        if kind not in {Kind.ARTICLES, Kind.STRUCTURED}:
+            _refuse(f"{kind.value} has no `limit`; the service would ignore it", "Leave it out")
+        if not 1 <= self.limit <= _HIGHEST_LIMIT:
+            _refuse(f"`limit` is {self.limit}", f"Write a number from 1 to {_HIGHEST_LIMIT}; 3 is usual")
+
+
+def _fields(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str):
+        _refuse("`fields` is one text", f"Write a tuple: {_tuple(given.split(','))}")
+    if not isinstance(given, Iterable):
+        _refuse(f"`fields` is {given!r}", 'Write a tuple of names, for example ("name", "url")')
+    names = tuple(given)
+    _check_count("fields", names)
+    for name in names:
+        _check_spelling("fields", name)
+    return names
+
+
+def _filters(given: Any) -> tuple[Filter, ...]:
+    if isinstance(given, Mapping):
+        if set(given) == {"field", "value"}:
+            _refuse("`filters` is one object", f"Write {{{given['field']!r}: {given['value']!r}}}")
+        given = [Filter(name, value) for name, value in given.items()]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        _refuse(f"`filters` is {given!r}", 'Write a mapping, for example {"in_language.identifier": "en"}')
+    conditions = tuple(given)
+    _check_count("filters", conditions)
+    for one in conditions:
+        if not isinstance(one, Filter):
+            _refuse(f"`filters` has {one!r}", 'Write Filter("in_language.identifier", "en") for each')
+        _check_spelling("filters", one.field)
+        _check_value(one)
+    return conditions
+
+
+def _check_count(what: str, items: tuple[Any, ...]) -> None:
+    if len(items) > _MOST_ITEMS:
+        _refuse(f"`{what}` has {len(items):,} entries", f"The service takes {_MOST_ITEMS} at most")
+
+
+def _check_spelling(what: str, name: Any) -> None:
+    if not isinstance(name, str) or not name or len(name) > _MOST_CHARACTERS:
+        _refuse(f"`{what}` has {name!r:.300} as a name", f"A name is a text of 1 to {_MOST_CHARACTERS} characters")
+    if "," in name:
+        _refuse(f"`{what}` has {name!r}, which the service takes for one name", f"Write {_tuple(name.split(','))}")
+    if not _NAME.fullmatch(name):
+        right = re.sub(r"\[([\w-]*)\]", r".\1", name).strip(". ")
+        hint = f"Write {right!r}" if _NAME.fullmatch(right) and right != name else "Names are joined by dots"
+        _refuse(f"`{what}` has {name!r}, which is the name of no field", f"{hint}, for example 'version.identifier'")
+
+
+def _check_value(one: Filter) -> None:
+    value = one.value
+    if isinstance(value, list | tuple | set | frozenset):
+        _refuse(
+            f"the filter on `{one.field}` has {len(value)} values, and the service has no OR",
+            "Send a request for each value, or select from the answer",
+        )
+    if not (value is None or isinstance(value, str | int | float)) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        _refuse(
+            f"the filter on `{one.field}` compares with {value!r:.100}", "Write a text, a number, true, false or null"
+        )
+    if _DATES.fullmatch(one.field.rpartition(".")[2]):
+        _refuse(
+            f"the filter on `{one.field}` compares a date, and filters have no `<` and `>`, only equality of the exact text",
+            "Select by date from the answer",
+        )
+
+
+def _check_names(name: str, kind: Kind) -> None:
+    """Names of the streams' own schema are unknown elsewhere, and the other way round."""
+    pieces = name.split(".")
+    if kind is not Kind.STREAM:
+        # the thumbnail of an image has this name in JSON as well
+        wrong = [piece for piece in pieces if piece in _IN_JSON and "thumbnail" not in pieces]
+        if wrong:
+            right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
+            _refuse(f"`{name}` is a name of the streams; {kind.value} would leave it out", f"Write {right!r}")
+        return
+    right = name
+    for here, there in _IN_STREAMS.items():
+        right = re.sub(rf"(?<![\w]){re.escape(here)}(?!\w)", there, right)
+    if right != name:
+        _refuse(f"`{name}` has another name in streams", f"Write {right!r}")
+    if name in _NOT_IN_STREAMS:
+        _refuse(f"`{name}` cannot be asked for in streams", "Ask for 'event.*', which brings partition and offset")
+
+
+def _check_filter(one: Filter, kind: Kind) -> None:
+    value, is_number = one.value, isinstance(one.value, int | float) and not isinstance(one.value, bool)
+    if kind is Kind.LIST:
+        if value is None or isinstance(value, bool):
+            _refuse(
+                f"the filter on `{one.field}` compares with {json.dumps(value)}, which a list ignores", "Use a text"
+            )
+        if is_number and "namespace.identifier" not in one.field:
+            _refuse(
+                f"the filter on `{one.field}` compares a number, which a list may take for `>`",
+                "Use a text, or select from the answer; only `namespace.identifier` is compared for equality",
+            )
+        if isinstance(value, float):
+            _refuse(f"the filter on `{one.field}` compares with {value}", f"Write {value:.0f}")
+        if isinstance(value, str) and "namespace.identifier" in one.field:
+            _refuse(f"the filter on `{one.field}` compares a number with a text", f"Write {value} without quotes")
+        if isinstance(value, str) and "'" in value:
+            _refuse(f"the filter on `{one.field}` has a single quote, which breaks a list", "Select from the answer")
+    if kind is Kind.STREAM:
+        if one.field in _OBJECTS or one.field.endswith(".*"):
+            _refuse(f"`{one.field}` is an object, which cannot be compared", "Name one of its members")
+        if isinstance(value, int | float) and is_number and (isinstance(value, float) or abs(value) >= _COMPARABLE):
+            _refuse(
+                f"the filter on `{one.field}` compares with {value}, and a stream compares whole numbers below "
+                f"{_COMPARABLE:,} only: nothing would come",
+                "Select from what comes",
+            )
+
+
+def _check_list_field(name: str) -> None:
+    if name.endswith(".*"):
+        _refuse(f"`{name}` would be left out", f"Write {name.removesuffix('.*')!r}, which is the whole object")
+
+
+def _check_article_field(name: str) -> None:
+    top, _, rest = name.removesuffix(".*").partition(".")
+    if top in _ARRAYS | _PARTS and rest and not re.match(r"#|\d", rest):
+        _refuse(f"`{top}` is an array, and `{name}` would come back empty", f"Write {f'{top}.#.{rest}'!r}")
+
+
+def _check_structured_field(name: str) -> None:
+    top, _, rest = name.partition(".")
+    if top in _RENAMED:
+        right = ".".join(filter(None, (_RENAMED[top], rest)))
+        _refuse(f"`{name}` is a name of before 2025, which is ignored today", f"Write {right!r}")
+    _check_article_field(name)
+
+
+def _check_stream_field(name: str) -> None:
+    if name == "*":
+        _refuse("a stream refuses a lone `*`", "Leave `fields` out for everything")
+    if name in _OBJECTS:
+        _refuse(f"`{name}` is an object, and a stream wants to know which members", f"Write '{name}.*'")
+
+
+_CHECKS: Final = {
+    Kind.LIST: _check_list_field,
+    Kind.RECORD: _check_list_field,
+    Kind.ARTICLES: _check_article_field,
+    Kind.STRUCTURED: _check_structured_field,
+    Kind.ENTITY: lambda _: None,
+    Kind.STREAM: _check_stream_field,
+}
+
+
+def _tuple(names: list[str]) -> str:
+    quoted = [f'"{name.strip()}"' for name in names if name.strip()]
+    return f"({', '.join(quoted)}{',' if len(quoted) == 1 else ''})"
+
+
+def _refuse(what: str, do: str) -> NoReturn:
+    raise InvalidRequest(f"{what[0].upper()}{what[1:]}. Nothing was sent. {do}.")

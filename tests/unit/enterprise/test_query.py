@@ -1,0 +1,166 @@
+"""`fields`, `filters` and `limit`: how they are sent, and that nothing is sent that the service would ignore."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from resources.enterprise import Filter, Query, endpoints, errors
+from resources.enterprise.query import Kind
+from tests.unit.enterprise.loopback import json_reply
+
+RECORDS = json_reply([{"identifier": "enwiki"}])
+
+
+@pytest.fixture
+def sent(client, fake):
+    """Sends a query to a list, and returns the request."""
+    fake.script("/v2/projects", RECORDS)
+
+    def send(query):
+        assert client.records(endpoints.reference("projects"), query).records[0]["identifier"] == "enwiki"
+        return fake.api.seen("/v2/projects")[-1]
+
+    return send
+
+
+def test_a_query_is_posted_as_json(sent):
+    query = Query(
+        fields=("identifier", "in_language.identifier"), filters={"in_language.identifier": "en", "code": "wiki"}
+    )
+    request = sent(query)
+    assert request.method == "POST"
+    assert request.headers["content-type"] == "application/json"
+    assert request.json == {
+        "fields": ["identifier", "in_language.identifier"],
+        "filters": [{"field": "in_language.identifier", "value": "en"}, {"field": "code", "value": "wiki"}],
+    }
+
+
+def test_or_repeated_in_the_address(sent):
+    request = sent(Query(fields=("identifier", "url"), filters=(Filter("name", "Wikipédia & <co>"),), method="GET"))
+    assert (request.method, request.body) == ("GET", b"")
+    assert request.parameters == [
+        ("fields", "identifier"),
+        ("fields", "url"),
+        ("filters", '{"field": "name", "value": "Wikipédia & <co>"}'),
+    ]
+
+
+@pytest.mark.parametrize("query", [None, Query(), Query(fields=[], filters={})])
+def test_nothing_in_particular_is_a_plain_request(sent, query):
+    request = sent(query)
+    assert (request.method, request.body, request.query) == ("GET", b"", {})
+
+
+def test_a_single_record_takes_fields(client, fake):
+    fake.script("/v2/projects/enwiki", json_reply({"url": "https://en.wikipedia.org"}))
+    record = client.record(endpoints.record(endpoints.reference("projects"), "enwiki"), Query(fields=("url",)))
+    assert record["url"] == "https://en.wikipedia.org"
+    assert fake.api.seen("/v2/projects/enwiki")[0].json == {"fields": ["url"]}
+
+
+def fails(make, *words):
+    with pytest.raises(errors.InvalidRequest) as caught:
+        make()
+    assert "Nothing was sent." in caught.value.message
+    for word in words:
+        assert word in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "spelling"),
+    [
+        ({"fields": "name,url"}, 'Write a tuple: ("name", "url")'),
+        ({"fields": "name"}, '("name",)'),
+        ({"fields": ("name,identifier",)}, 'Write ("name", "identifier")'),
+        ({"fields": ["version[identifier]"]}, "Write 'version.identifier'"),
+        ({"fields": [["name"]]}, "A name is a text"),
+        ({"fields": [""]}, "A name is a text"),
+        ({"fields": ["x" * 256]}, "255 characters"),
+        ({"fields": ["x"] * 256}, "255 at most"),
+        ({"fields": 5}, '("name", "url")'),
+        ({"fields": ["a b"]}, "joined by dots"),
+        ({"filters": {"field": "code", "value": "wiki"}}, "Write {'code': 'wiki'}"),
+        ({"filters": [{"field": "code", "value": "wiki"}]}, 'Filter("in_language.identifier", "en")'),
+        ({"filters": "code=wiki"}, '{"in_language.identifier": "en"}'),
+        ({"filters": {"filters[]": "en"}}, "Write 'filters'"),
+        ({"filters": {"in_language[identifier]": "en"}}, "Write 'in_language.identifier'"),
+        ({"filters": {"in_language.identifier": ["en", "fr"]}}, "a request for each value"),
+        ({"filters": {"in_language": {"identifier": "en"}}}, "Write a text, a number, true, false or null"),
+        ({"filters": {"code": float("nan")}}, "Write a text, a number, true, false or null"),
+        ({"filters": {"date_modified": "2026-11-20T05:00:00Z"}}, "Select by date from the answer"),
+        ({"filters": {"event.date_created": "2026"}}, "equality of the exact text"),
+        ({"filters": {"version.editor.date_started": dt.datetime.now(dt.UTC)}}, "Write a text"),
+        ({"limit": "3"}, "limit=5"),
+        ({"limit": True}, "limit=5"),
+    ],
+)  # fmt: skip
+def test_forms_that_the_service_would_not_understand_are_refused(given, spelling):
+    fails(lambda: Query(**given), spelling)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "spelling"),
+    [
+        (Kind.LIST, {"limit": 3}, "Leave it out"),
+        (Kind.LIST, {"fields": ("version.*",)}, "Write 'version'"),
+        (Kind.LIST, {"fields": ("version.sizes",)}, "Write 'version.size'"),
+        (Kind.LIST, {"filters": {"size.value": 5}}, "`>`"),
+        (Kind.LIST, {"filters": {"identifier": 0}}, "only `namespace.identifier`"),
+        (Kind.LIST, {"filters": {"namespace.identifier": "0"}}, "Write 0 without quotes"),
+        (Kind.LIST, {"filters": {"namespace.identifier": 0.0}}, "Write 0"),
+        (Kind.LIST, {"filters": {"code": True}}, "which a list ignores"),
+        (Kind.LIST, {"filters": {"code": None}}, "which a list ignores"),
+        (Kind.LIST, {"filters": {"name": "L'Aquila"}}, "single quote"),
+        (Kind.RECORD, {"filters": {"code": "wiki"}}, "ignore them"),
+        (Kind.RECORD, {"limit": 1}, "Leave it out"),
+        (Kind.ARTICLES, {"limit": 11}, "from 1 to 10"),
+        (Kind.ARTICLES, {"limit": 0}, "from 1 to 10"),
+        (Kind.ARTICLES, {"fields": ("categories.name",)}, "Write 'categories.#.name'"),
+        (Kind.ARTICLES, {"fields": ("image.contentUrl",)}, "Write 'image.content_url'"),
+        (Kind.ARTICLES, {"filters": {"version.scores.revertrisk.probability.truthy": 0.5}}, "probability.true'"),
+        (Kind.STRUCTURED, {"fields": ("infobox",)}, "Write 'infoboxes'"),
+        (Kind.STRUCTURED, {"fields": ("article_sections.#.name",)}, "Write 'sections.#.name'"),
+        (Kind.STRUCTURED, {"fields": ("tables",)}, '("sections", "tables")'),
+        (Kind.STRUCTURED, {"fields": ("sections.name",)}, "Write 'sections.#.name'"),
+        (Kind.ENTITY, {"filters": {"name": "Q1"}}, "Leave them out"),
+        (Kind.ENTITY, {"limit": 3}, "Leave it out"),
+        (Kind.STREAM, {"fields": ("version",)}, "Write 'version.*'"),
+        (Kind.STREAM, {"fields": ("*",)}, "Leave `fields` out"),
+        (Kind.STREAM, {"fields": ("version.size.value",)}, "Write 'version.sizes.value'"),
+        (Kind.STREAM, {"fields": ("image.content_url",)}, "Write 'image.contentUrl'"),
+        (Kind.STREAM, {"filters": {"version.scores.revertrisk.probability.true": 1}}, "probability.truthy'"),
+        (Kind.STREAM, {"fields": ("event.partition",)}, "'event.*'"),
+        (Kind.STREAM, {"filters": {"version": 1}}, "Name one of its members"),
+        (Kind.STREAM, {"filters": {"identifier": 1_000_000}}, "nothing would come"),
+        (Kind.STREAM, {"filters": {"version.scores.referencerisk.reference_risk_score": 0.5}}, "nothing would come"),
+        (Kind.STREAM, {"limit": 3}, "Leave it out"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_endpoint_refuses_what_it_would_ignore(kind, given, spelling):
+    fails(lambda: Query(**given).check(kind), spelling)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (Kind.LIST, {"fields": ("identifier", "size.value", "is_part_of.identifier", "*")}),
+        (Kind.LIST, {"filters": {"namespace.identifier": 0, "is_part_of.identifier": "enwiki"}}),
+        (Kind.RECORD, {"fields": ("version",)}),
+        (Kind.ARTICLES, {"fields": ("version.*", "categories.#.name", "categories.0", "image.thumbnail.contentUrl")}),
+        (Kind.ARTICLES, {"filters": {"version.is_minor_edit": None, "identifier": 7_500_000}, "limit": 10}),
+        (Kind.STRUCTURED, {"fields": ("sections", "tables", "infoboxes.#.name"), "limit": 1}),
+        (Kind.ENTITY, {"fields": ("entity.labels.zh-hant", "entity.statements.P31")}),
+        (Kind.STREAM, {"fields": ("version.*", "version.tags", "categories.url", "name")}),
+        (Kind.STREAM, {"filters": {"namespace.identifier": 0, "version.editor.is_bot": False}}),
+    ],
+)
+def test_what_works_is_let_through(kind, given):
+    Query(**given).check(kind)
+
+
+def test_nothing_is_sent_by_a_client_either(client, fake):
+    fails(lambda: client.records(endpoints.reference("namespaces"), Query(filters={"identifier": 0})), "`>`")
+    assert fake.api.requests == []

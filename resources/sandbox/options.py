@@ -120,6 +120,7 @@ def settings_from(parsed: argparse.Namespace) -> Settings:
         namespaces=parsed.namespaces,
         articles=parsed.articles,
         changes_per_hour=parsed.changes_per_hour,
+        entities=parsed.entities,
         body_bytes=parsed.body_bytes,
         chunk_bytes=parsed.chunk_bytes,
         single_member=parsed.single_member,
@@ -135,6 +136,7 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None, prepa
     words = ["serve", "--state", str(settings.state.absolute()), "--seed", str(settings.seed)]
     words += ["--projects", ",".join(settings.projects), "--namespaces", ",".join(map(str, settings.namespaces))]
     words += ["--changes-per-hour", str(settings.changes_per_hour), "--body-bytes", str(settings.body_bytes)]
+    words += ["--entities", str(settings.entities)]
     words += ["--chunk-bytes", str(settings.chunk_bytes), "--prepare", str(prepare)]
     if settings.articles is not None:
         words += ["--articles", str(settings.articles)]
@@ -196,6 +198,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         type=int,
         default=Settings.changes_per_hour,
         help="events per hour and project in namespace 0 (default: %(default)s)",
+    )
+    add(
+        "--entities",
+        type=int,
+        default=Settings.entities,
+        help="items of Wikidata, beside some properties; 0: no Wikidata (default: %(default)s)",
     )
     add(
         "--body-bytes",

@@ -76,7 +76,9 @@ class Task(NamedTuple):
 class Preparation:
     """Makes archives of one sandbox in processes of their own. Safe for threads."""
 
-    def __init__(self, settings: Settings, world: ArchivedWorld, exports: Exports, clock: Clock, hours: int) -> None:
+    def __init__(
+        self, settings: Settings, world: ArchivedWorld, exports: Sequence[Exports], clock: Clock, hours: int
+    ) -> None:
         """Prepare `hours` hours back. Nothing is started before there is something to make."""
         self._settings = settings
         self._world = world
@@ -141,20 +143,22 @@ class Preparation:
         newest = newest_hour(self._world, now)
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
             yield from self._hour(newest + _HOUR)
-        for identifier in self._exports.identifiers():
-            turn = self._exports.upcoming(identifier)
-            if turn.ended - _AHEAD <= now:
-                yield Task(identifier, turn.started, turn.serial)
+        for exports in self._exports:
+            for identifier in exports.identifiers():
+                turn = exports.upcoming(identifier)
+                if turn.ended - _AHEAD <= now:
+                    yield Task(identifier, turn.started, turn.serial)
         yield from self._listed()
 
     def _hour(self, hour: datetime) -> list[Task]:
-        return [Task(project, hour) for project in self._settings.projects]
+        return [Task(project, hour) for project in self._world.wikis]
 
     def _standing(self, *, free: bool) -> Iterator[Task]:
-        for identifier in self._exports.identifiers():
-            turn = self._exports.turn(identifier, free=free)
-            if turn is not None:
-                yield Task(identifier, turn.started, turn.serial)
+        for exports in self._exports:
+            for identifier in exports.identifiers():
+                turn = exports.turn(identifier, free=free)
+                if turn is not None:
+                    yield Task(identifier, turn.started, turn.serial)
 
     # --- the processes -----------------------------------------------------------------------------------------------
 
@@ -197,7 +201,7 @@ class Preparation:
             if not task.is_made(self._world):
                 failed.add(task)
             elif task.serial is not None:
-                self._exports.tidy(task.name)
+                next(exports for exports in self._exports if task.name in exports.identifiers()).tidy(task.name)
 
     def _submit(self, task: Task, pool: ThreadPoolExecutor) -> Future[None]:
         with self._lock:

@@ -21,12 +21,13 @@ from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
 from resources.sandbox.api.journal import Journal
 from resources.sandbox.api.misbehaviour import misbehaving
-from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, Service
+from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, Area, Service
 from resources.sandbox.claim import claimed, publish, report
 from resources.sandbox.clock import Clock, dated
 from resources.sandbox.faults.faults import Faults
 from resources.sandbox.preparation import Preparation
-from resources.sandbox.store import objects
+from resources.sandbox.store import entities, objects
+from resources.sandbox.store.entities import EntityContents
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
 
@@ -69,9 +70,12 @@ class Sandbox:
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
         self.exports = Exports(world, self.clock, source_2025=settings.source_2025)
-        self.object_index = object_index = ObjectIndex(
-            world, self.clock, self.faults, self.exports, settings.state / "damaged"
-        )
+        damaged = settings.state / "damaged"
+        self.object_index = object_index = ObjectIndex(world, self.clock, self.faults, self.exports, damaged)
+        contents = EntityContents(world)
+        self.entity_exports = Exports(contents, self.clock, source_2025=settings.source_2025)
+        entity_index = ObjectIndex(contents, self.clock, self.faults, self.entity_exports, damaged, entities.AREA)
+        self.areas = {entities.AREA: Area(self.entity_exports, entity_index)}
         signer = Signer(secrets.token_bytes(32), self.clock)
         service = Service(
             settings=settings,
@@ -82,6 +86,7 @@ class Sandbox:
             contents=world,
             exports=self.exports,
             object_index=object_index,
+            areas=self.areas,
             signer=signer,
             url=self.url,
             object_url=self.object_url,
@@ -89,7 +94,9 @@ class Sandbox:
         )
         self.control = Control(service, self.faults, self.journal, self.stopped.set)
         api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path.removesuffix("/"))
-        store = misbehaving(objects.object_store(object_index, signer), self.faults, "objects", objects.api_path)
+        store = misbehaving(
+            objects.object_store([object_index, entity_index], signer), self.faults, "objects", objects.api_path
+        )
         self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store)]
         self._sockets = sockets
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
@@ -175,10 +182,12 @@ def running(
         for one in (*bound[0], *bound[1]):
             stack.enter_context(one)
         sandbox = Sandbox(settings, world, bound)
-        preparation = Preparation(settings, world, sandbox.exports, sandbox.clock, prepare)
+        preparation = Preparation(settings, world, [sandbox.exports, sandbox.entity_exports], sandbox.clock, prepare)
         try:
             if prepare:
-                sandbox.object_index.maker, sandbox.exports.maker = preparation.make_hour, preparation.make_snapshots
+                sandbox.exports.maker = sandbox.entity_exports.maker = preparation.make_snapshots
+                for index in (sandbox.object_index, *(area.object_index for area in sandbox.areas.values())):
+                    index.maker = preparation.make_hour
 
                 def prepared(ready: int, of: int) -> None:
                     report(settings, ready, of)

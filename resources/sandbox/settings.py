@@ -39,6 +39,8 @@ class Settings:
             `changes_per_hour` could not be made on them (1.5 for each). None: as many as those changes touch within
             two days, at most some 5,000.
         changes_per_hour: Events per hour and project in namespace 0; the other namespaces have a few per cent of it.
+        entities: About how many items of Wikidata there are, beside some properties; 0: no Wikidata. The first are the main
+            entities of the first articles of each project.
         state: Folder for keys, accounts, counters, archives and the outbox.
         now: Start of the sandbox's clock, timezone-aware; the clock then stands still until it is set or advanced.
             None: the real time.
@@ -56,6 +58,7 @@ class Settings:
     namespaces: tuple[int, ...] = (0, 10, 14)
     articles: int | None = None
     changes_per_hour: int = 2200
+    entities: int = 400
     now: datetime | None = None
     overlap: bool = True
     source_2025: bool = False
@@ -84,6 +87,8 @@ class Settings:
             )
         if self.articles is not None and not 1 <= self.articles <= MOST_ARTICLES:
             raise ValueError(f"`articles` must be between 1 and {MOST_ARTICLES:,}; it is {self.articles:,}.")
+        if not 0 <= self.entities <= MOST_ARTICLES:
+            raise ValueError(f"`entities` must be between 0 and {MOST_ARTICLES:,}; it is {self.entities:,}.")
         if self.corpus is not None and not self.corpus.is_dir():
             raise ValueError(f"The corpus {self.corpus} is not a folder; name a folder of .ndjson or .ndjson.gz files.")
 
@@ -114,6 +119,7 @@ class Settings:
                 self.namespaces,
                 self.articles,
                 self.changes_per_hour,
+                self.entities,
                 self.overlap,
                 self.source_2025,
                 self.body_bytes,

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots
+from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots, wikidata
 from resources.sandbox.api.journal import CONTROLS
 from resources.sandbox.api.operations import perform
 from resources.sandbox.api.publication import published
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 OPERATIONS: tuple[Operation, ...] = (
     *authentication.OPERATIONS,
     *metadata.OPERATIONS,
+    # before those whose identifiers the names of areas would be
+    *wikidata.OPERATIONS,
     *snapshots.OPERATIONS,
     *batches.OPERATIONS,
     *articles.OPERATIONS,

@@ -131,14 +131,17 @@ class Control:
         return answers.document([fault.as_dict() for fault in self.faults.active()])
 
     def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
-        exports = self.service.exports
+        everything = [self.service.exports, *(area.exports for area in self.service.areas.values())]
+        by_identifier = {identifier: exports for exports in everything for identifier in exports.identifiers()}
         if method == "DELETE":
-            exports.clear()
+            for exports in everything:
+                exports.clear()
         elif method == "POST":
             downloads, free = int(content.get("after_downloads", 0)), bool(content.get("free"))
+            exports = by_identifier.get(content["identifier"], self.service.exports)
             exports.export(content["identifier"], after_downloads=downloads, free=free)
         answer = []
-        for identifier in exports.identifiers():
+        for identifier, exports in by_identifier.items():
             for free in (False, True):
                 turn = exports.turn(identifier, free=free)
                 if turn is not None:

@@ -14,7 +14,7 @@ from resources.sandbox.accounts.tokens import TokenRefusedError
 from resources.sandbox.api.answers import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from resources.sandbox.accounts.users import User
     from resources.sandbox.clock import Clock
     from resources.sandbox.settings import Settings
-    from resources.sandbox.store.contents import Contents
+    from resources.sandbox.store.archived_world import ArchivedWorld
     from resources.sandbox.store.exports import Exports
     from resources.sandbox.store.object_index import ObjectIndex, Signer
 
@@ -41,6 +41,14 @@ PAID_GROUPS = ("group_2", "group_3")
 
 
 @dataclass(frozen=True)
+class Area:
+    """Files beside those of the articles, with listings of their own."""
+
+    exports: Exports
+    object_index: ObjectIndex
+
+
+@dataclass(frozen=True)
 class Service:
     """What the operations work with."""
 
@@ -49,9 +57,10 @@ class Service:
     accounts: Accounts
     mint: TokenMint
     rate: RateLimit
-    contents: Contents
+    contents: ArchivedWorld
     exports: Exports
     object_index: ObjectIndex
+    areas: Mapping[str, Area]
     signer: Signer
     url: str
     object_url: str

@@ -84,14 +84,14 @@ class ArchivedWorld(World):
             single_member=settings.single_member,
         )
 
-    def batches(self, hour: datetime) -> list[Piece]:
-        """The hour files of all projects and namespaces with changes, made unless they exist.
+    def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
+        """The hour files of some projects (None: all that have articles), in the namespaces with changes, made unless they exist.
 
         Whether the hour is published yet, or no more, is the service's to say.
         """
         hour = hour.astimezone(UTC)
         found = []
-        for project in self._projects:
+        for project in self._projects if projects is None else projects:
             make = partial(self.make_hour, project, hour)
             for archive in make():
                 _, namespace = self.parts(archive.identifier)

@@ -32,9 +32,8 @@ class Snapshot(File, Protocol):
         """Its chunks, in the order of the service's list, which is none."""
 
 
-@runtime_checkable
-class Contents(Protocol):
-    """The reference lists, the hourly files and the snapshots. Calls may take long; they are made in worker threads."""
+class References(Protocol):
+    """The reference lists, and articles by their names."""
 
     def codes(self) -> list[dict[str, Any]]:
         """Records of `/v2/codes`."""
@@ -50,6 +49,14 @@ class Contents(Protocol):
 
     def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
         """The whole record of an article by its exact name, as it is after the hour's files; None where there is none."""
+
+
+@runtime_checkable
+class Contents(Protocol):
+    """The hourly files and the snapshots of an area. Calls may take long; they are made in worker threads."""
+
+    def language(self, project: str) -> str:
+        """The language of a project."""
 
     def hour_ready_at(self, hour: datetime) -> datetime:
         """When all exports of the hour have ended and its list appears."""

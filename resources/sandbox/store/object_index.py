@@ -35,9 +35,11 @@ RETENTION = timedelta(days=2)
 SIGNED_URL_SECONDS = 60
 BUCKET = "wme-sandbox"
 
-_BATCH_KEY = re.compile(r"aggregations/batches/([^/]+)/([^/]+)/([^/]+)\.tar\.gz")
-_SNAPSHOT_KEY = re.compile(r"snapshots/([^/]+?)(_group_1)?\.tar\.gz")
-_CHUNK_KEY = re.compile(r"chunks/([^/]+)/chunk_([^/_]+)(_group_1)?\.tar\.gz")
+#: What the keys and paths of an area begin with; the articles' have nothing there.
+_AREA = r"(?:([a-z-]+)/)?"
+_BATCH_KEY = re.compile(_AREA + r"aggregations/batches/([^/]+)/([^/]+)/([^/]+)\.tar\.gz")
+_SNAPSHOT_KEY = re.compile(_AREA + r"snapshots/([^/]+?)(_group_1)?\.tar\.gz")
+_CHUNK_KEY = re.compile(_AREA + r"chunks/([^/]+)/chunk_([^/_]+)(_group_1)?\.tar\.gz")
 _CHUNK_IDENTIFIER = re.compile(r"_chunk_\d+$")
 
 #: Files above this were uploaded in parts, so that their ETag is not their MD5.
@@ -78,8 +80,11 @@ class StoredFile:
 class ObjectIndex:
     """Looks up files. Its methods may build archives, so they are called in worker threads."""
 
-    def __init__(self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path) -> None:
-        """`folder` receives damaged copies."""
+    def __init__(
+        self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path, area: str = ""
+    ) -> None:
+        """`folder` receives damaged copies; `area` is what the paths of all files have behind the kind of endpoint."""
+        self.area = area
         self._contents = contents
         self._clock = clock
         self._faults = faults
@@ -100,7 +105,8 @@ class ObjectIndex:
         if not self._contents.hour_ready_at(start) <= now < start + RETENTION:
             return None
         return [
-            self._stored(file, batch_path(date, hour, file.record["identifier"]), None) for file in self._files(start)
+            self._stored(file, batch_path(date, hour, file.record["identifier"], self.area), None)
+            for file in self._files(start)
         ]
 
     def batch(self, date: str, hour: str, identifier: str) -> StoredFile | None:
@@ -110,14 +116,13 @@ class ObjectIndex:
 
     def snapshot_outlines(self) -> list[dict[str, Any]]:
         """What is known of each snapshot's record without making its archives."""
-        languages = {record["identifier"]: record["in_language"] for record in self._contents.projects()}
         outlines = []
         for identifier in self._exports.identifiers():
             project, _, namespace = identifier.rpartition("_namespace_")
             outline = {
                 "identifier": identifier,
                 "is_part_of": {"identifier": project},
-                "in_language": languages[project],
+                "in_language": {"identifier": self._contents.language(project)},
                 "namespace": {"identifier": int(namespace)},
             }
             outlines.append(outline)
@@ -144,12 +149,14 @@ class ObjectIndex:
 
     def find(self, key: str) -> StoredFile | None:
         """The file with a key of the store, or None."""
+        if area_of(key) != self.area:
+            return None
         if match := _BATCH_KEY.fullmatch(key):
-            return self.batch(*match.groups())
+            return self.batch(*match.groups()[1:])
         if match := _SNAPSHOT_KEY.fullmatch(key):
-            return self.snapshot(match[1], free=match[2] is not None)
+            return self.snapshot(match[2], free=match[3] is not None)
         if match := _CHUNK_KEY.fullmatch(key):
-            return self.chunk(match[1], match[2], free=match[3] is not None)
+            return self.chunk(match[2], match[3], free=match[4] is not None)
         return None
 
     def sent(self, file: StoredFile) -> None:
@@ -179,10 +186,11 @@ class ObjectIndex:
 
     def _whole(self, snapshot: Snapshot) -> StoredFile:
         identifier = snapshot.record["identifier"]
-        return self._stored(snapshot, snapshot_path(identifier), identifier)
+        return self._stored(snapshot, snapshot_path(identifier, self.area), identifier)
 
     def _chunk(self, snapshot: str, file: File) -> StoredFile:
-        return self._stored(file, chunk_path(snapshot, file.record["identifier"].rpartition("_")[2]), snapshot)
+        path = chunk_path(snapshot, file.record["identifier"].rpartition("_")[2], self.area)
+        return self._stored(file, path, snapshot)
 
     def _stored(self, file: File, api_path: str, snapshot: str | None) -> StoredFile:
         record, path = file.record, file.path
@@ -206,44 +214,55 @@ def oldest_hour(now: datetime) -> datetime:
     return hour + timedelta(hours=1)
 
 
-def batch_key(date: str, hour: str, identifier: str) -> str:
+def batch_key(date: str, hour: str, identifier: str, area: str = "") -> str:
     """The key of an hourly file in the store."""
-    return f"aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
+    return f"{_begin(area)}aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
 
 
-def snapshot_key(identifier: str, *, free: bool) -> str:
+def snapshot_key(identifier: str, *, free: bool, area: str = "") -> str:
     """The key of a snapshot in the store."""
-    return f"snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
+    return f"{_begin(area)}snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
 
 
-def chunk_key(snapshot: str, number: str, *, free: bool) -> str:
+def chunk_key(snapshot: str, number: str, *, free: bool, area: str = "") -> str:
     """The key of a chunk in the store."""
-    return f"chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
+    return f"{_begin(area)}chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
 
 
-def batch_path(date: str, hour: str, identifier: str) -> str:
+def batch_path(date: str, hour: str, identifier: str, area: str = "") -> str:
     """The download path of an hourly file on the API."""
-    return f"/v2/batches/{date}/{hour}/{identifier}/download"
+    return f"/v2/batches/{_begin(area)}{date}/{hour}/{identifier}/download"
 
 
-def snapshot_path(identifier: str) -> str:
+def snapshot_path(identifier: str, area: str = "") -> str:
     """The download path of a snapshot on the API."""
-    return f"/v2/snapshots/{identifier}/download"
+    return f"/v2/snapshots/{_begin(area)}{identifier}/download"
 
 
-def chunk_path(snapshot: str, number: str) -> str:
+def chunk_path(snapshot: str, number: str, area: str = "") -> str:
     """The download path of a chunk on the API, by its whole identifier."""
-    return f"/v2/snapshots/{snapshot}/chunks/{snapshot}_chunk_{number}/download"
+    return f"/v2/snapshots/{_begin(area)}{snapshot}/chunks/{snapshot}_chunk_{number}/download"
+
+
+def _begin(area: str) -> str:
+    return f"{area}/" if area else ""
+
+
+def area_of(key: str) -> str:
+    """The area that a key belongs to."""
+    matches = (form.fullmatch(key) for form in (_BATCH_KEY, _SNAPSHOT_KEY, _CHUNK_KEY))
+    return next((match[1] or "" for match in matches if match), "")
 
 
 def download_path(key: str) -> str | None:
     """The download path on the API of a key, whether the file exists or not."""
+    area = area_of(key)
     if match := _BATCH_KEY.fullmatch(key):
-        return batch_path(*match.groups())
+        return batch_path(match[2], match[3], match[4], area)
     if match := _SNAPSHOT_KEY.fullmatch(key):
-        return snapshot_path(match[1])
+        return snapshot_path(match[2], area)
     if match := _CHUNK_KEY.fullmatch(key):
-        return chunk_path(match[1], match[2])
+        return chunk_path(match[2], match[3], area)
     return None
 
 

@@ -22,9 +22,11 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from resources.sandbox.faults.faults import DAMAGE
-from resources.sandbox.store.object_index import BUCKET, download_path
+from resources.sandbox.store.object_index import BUCKET, area_of, download_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from resources.sandbox.store.object_index import ObjectIndex, Signer, StoredFile
@@ -38,8 +40,9 @@ def api_path(path: str) -> str:
     return download_path(_key(path)) or path
 
 
-def object_store(object_index: ObjectIndex, signer: Signer) -> ASGIApp:
-    """The store as an app."""
+def object_store(indexes: Iterable[ObjectIndex], signer: Signer) -> ASGIApp:
+    """The store as an app, over the files of all areas."""
+    by_area = {index.area: index for index in indexes}
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -47,8 +50,10 @@ def object_store(object_index: ObjectIndex, signer: Signer) -> ASGIApp:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        file = await asyncio.to_thread(object_index.find, _key(scope["path"]))
-        if file is None:
+        key = _key(scope["path"])
+        object_index = by_area.get(area_of(key))
+        file = None if object_index is None else await asyncio.to_thread(object_index.find, key)
+        if object_index is None or file is None:
             await _error(404, "NoSuchKey", "The specified key does not exist.")(scope, receive, send)
             return
         damage = scope.get(DAMAGE)

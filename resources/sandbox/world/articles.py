@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.world.chance import Chance, mix, salt
+from resources.sandbox.world.entities.timetable import item_of
 from resources.sandbox.world.history.pages import Title
 from resources.sandbox.world.text.bodies import Setting
 from resources.sandbox.world.wire import decode, encode, fragment
@@ -87,8 +88,11 @@ class _Around(NamedTuple):
 class Writer:
     """Writes the records of one project."""
 
-    def __init__(self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus) -> None:
-        """Write for `project`, with texts from `texts`."""
+    def __init__(
+        self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus, items: int = 0
+    ) -> None:
+        """Write for `project`, with texts from `texts`; `items`: items of Wikidata that there are for articles."""
+        self._items = items
         self._project = project
         self._direction = direction
         self._words = lexicon.title_words
@@ -232,7 +236,8 @@ class Writer:
         if draw.below(5) < 2:
             around["watchers_count"] = 30 + draw.below(900)
         if draw.below(5):
-            around["main_entity"] = _entity(1 + draw.below(120_000_000))
+            another = 1 + draw.below(120_000_000)
+            around["main_entity"] = _entity((item_of(page, self._items) if article else None) or another)
             around["additional_entities"] = [
                 {**_entity(1 + draw.below(9_000_000)), "aspects": [_ASPECTS[draw.below(len(_ASPECTS))], "S"]}
                 for _ in range(1 + draw.below(6))

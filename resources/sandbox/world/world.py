@@ -11,12 +11,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from resources.sandbox.world import reference
 from resources.sandbox.world.articles import Writer
 from resources.sandbox.world.census import Census
 from resources.sandbox.world.chance import salt
+from resources.sandbox.world.entities import timetable as entities
+from resources.sandbox.world.entities.records import EntityWriter
 from resources.sandbox.world.history.schedule import HOUR, Timetable, usual_articles
 from resources.sandbox.world.text.bodies import Library
 from resources.sandbox.world.text.corpus import Corpus
@@ -50,7 +53,7 @@ _SNAPSHOT_SECONDS = 5_400
 @dataclass(frozen=True)
 class _Wiki:
     timetable: Timetable
-    writer: Writer
+    writer: Writer | EntityWriter
 
 
 class World:
@@ -67,8 +70,12 @@ class World:
         unknown = set(settings.namespaces) - set(_SERVED)
         if unknown:
             raise ValueError(f"The service has the namespaces 0, 6, 10 and 14, not {sorted(unknown)}.")
+        self._namespaces = dict.fromkeys(settings.projects, settings.namespaces)
+        if settings.entities:
+            self._namespaces[entities.PROJECT] = entities.NAMESPACES
         self._wikis: dict[str, _Wiki] = {}
         self._corpus: Corpus | None = None
+        self._lexicon = cache(Lexicon)
         self._guard = threading.Lock()
 
     # --- reference -----------------------------------------------------------------------------------------------
@@ -89,6 +96,11 @@ class World:
         """The namespaces, as `/v2/namespaces` lists them."""
         return reference.namespaces()
 
+    @property
+    def wikis(self) -> tuple[str, ...]:
+        """The projects that have pages here, Wikidata among them."""
+        return tuple(self._namespaces)
+
     # --- pages and events ----------------------------------------------------------------------------------------
 
     def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
@@ -97,10 +109,10 @@ class World:
         All types, visibility changes among them, of the namespaces that are served. `record` gives the record of one.
         """
         first, last = micros(start), micros(end)
-        timetable = self._wiki(project).timetable
+        timetable, served = self._wiki(project).timetable, self._namespaces[project]
         for hour in range(first // HOUR, -(-last // HOUR)):
             for event in timetable.hour(hour, last):
-                if first <= event.published < last and event.title.namespace in self._settings.namespaces:
+                if first <= event.published < last and event.title.namespace in served:
                     yield event
 
     def record(self, event: Event) -> dict[str, Any]:
@@ -124,11 +136,11 @@ class World:
         Raises:
             ValueError: The sandbox has no articles of that project or namespace.
         """
-        if namespace not in self._settings.namespaces:
-            raise ValueError(
-                f"This sandbox has no articles in namespace {namespace}; it has them in {self._settings.namespaces}."
-            )
         timetable = self._wiki(project).timetable
+        if namespace not in self._namespaces[project]:
+            raise ValueError(
+                f"This sandbox has no articles in namespace {namespace}; it has them in {self._namespaces[project]}."
+            )
         end, begin = micros(moment), None if since is None else micros(since)
         for cast in timetable.casts:
             if namespace != cast.namespace and namespace not in cast.script.namespaces:
@@ -188,7 +200,7 @@ class World:
 
     def hour_ready_at(self, hour: datetime) -> datetime:
         """When the list of the hour appears: all exports of all projects have ended."""
-        last = max(_moment(self._export(project, hour)) for project in self._settings.projects)
+        last = max(_moment(self._export(project, hour)) for project in self._namespaces)
         return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
 
     def hour_events(self, project: str, hour: datetime) -> Iterator[Event]:
@@ -219,8 +231,12 @@ class World:
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def snapshot_identifiers(self) -> list[str]:
-        """The snapshots there may be: one for every project and namespace."""
+        """The snapshots of articles there may be: one for every project and namespace."""
         return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
+
+    def entity_identifiers(self) -> list[str]:
+        """The snapshots of entities there may be: items and properties."""
+        return [f"{entities.PROJECT}_namespace_{n}" for n in self._namespaces.get(entities.PROJECT, ())]
 
     def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
         """When the export of a day starts, the same for all namespaces of a project, and when it ends.
@@ -246,16 +262,15 @@ class World:
 
     def parts(self, identifier: str) -> tuple[str, int]:
         """Project and namespace of a snapshot."""
-        if identifier not in self.snapshot_identifiers():
-            raise ValueError(
-                f"This sandbox has no snapshot {identifier!r}; it has {', '.join(self.snapshot_identifiers())}."
-            )
+        there = [*self.snapshot_identifiers(), *self.entity_identifiers()]
+        if identifier not in there:
+            raise ValueError(f"This sandbox has no snapshot {identifier!r}; it has {', '.join(there)}.")
         project, _, namespace = identifier.rpartition("_namespace_")
         return project, int(namespace)
 
     def language(self, project: str) -> str:
         """The language of a project."""
-        return self._known[project].language
+        return "en" if project == entities.PROJECT else self._known[project].language
 
     # --- making --------------------------------------------------------------------------------------------------
 
@@ -267,10 +282,14 @@ class World:
 
     def _make(self, project: str) -> _Wiki:
         settings = self._settings
+        if project == entities.PROJECT and settings.entities:
+            timetable: Timetable = entities.EntityTimetable(settings.seed, settings.entities)
+            titles = Titles(self._lexicon("en"))
+            return _Wiki(timetable, EntityWriter(settings.seed, titles, settings.body_bytes, self._sitelinks))
         if project not in self._known:
             raise ValueError(f"This sandbox has no articles of {project!r}; it has those of {', '.join(self._known)}.")
         known = self._known[project]
-        lexicon = Lexicon(known.language)
+        lexicon = self._lexicon(known.language)
         if settings.corpus is not None and self._corpus is None:
             self._corpus = Corpus(settings.corpus)
         texts = self._corpus or Library(lexicon, settings.seed, settings.body_bytes)
@@ -279,7 +298,21 @@ class World:
             articles = _ARTICLES
         timetable = Timetable(settings.seed, project, settings.namespaces, rate, Titles(lexicon), articles)
         direction = reference.LANGUAGES[known.language].direction
-        return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts))
+        return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts, settings.entities))
+
+    def _sitelinks(self, index: int) -> dict[str, tuple[str, str]]:
+        """Title and address of the article with this number, by project."""
+        found = {}
+        for name, known in self._known.items():
+            if index < self._articles_of(name):
+                title = Titles(self._lexicon(known.language)).settled(index)
+                found[name] = title, f"{known.url}/wiki/{title.replace(' ', '_')}"
+        return found
+
+    def _articles_of(self, project: str) -> int:
+        """How many articles a project has in namespace 0 that were always there."""
+        casts = self._wiki(project).timetable.casts
+        return max((c.first_page + c.families * c.script.pages for c in casts if c.namespace == 0), default=0)
 
 
 def micros(moment: datetime) -> int:

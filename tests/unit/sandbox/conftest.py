@@ -97,6 +97,10 @@ class TinyWorld:
         """None: snapshots are tested with the real world."""
         return ()
 
+    def entity_identifiers(self) -> tuple[str, ...]:
+        """None: there is no Wikidata here."""
+        return ()
+
     def batches(self, hour: datetime) -> list[TinyBatch]:
         self.built.append(hour)
         return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]

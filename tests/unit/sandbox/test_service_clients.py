@@ -30,6 +30,16 @@ PLACES = {
     "/v2/snapshots/{identifier}": "/v2/snapshots/enwiki_namespace_0",
     "/v2/snapshots/{snapshot_identifier}/chunks": "/v2/snapshots/enwiki_namespace_0/chunks",
     "/v2/snapshots/{snapshot_identifier}/chunks/{chunk_identifier}": "/v2/snapshots/enwiki_namespace_0/chunks/0",
+    "/v2/snapshots/wikidata": "/v2/snapshots/wikidata",
+    "/v2/snapshots/wikidata/{identifier}": "/v2/snapshots/wikidata/wikidatawiki_namespace_0",
+    "/v2/snapshots/wikidata/{snapshot_identifier}/chunks": "/v2/snapshots/wikidata/wikidatawiki_namespace_0/chunks",
+    "/v2/snapshots/wikidata/{snapshot_identifier}/chunks/{chunk_identifier}": (
+        "/v2/snapshots/wikidata/wikidatawiki_namespace_0/chunks/0"
+    ),
+    "/v2/batches/wikidata/{date}/{hour}": HOUR.replace("batches/", "batches/wikidata/"),
+    "/v2/batches/wikidata/{date}/{hour}/{identifier}": (
+        f"{HOUR.replace('batches/', 'batches/wikidata/')}/wikidatawiki_namespace_0"
+    ),
     "/v2/articles/{name}": "/v2/articles/Faichajan_shaistum",
 }
 DOWNLOADS = [
@@ -41,7 +51,7 @@ DOWNLOADS = [
 def real(tmp_path_factory, signing_key):
     """A sandbox with a small world of its own, and not a hand-made one."""
     state = prepared_state(tmp_path_factory.mktemp("clients"), signing_key)
-    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300}
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
     with (
         running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox,
         requests.Session() as session,

@@ -34,7 +34,13 @@ def wait_until(condition):
 
 
 def small(folder, signing_key, **options):
-    shape = {"projects": ("enwiki", "frwiki"), "namespaces": (0,), "changes_per_hour": 4, "body_bytes": 200}
+    shape = {
+        "projects": ("enwiki", "frwiki"),
+        "namespaces": (0,),
+        "changes_per_hour": 4,
+        "body_bytes": 200,
+        "entities": 0,
+    }
     return Settings(**{"state": prepared_state(folder, signing_key), "now": NOW, **shape, **options})
 
 
@@ -101,7 +107,7 @@ def test_what_is_listed_first_was_made_before_the_sandbox_answers(tmp_path, sign
 
 def test_once_it_is_ready_no_listing_makes_an_archive(tmp_path, signing_key):
     told = []
-    settings = small(tmp_path, signing_key)
+    settings = small(tmp_path, signing_key, entities=125)
     with (
         running(settings, prepare=3, progress=lambda *many: told.append(many)) as sandbox,
         requests.Session() as session,
@@ -111,15 +117,15 @@ def test_once_it_is_ready_no_listing_makes_an_archive(tmp_path, signing_key):
             sandbox.accounts.set_groups(sandbox.username, [group])
             client = Client(sandbox, session)
             client.login()
-            paths = ["/v2/snapshots", "/v2/snapshots/frwiki_namespace_0/chunks"]
+            paths = ["/v2/snapshots", "/v2/snapshots/frwiki_namespace_0/chunks", "/v2/snapshots/wikidata"]
             if group != "group_1":
-                paths += [f"/v2/batches/2025-03-09/0{hour}" for hour in (6, 5, 4)]
+                paths += [f"/v2/batches/{area}2025-03-09/0{hour}" for hour in (6, 5, 4) for area in ("", "wikidata/")]
             found = listed(client, *paths)
-            assert all(len(records) == 2 for records in found if "_chunk_" not in records[0]["identifier"])
+            assert all(len(records) in (1, 2) for records in found if "_chunk_" not in records[0]["identifier"])
         assert archives(client) == before
         assert sandbox.world._wikis == {}
-    # three hours of two projects, and two snapshots for either kind of account
-    assert told == [(ready, 10) for ready in range(11)]
+    # three hours of two projects and of Wikidata, and four snapshots for either kind of account
+    assert told == [(ready, 17) for ready in range(18)]
 
 
 def test_what_was_made_stays_for_the_next_start(tmp_path, signing_key):

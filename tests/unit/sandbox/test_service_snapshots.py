@@ -362,7 +362,8 @@ class TestOutOfTurn:
             ("enwiki_namespace_0", False),
             ("enwiki_namespace_0", True),
         ]
-        assert len(told) == 8
+        assert len(told) == 12
+        assert {turn["identifier"] for turn in told[8:]} == {"wikidatawiki_namespace_0", "wikidatawiki_namespace_120"}
         before = client.call(ONE).json()
         told = client.call("/sandbox/snapshots", "POST", json={"identifier": "enwiki_namespace_0"}).json()
         assert datetime.fromisoformat(told[0]["started"]) == NOW

@@ -41,7 +41,7 @@ async def _single(call: Call) -> Response:
 
 
 async def _download(call: Call) -> Response:
-    return await downloads.download(call, batch_key(*_place(call)))
+    return await downloads.download(call, batch_key(*_place(call), area=call.service.object_index.area))
 
 
 def _place(call: Call) -> tuple[str, str, str]:

@@ -53,7 +53,8 @@ async def _single(call: Call) -> Response:
 
 
 async def _download(call: Call) -> Response:
-    return await downloads.download(call, snapshot_key(call.part("identifier"), free=_free(call)))
+    key = snapshot_key(call.part("identifier"), free=_free(call), area=call.service.object_index.area)
+    return await downloads.download(call, key)
 
 
 async def _chunks(call: Call) -> Response:
@@ -78,7 +79,8 @@ async def _chunk(call: Call) -> Response:
 
 
 async def _chunk_download(call: Call) -> Response:
-    return await downloads.download(call, chunk_key(call.part("snapshot_identifier"), _number(call), free=_free(call)))
+    snapshot, area = call.part("snapshot_identifier"), call.service.object_index.area
+    return await downloads.download(call, chunk_key(snapshot, _number(call), free=_free(call), area=area))
 
 
 def _number(call: Call) -> str:

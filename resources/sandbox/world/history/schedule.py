@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from resources.sandbox.world.chance import mix, salt
 from resources.sandbox.world.history import scripts
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from resources.sandbox.world.history.scripts import Script
-    from resources.sandbox.world.text.titles import Titles
 
 #: Hours are counted from 2020-01-01T00 UTC, so that revision numbers stay within 32 bits as the service's do.
 EPOCH_HOUR = 438_288
@@ -83,6 +82,16 @@ class Cast:
         return self.count * self.script.period
 
 
+class Names(Protocol):
+    """What pages are called: no two alike."""
+
+    def settled(self, number: int) -> str:
+        """The title of a page that was always there."""
+
+    def fresh(self, number: int) -> str:
+        """The title of a page that is made as number `number`."""
+
+
 class Timetable:
     """The timetable of one project."""
 
@@ -92,7 +101,7 @@ class Timetable:
         project: str,
         namespaces: tuple[int, ...],
         rate: int,
-        titles: Titles,
+        titles: Names,
         articles: int | None = None,
     ) -> None:
         """Lay out the casts of a project.
@@ -120,8 +129,7 @@ class Timetable:
         self._step = step
         self._offset = lru_cache(maxsize=4096)(self._offset_of)
 
-    @staticmethod
-    def _lay_out(rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
+    def _lay_out(self, rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
         place = page = 0
         # every namespace is laid out whether it is served or not: what is served must not change what happens
         for namespace in sorted({0, *_SHARES, *namespaces}):
@@ -305,6 +313,12 @@ class Timetable:
 
 def _order(event: Event) -> tuple[int, int, str]:
     return event.published, event.ordinal, event.title.text
+
+
+def settled_index(page: int) -> int | None:
+    """The number of a page that was always there, by which its title is chosen; None for one that was made."""
+    index, rest = divmod(page - _FIRST_PAGE, _PAGE_STEP)
+    return index if not rest and index >= 0 and page < _FIRST_NEW_PAGE else None
 
 
 def usual_articles(rate: int) -> int:

@@ -1,0 +1,103 @@
+"""What happens to entities, and when: the timetable of a wiki whose pages never move.
+
+Items are edited, made, deleted, restored (in part, too), merged into others, which leaves a redirect, and taken apart again;
+properties are edited. The first items, by number, are the main entities of the first articles of each project.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from resources.sandbox.world.history import scripts
+from resources.sandbox.world.history.pages import Kind, Operation, Verb
+from resources.sandbox.world.history.schedule import Cast, Timetable, settled_index
+from resources.sandbox.world.history.scripts import Act, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = "wikidatawiki"
+ITEMS, PROPERTIES = 0, 120
+NAMESPACES = (ITEMS, PROPERTIES)
+#: The most items a world may have: numbers of more would meet those of items that are made.
+MOST_ITEMS = 400_000
+#: Properties of every world, those edited twice a day first.
+PROPERTY_COUNT = 36
+_FIRST_ITEM, _ITEM_STEP, _FIRST_NEW_ITEM = 31, 13, 100_000_000
+#: Hours after which a property, or an item of no special script, is edited again.
+_QUIET_HOURS, _STILLEST_HOURS = 24, 8_760
+
+_MADE = Script(
+    "made",
+    24,
+    0,
+    (
+        Act(0, (Operation(Verb.CREATE, Kind.CREATION, fresh=True),)),
+        Act(5, (Operation(Verb.EDIT, Kind.EDIT),)),
+        Act(20, (Operation(Verb.DELETE, Kind.DELETION),)),
+    ),
+)
+_MERGED = Script(
+    "merged",
+    12,
+    2,
+    (
+        Act(0, (Operation(Verb.REDIRECT, Kind.INTO_REDIRECT), Operation(Verb.EDIT, Kind.EDIT, 1))),
+        Act(5, (Operation(Verb.REVIVE, Kind.OUT_OF_REDIRECT), Operation(Verb.EDIT, Kind.EDIT, 1))),
+        Act(8, (Operation(Verb.EDIT, Kind.EDIT),)),
+    ),
+)
+_NAMED = {script.name: script for script in scripts.SPECIAL}
+#: What makes the order of states hard to reconstruct. Two families of each begin in every hour.
+_SPECIAL = (_NAMED["lazarus"], _NAMED["partial"], _NAMED["hidden"], _MADE, _MERGED)
+_SPECIAL_FAMILIES = 2
+#: Items of the special scripts.
+SPECIAL_ITEMS = _SPECIAL_FAMILIES * sum(script.period * script.pages for script in _SPECIAL)
+
+
+class EntityTimetable(Timetable):
+    """The timetable of Wikidata, with about so many items."""
+
+    def __init__(self, seed: int, items: int) -> None:
+        self._items = items
+        super().__init__(seed, PROJECT, NAMESPACES, rate=0, titles=Numbers())
+
+    def _lay_out(self, _rate: int, _namespaces: tuple[int, ...], _articles: int | None) -> Iterator[Cast]:
+        plan = [(ITEMS, script, _SPECIAL_FAMILIES) for script in _SPECIAL]
+        if (still := self._items - SPECIAL_ITEMS) > 0:
+            families = math.ceil(still / _STILLEST_HOURS)
+            plan.append((ITEMS, scripts.still(math.ceil(still / families)), families))
+        plan.append((PROPERTIES, scripts.WARM, 1))
+        plan.append((PROPERTIES, scripts.still(_QUIET_HOURS), 1))
+        place = page = 0
+        for namespace, script, count in plan:
+            if namespace == PROPERTIES and page < MOST_ITEMS:
+                page = MOST_ITEMS  # whatever the number of items, the properties are the same
+            yield Cast(namespace, script, count, False, place, page)
+            place += count * len(script.acts)
+            page += count * script.period * script.pages
+
+
+class Numbers:
+    """Titles of entities: the digits of their identifiers."""
+
+    def settled(self, number: int) -> str:
+        """Of an entity that was always there, by its number among the pages."""
+        return str(number - MOST_ITEMS + 1 if number >= MOST_ITEMS else _FIRST_ITEM + _ITEM_STEP * number)
+
+    def fresh(self, number: int) -> str:
+        """Of an item that is made as number `number`."""
+        return str(_FIRST_NEW_ITEM + number)
+
+
+def item_of(page: int, items: int) -> int | None:
+    """The item that the article with this page number is about, of a world with so many items; None: another one."""
+    index = settled_index(page)
+    return _FIRST_ITEM + _ITEM_STEP * index if index is not None and index < items else None
+
+
+def index_of(item: int) -> int | None:
+    """The number, among the pages of each project, of the article that an item is about; None where there is none."""
+    index, rest = divmod(item - _FIRST_ITEM, _ITEM_STEP)
+    return index if not rest and 0 <= index < MOST_ITEMS else None

@@ -1,0 +1,157 @@
+"""Wikidata in the sandbox: its world, its snapshots and hours, and how both agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from resources.sandbox.store.archived_world import ArchivedWorld
+from tests.unit.sandbox.conftest import Client, prepared_state
+
+HOUR = timedelta(hours=1)
+START = datetime(2026, 11, 19, 22, tzinfo=UTC)
+WIKI = "wikidatawiki"
+
+
+def world_of(state, **options):
+    usual = {"projects": ("frwiki",), "body_bytes": 500, "entities": 125}
+    return ArchivedWorld(Settings(state=state, **{**usual, **options}))
+
+
+def lines_of(file):
+    with tarfile.open(file.path) as archive:
+        for member in archive:
+            yield from map(json.loads, archive.extractfile(member).read().splitlines())
+
+
+def truth(world, moment, since=None):
+    return {record["name"]: record for namespace in (0, 120) for record in world.truth(WIKI, namespace, moment, since)}
+
+
+def age(record):
+    whole, _, fraction = record["event"]["date_published"].rstrip("Z").partition(".")
+    return whole, fraction.ljust(6, "0")
+
+
+def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(tmp_path):
+    world = world_of(tmp_path)
+    hours = [START + number * HOUR for number in range(4)]
+    newest = {}
+    for hour in hours:
+        for record in (line for file in world.batches(hour, [WIKI]) for line in lines_of(file)):
+            if record["name"] not in newest or age(record) > age(newest[record["name"]]):
+                newest[record["name"]] = record
+    live = {name: record for name, record in newest.items() if record["event"]["type"] == "update"}
+    expected = truth(world, world.export_started_at(WIKI, hours[-1]), hours[0])
+    assert len(expected) > 50
+    assert live == expected
+    kinds = Counter(event.kind for event in world.events(WIKI, hours[0], hours[-1] + HOUR))
+    assert not {kind: count for kind, count in kinds.items() if count < 5}, kinds
+    assert len(kinds) == 8
+
+
+def test_a_snapshot_holds_every_entity_and_few_twice(tmp_path):
+    world = world_of(tmp_path)
+    found = Counter()
+    for identifier in world.entity_identifiers():
+        for record in lines_of(world.snapshot(identifier, START)):
+            found[record["name"]] += 1
+    expected = truth(world, START)
+    assert expected.keys() <= found.keys()
+    assert sum(found.values()) < 1.1 * len(expected)
+    assert {name[0] for name in expected} == {"Q", "P"}
+
+
+def test_articles_point_to_items_that_point_back(tmp_path):
+    world = world_of(tmp_path)
+    items = truth(world, START)
+    about = {}
+    for record in world.truth("frwiki", 0, START):
+        if (item := record.get("main_entity", {}).get("identifier")) in items:
+            about[item] = record
+    assert len(about) > 50
+    homes = sum(items[item]["entity"]["sitelinks"]["frwiki"]["title"] == about[item]["name"] for item in about)
+    assert homes > 0.7 * len(about)  # the others were moved
+
+
+def test_an_entity_may_have_400_languages_or_megabytes_of_statements(tmp_path):
+    world = world_of(tmp_path, body_bytes=6000)
+    records = truth(world, START).values()
+    assert max(len(record["entity"].get("labels", ())) for record in records) == 400
+    assert 3e6 < max(len(json.dumps(record["entity"]["statements"])) for record in records) < 8e6
+
+
+def test_statements_have_every_form_of_value(tmp_path):
+    snaks = [
+        statement
+        for record in truth(world_of(tmp_path), START).values()
+        for statements in record["entity"]["statements"].values()
+        for statement in statements
+    ]
+    values = [snak["value"] for snak in snaks]
+    assert {value["type"] for value in values} == {"value", "somevalue", "novalue"}
+    objects = {frozenset(value["content_data"]) for value in values if "content_data" in value}
+    for keys in ("time precision calendarmodel", "Time Precision Calendarmodel", "amount unit", "language text"):
+        assert frozenset(keys.split()) in objects
+    assert any("content" in value and "labels" in value for value in values)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory, signing_key):
+    settings = Settings(
+        state=prepared_state(tmp_path_factory.mktemp("wikidata"), signing_key),
+        now=datetime(2025, 3, 9, 7, 30, tzinfo=UTC),
+        projects=("enwiki",),
+        namespaces=(0,),
+        changes_per_hour=20,
+        body_bytes=300,
+        entities=125,
+    )
+    with running(settings) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def client(sandbox):
+    with requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        yield client
+
+
+def test_snapshots_and_hours_are_listed_beside_those_of_articles(client):
+    for path in ("/v2/snapshots", "/v2/batches/2025-03-09/05"):
+        group = "/".join(path.split("/")[:3])
+        own = path.replace(group, f"{group}/wikidata")
+        assert {record["identifier"] for record in client.call(path).json()} == {"enwiki_namespace_0"}
+        found = client.call(own, "POST", json={}).json()
+        assert {record["identifier"] for record in found} == {f"{WIKI}_namespace_0", f"{WIKI}_namespace_120"}
+        assert {record["is_part_of"]["identifier"] for record in found} == {WIKI}
+        assert client.call(f"{path}/{WIKI}_namespace_0").status_code == 404
+        assert client.call(f"{own}/enwiki_namespace_0").status_code == 404
+        record = client.call(f"{own}/{WIKI}_namespace_0").json()
+        assert record in found
+        content = client.fetch(client.signed(f"{own}/{WIKI}_namespace_0/download")).content
+        assert hashlib.md5(content).hexdigest() == record["version"]
+        assert client.call(f"{own}/{WIKI}_namespace_0/download", "HEAD").headers["Content-Length"] == str(len(content))
+        assert client.fetch(client.signed(f"{path}/{WIKI}_namespace_0/download")).status_code == 404
+    chunks = client.call(f"/v2/snapshots/wikidata/{WIKI}_namespace_0/chunks").json()
+    download = f"/v2/snapshots/wikidata/{WIKI}_namespace_0/chunks/0/download"
+    assert hashlib.md5(client.fetch(client.signed(download)).content).hexdigest() == chunks[0]["version"]
+
+
+def test_an_export_out_of_turn_and_a_fault_reach_wikidata_too(sandbox, client):
+    path = f"/v2/snapshots/wikidata/{WIKI}_namespace_120"
+    before = client.call(path).json()["version"]
+    client.session.post(f"{sandbox.url}/sandbox/snapshots", json={"identifier": f"{WIKI}_namespace_120"}, timeout=10)
+    assert client.call(path).json()["version"] != before
+    sandbox.faults.add(f"{path}/download", kind="flip")
+    content = client.fetch(client.signed(f"{path}/download")).content
+    assert hashlib.md5(content).hexdigest() != client.call(path).json()["version"]

@@ -50,6 +50,9 @@ class References(Protocol):
     def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
         """The whole record of an article by its exact name, as it is after the hour's files; None where there is none."""
 
+    def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
+        """The whole record of an item or property, as it is after the hour's files; None where there is none."""
+
 
 @runtime_checkable
 class Contents(Protocol):

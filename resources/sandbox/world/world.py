@@ -178,7 +178,7 @@ class World:
         """
         wiki = self._wiki(project)
         title = wiki.writer.title(name)
-        if title.namespace not in self._settings.namespaces:
+        if title.namespace not in self._namespaces[project]:
             return None
         moment = micros(self.export_started_at(project, hour))
         for cast, family in wiki.timetable.with_title(title.text):
@@ -186,6 +186,10 @@ class World:
                 if page.title == title and page.event is not None:
                     return wiki.writer.record(page.event._replace(state=page.state, title=page.title))
         return None
+
+    def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
+        """The record of an item or property when the export of the hour starts; None where there is none, or it was merged."""
+        return self.article(entities.PROJECT, identifier, hour) if self.entity_identifiers() else None
 
     # --- hour files ----------------------------------------------------------------------------------------------
 

@@ -40,6 +40,9 @@ PLACES = {
     "/v2/batches/wikidata/{date}/{hour}/{identifier}": (
         f"{HOUR.replace('batches/', 'batches/wikidata/')}/wikidatawiki_namespace_0"
     ),
+    "/v2/wikidata/items/{identifier}": "/v2/wikidata/items/Q681",
+    "/v2/wikidata/properties/{identifier}": "/v2/wikidata/properties/P3",
+    "/v2/wikidata/labels/{identifier}": "/v2/wikidata/labels/P3",
     "/v2/articles/{name}": "/v2/articles/Faichajan_shaistum",
 }
 DOWNLOADS = [

@@ -21,7 +21,6 @@ STREAMS = {"/v2/articles", "/v2/wikidata"}
 NOT_YET = (
     "/v2/structured-contents/",
     "/v2/snapshots/structured-contents",
-    "/v2/wikidata/",
 )
 ERRORS = re.compile(r"[45]\d\d")
 

@@ -155,3 +155,24 @@ def test_an_export_out_of_turn_and_a_fault_reach_wikidata_too(sandbox, client):
     sandbox.faults.add(f"{path}/download", kind="flip")
     content = client.fetch(client.signed(f"{path}/download")).content
     assert hashlib.md5(content).hexdigest() != client.call(path).json()["version"]
+
+
+def test_lookups_answer_with_an_array_of_one_and_read_fields_alone(sandbox, client):
+    hour = datetime(2025, 3, 9, 6, tzinfo=UTC)
+    there = truth(sandbox.world, sandbox.world.export_started_at(WIKI, hour))
+    item = next(name for name, record in there.items() if name[0] == "Q" and "labels" in record["entity"])
+    made = max((name for name in there if name[0] == "Q"), key=lambda name: int(name[1:]))
+    for name in (item, made):
+        assert client.call(f"/v2/wikidata/items/{name}").json() == [there[name]]
+    assert client.call("/v2/wikidata/properties/P3", "POST", json={}).json() == [there["P3"]]
+    assert client.call(f"/v2/wikidata/labels/{item}").json() == [there[item]["entity"]["labels"]]
+    chosen = client.call(f"/v2/wikidata/items/{item}?fields=entity.identifier&filters={{}}").json()
+    assert chosen == [{"entity": {"identifier": item}}]
+    gone = next(
+        event.title.text
+        for event in sandbox.world.hour_events(WIKI, hour)
+        if event.type == "delete" and event.title.text not in there
+    )
+    for path in (f"items/{gone}", "items/P3", f"properties/{item}", "items/Q32", "labels/X", "items/Q" + 5000 * "1"):
+        assert client.call(f"/v2/wikidata/{path}").status_code == 404
+    assert client.call("/v2/wikidata/items/Q31", "POST", json={"limit": 2}).status_code in (200, 404)

@@ -1,23 +1,32 @@
-"""Wikidata under `/v2/snapshots/wikidata` and `/v2/batches/wikidata`: the same operations as for articles, on other files.
+"""Wikidata: its files under `/v2/snapshots/wikidata` and `/v2/batches/wikidata`, its entities under `/v2/wikidata`.
 
-Source: the service's change log of September 2026 names both groups of endpoints. The paths of the snapshots are known from its
-links; those of the hourly files, and that both have the form of the articles', are the likeliest choice.
+The files have the same operations as those of articles.
+
+Source: the service's change log of September 2026 names both groups of files. The paths of the snapshots are known from its
+links; those of the hourly files, and that both have the form of the articles', are the likeliest choice. The lookups are in its
+interface description of 2026: only `fields` is read, and the answer is an array.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from resources.sandbox.api import lookups
+from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.endpoints import batches, snapshots
+from resources.sandbox.api.operations import Operation
+from resources.sandbox.api.parameters import read_parameters
 from resources.sandbox.store.entities import AREA
+from resources.sandbox.store.exports import newest_hour
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.responses import Response
 
-    from resources.sandbox.api.operations import Call, Operation
+    from resources.sandbox.api.operations import Call
 
 TAG = "Wikidata (Beta)"
 
@@ -45,4 +54,46 @@ def _within(handler: Callable[[Call], Awaitable[Response]]) -> Callable[[Call], 
     return handle
 
 
-OPERATIONS = tuple(_of_entities(operation) for operation in (*snapshots.OPERATIONS, *batches.OPERATIONS))
+def _lookup(name: str, path: str, letters: str, what: str) -> Operation:
+    """The lookup of entities whose identifiers begin with one of the letters."""
+
+    async def handle(call: Call) -> Response:
+        parameters, identifier = await read_parameters(call.request), call.part("identifier")
+        contents = call.service.contents
+        hour = newest_hour(contents, call.service.clock.now())
+        record = None
+        if identifier.startswith(tuple(letters)):
+            record = await asyncio.to_thread(contents.entity, identifier, hour)
+        if record is None:
+            raise Refusal(404)
+        if name == "label":
+            record = record["entity"].get("labels", {})
+        return lookups.answer(call.accept, [lookups.pick(record, parameters.fields)])
+
+    return Operation(
+        f"{AREA}-{name}",
+        f"{what} of Wikidata",
+        ("GET", "POST"),
+        f"/v2/{AREA}/{path}/{{identifier}}",
+        handle,
+        TAG,
+        quota="ondemand",
+        parameters=("fields",),
+        answers={
+            200: "A list of one",
+            401: "No valid token",
+            403: "Not allowed for this group",
+            404: "There is none, or it was merged into another",
+            422: "Invalid parameters",
+            429: "Too many requests, or the quota is used up",
+        },
+    )
+
+
+_FILES = tuple(_of_entities(operation) for operation in (*snapshots.OPERATIONS, *batches.OPERATIONS))
+_LOOKUPS = (
+    _lookup("item", "items", "Q", "An item"),
+    _lookup("property", "properties", "P", "A property"),
+    _lookup("label", "labels", "QP", "The labels of an item or a property"),
+)
+OPERATIONS = (*_FILES, *_LOOKUPS)

@@ -16,9 +16,11 @@ from resources.sandbox.world.entities.statements import Statements
 from resources.sandbox.world.entities.timetable import (
     ITEMS,
     PROJECT,
+    PROPERTIES,
     SPECIAL_ITEMS,
     index_of,
 )
+from resources.sandbox.world.history.pages import Title
 from resources.sandbox.world.reference import LANGUAGES
 from resources.sandbox.world.wire import decode, encode, fragment
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from orjson import Fragment
 
-    from resources.sandbox.world.history.pages import Event, Title
+    from resources.sandbox.world.history.pages import Event
     from resources.sandbox.world.text.titles import Titles
 
 URL = "https://www.wikidata.org"
@@ -98,8 +100,12 @@ class EntityWriter:
         return encode(self._whole(event) if event.type == "update" else self._slim(event))
 
     def name(self, title: Title) -> str:
-        """The identifier of the entity with this title: `Q` or `P`, and its number."""
-        return f"{'Q' if title.namespace == ITEMS else 'P'}{title.text}"
+        """The name of the record of an entity, which is its identifier."""
+        return title.text
+
+    def title(self, name: str) -> Title:
+        """The title that a name gives."""
+        return Title(PROPERTIES if name.startswith("P") else ITEMS, name)
 
     def _whole(self, event: Event) -> dict[str, Any]:
         state = event.state
@@ -163,7 +169,7 @@ class EntityWriter:
     def _base_of(self, title: Title) -> _Base:
         name = self.name(title)
         draw = Chance("entity", self._salt, name)
-        index = index_of(int(title.text)) if title.namespace == ITEMS else None
+        index = index_of(title.text) if title.namespace == ITEMS else None
         stem = self._titles.settled(draw.below(50_000) if index is None else index)
         if index == _POLYGLOT:
             codes = LANGUAGE_CODES

@@ -7,6 +7,7 @@ properties are edited. The first items, by number, are the main entities of the 
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from resources.sandbox.world.history import scripts
@@ -24,6 +25,7 @@ NAMESPACES = (ITEMS, PROPERTIES)
 MOST_ITEMS = 400_000
 #: Properties of every world, those edited twice a day first.
 PROPERTY_COUNT = 36
+_IDENTIFIER = re.compile(r"[QP][1-9]\d{0,9}")
 _FIRST_ITEM, _ITEM_STEP, _FIRST_NEW_ITEM = 31, 13, 100_000_000
 #: Hours after which a property, or an item of no special script, is edited again.
 _QUIET_HOURS, _STILLEST_HOURS = 24, 8_760
@@ -80,15 +82,26 @@ class EntityTimetable(Timetable):
 
 
 class Numbers:
-    """Titles of entities: the digits of their identifiers."""
+    """Titles of entities: their identifiers."""
 
     def settled(self, number: int) -> str:
         """Of an entity that was always there, by its number among the pages."""
-        return str(number - MOST_ITEMS + 1 if number >= MOST_ITEMS else _FIRST_ITEM + _ITEM_STEP * number)
+        return f"P{number - MOST_ITEMS + 1}" if number >= MOST_ITEMS else f"Q{_FIRST_ITEM + _ITEM_STEP * number}"
 
     def fresh(self, number: int) -> str:
         """Of an item that is made as number `number`."""
-        return str(_FIRST_NEW_ITEM + number)
+        return f"Q{_FIRST_NEW_ITEM + number}"
+
+    def settled_number(self, title: str) -> int | None:
+        """The number whose settled title this is; None where there is none."""
+        if not _IDENTIFIER.fullmatch(title):
+            return None
+        return int(title[1:]) - 1 + MOST_ITEMS if title[0] == "P" else index_of(title)
+
+    def fresh_number(self, title: str) -> int | None:
+        """The number whose fresh title this is; None where there is none."""
+        number = int(title[1:]) - _FIRST_NEW_ITEM if _IDENTIFIER.fullmatch(title) and title[0] == "Q" else -1
+        return number if number >= 0 else None
 
 
 def item_of(page: int, items: int) -> int | None:
@@ -97,7 +110,7 @@ def item_of(page: int, items: int) -> int | None:
     return _FIRST_ITEM + _ITEM_STEP * index if index is not None and index < items else None
 
 
-def index_of(item: int) -> int | None:
+def index_of(item: str) -> int | None:
     """The number, among the pages of each project, of the article that an item is about; None where there is none."""
-    index, rest = divmod(item - _FIRST_ITEM, _ITEM_STEP)
+    index, rest = divmod(int(item[1:]) - _FIRST_ITEM, _ITEM_STEP)
     return index if not rest and 0 <= index < MOST_ITEMS else None

@@ -91,6 +91,12 @@ class Names(Protocol):
     def fresh(self, number: int) -> str:
         """The title of a page that is made as number `number`."""
 
+    def settled_number(self, title: str) -> int | None:
+        """The number whose settled title this is; None where there is none."""
+
+    def fresh_number(self, title: str) -> int | None:
+        """The number whose fresh title this is; None where there is none."""
+
 
 class Timetable:
     """The timetable of one project."""

@@ -24,6 +24,8 @@ from resources.enterprise.http.clock import ServiceClock
 from resources.enterprise.http.foreign import guarded
 from resources.enterprise.http.transport import Patience, Transport
 from resources.enterprise.http.wire import Limits
+from resources.enterprise.lookups import Lookups
+from resources.enterprise.query import Kind
 from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot.plan import Wishes
 from resources.enterprise.snapshot.planner import Snapshots
@@ -89,6 +91,7 @@ class EnterpriseClient:
         self.account = Authenticator(service, self._transport, store, clock)
         self._api = DataApi(service, self._transport, self.account, clock)
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
+        self._lookups = Lookups(self._api)
         self._hours = Hours(self._api, self._downloader, self._clock)
         self._snapshots = Snapshots(self._api, self._downloader, self._remaining)
 
@@ -256,6 +259,44 @@ class EnterpriseClient:
                 what was fetched.
         """
         return self._snapshots.fetch_all(plan, workers, progress)
+
+    # --- lookups -----------------------------------------------------------------------------------------------------
+
+    def article(self, name: str, query: Query | None = None) -> models.Listing[models.Record]:
+        """The articles of that title, one of each project that has one (`/v2/articles/{name}`). Costs one unit.
+
+        Which projects come first under the limit, 3 unless the query says otherwise and 10 at most, is not for certain:
+        filter by `is_part_of.identifier` to be exact.
+
+        Raises:
+            NotFound: No project has an article of exactly that title; the unit is spent.
+            QuotaExceeded: The account has no lookup left.
+            InvalidRequest: The title or the query cannot be right; nothing was sent, no unit is spent.
+        """
+        return self._lookups.articles(name, query, Kind.ARTICLES)
+
+    def structured(self, name: str, query: Query | None = None) -> models.Listing[models.Record]:
+        """The same as structured contents (`/v2/structured-contents/{name}`). Costs one unit.
+
+        A record has the form of an article (`article_body`) where the service could not take its page apart.
+
+        Raises:
+            EnterpriseError: As for `article`.
+        """
+        return self._lookups.articles(name, query, Kind.STRUCTURED)
+
+    def entity(self, kind: str, identifier: str, query: Query | None = None) -> models.Listing[models.Record]:
+        """An entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`), with the `fields` of a query. Costs one unit.
+
+        Args:
+            kind: `items`, `properties` or `labels`.
+            identifier: For example `Q42` or `P31`.
+            query: Its `fields`.
+
+        Raises:
+            EnterpriseError: As for `article`.
+        """
+        return self._lookups.entity(kind, identifier, query)
 
     # --- within ------------------------------------------------------------------------------------------------------
 

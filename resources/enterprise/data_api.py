@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from resources.enterprise import errors, models
 from resources.enterprise.http.answers import Answer, BrokenAnswer
+from resources.enterprise.http.pace import Pace
 from resources.enterprise.query import Kind
 from resources.enterprise.service import is_web_address
 
@@ -32,6 +33,8 @@ _T = TypeVar("_T")
 
 #: What stands for everything that the service does not count today.
 _UNCOUNTED: Final = "batch"
+#: Seconds for which an account that had units left is taken to have some still.
+_BELIEVED: Final = 5.0
 
 
 class DataApi:
@@ -43,21 +46,25 @@ class DataApi:
         self._service = service
         self._transport = transport
         self._patience = transport.patience
+        self._pace = Pace(transport.patience.requests_per_second)
+        #: When the account was last seen to have units left, by product.
+        self._left_at: dict[str, float] = {}
+        self.limits = transport.limits
         self._auth = auth
         self._clock = clock
 
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
     ) -> models.Listing[Any]:
-        """A list as it was sent, and as typed records. Options as of `ask`."""
-        (answer, records), count = self.ask(
+        """A list as it was sent, and as typed records; a single record is a list of one. Options as of `ask`."""
+        (answer, found), count = self.ask(
             path,
             doing,
             lambda answer: (answer, self._transport.parse(answer, form, doing)),
-            longest=self._transport.limits.list_bytes,
             query=query,
-            **{"kind": Kind.LIST, **options},
+            **{"kind": Kind.LIST, "longest": self.limits.list_bytes, **options},
         )
+        records = (found,) if isinstance(found, models.Record) else tuple(found)
         return models.Listing(answer.body, records, path, self._clock().astimezone(UTC), count)
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
@@ -103,6 +110,7 @@ class DataApi:
         count = attempt = 0
         while True:
             asked: float | None = None
+            began = self._pace.turn()
             try:
                 answer = self._transport.send(
                     method, url, doing=doing, auth=self._auth.bearer, body=body, longest=longest
@@ -110,7 +118,10 @@ class DataApi:
                 count += answer.request_count
                 asked = answer.retry_after
                 if answer.status >= 400:
-                    self._refuse(answer, doing, quota or _UNCOUNTED, first=attempt == 0)
+                    if answer.status == 429:
+                        self._pace.refused(began)
+                    self._refuse(answer, doing, quota or _UNCOUNTED, last=attempt == self._patience.retries)
+                self._pace.admitted()
                 return understand(answer), count
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
@@ -155,9 +166,14 @@ class DataApi:
             "its interface has changed."
         )
 
-    def _refuse(self, answer: Answer, doing: str, product: str, *, first: bool) -> None:
-        """Raise what a refusal means. A 429 alone does not tell a rate limit from a spent quota: the account does."""
-        if answer.status == 429 and first and not self._service.anonymous:
+    def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
+        """Raise what a refusal means. A 429 alone does not tell a rate limit from a spent quota: the account does.
+
+        It is asked once for many refusals that come together, and again before the last one is passed on.
+        """
+        now = time.monotonic()
+        known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED
+        if answer.status == 429 and (last or not known) and not self._service.anonymous:
             try:
                 quota = self._auth.user().quotas.get(product)
             except errors.EnterpriseError as error:
@@ -169,4 +185,5 @@ class DataApi:
                     "was fetched before is kept. Wait until the vendor resets the counters (monthly), or ask for more.",
                     status=429,
                 )
+            self._left_at[product] = now
         raise self._transport.error(answer, doing)

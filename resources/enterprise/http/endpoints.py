@@ -61,6 +61,21 @@ def record(listing: str, identifier: str | int) -> str:
     return f"{listing}/{quote(str(identifier), safe='')}"
 
 
+def article(name: str) -> str:
+    """Path of the lookup of articles by title; a slash of the title is escaped like all that is not a letter."""
+    return f"/v2/articles/{quote(name, safe='')}"
+
+
+def structured(name: str) -> str:
+    """Path of the lookup of structured contents by title."""
+    return f"/v2/structured-contents/{quote(name, safe='')}"
+
+
+def entity(kind: str, identifier: str) -> str:
+    """Path of a lookup of Wikidata: `items`, `properties` or `labels`, and the identifier."""
+    return f"/v2/wikidata/{kind}/{quote(identifier, safe='')}"
+
+
 def chunks(snapshot: str) -> str:
     """Path of the list of a snapshot's chunks, given the snapshot's own path."""
     return f"{snapshot}/chunks"

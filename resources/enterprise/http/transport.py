@@ -72,6 +72,8 @@ class Patience:
         longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
         connect_timeout: Seconds to get a connection.
         read_timeout: Seconds without a byte.
+        requests_per_second: Requests that are sent to the data host, by all threads of a client together; None: as many as it
+            admits, which its refusals teach.
     """
 
     retries: int = 5
@@ -79,6 +81,7 @@ class Patience:
     longest_wait: float = 30.0
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
+    requests_per_second: float | None = None
 
     def wait(self, attempt: int, asked: float | None = None) -> float:
         """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service asked or with jitter."""

@@ -37,6 +37,7 @@ class Limits:
     Attributes:
         list_bytes: Bytes of a list, decoded.
         record_bytes: Bytes of any other answer, decoded: a record, tokens, the account.
+        lookup_bytes: Bytes of a lookup, decoded: up to ten articles, whole.
         refusal_bytes: Bytes that are read of an answer that refuses; the rest is left.
         answer_seconds: Seconds from a request to the end of its answer, with the retries of a failing connection.
         slow_bytes: A connection to the object store that brings less than this ...
@@ -49,6 +50,7 @@ class Limits:
 
     list_bytes: int = 16 << 20
     record_bytes: int = 4 << 20
+    lookup_bytes: int = 256 << 20
     refusal_bytes: int = 64 << 10
     answer_seconds: float = 300.0
     slow_bytes: int = 256 << 10

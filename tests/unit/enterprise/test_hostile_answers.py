@@ -71,6 +71,9 @@ OPERATIONS = {
     "reference": lambda c, f: [c.reference(kind) for kind in ("codes", "languages", "projects", "namespaces")],
     "records": lambda c, f: [c.records(endpoints.records(dataset), QUERY) for dataset in LISTS],
     "record": lambda c, f: c.record("/v2/projects/frwiki", Query(fields=("identifier",))),
+    "article": lambda c, f: c.article("Josephine Baker", Query(fields=("identifier",))),
+    "structured": lambda c, f: c.structured("Josephine Baker"),
+    "entity": lambda c, f: [c.entity(*one) for one in (("items", "Q42"), ("properties", "P31"), ("labels", "Q42"))],
     "batches": lambda c, f: c.batches(HOUR),
     "batch": lambda c, f: c.batch(HOUR, NAME),
     "download_batch": lambda c, f: [

@@ -1,0 +1,96 @@
+"""Lookups on demand: what the service has at this moment of one title, or of one entity of Wikidata.
+
+Source: the service's reference for on-demand articles, structured contents and Wikidata. Each costs a unit of `ondemand`,
+also one that finds nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import TypeAdapter
+
+from resources.enterprise import errors, models
+from resources.enterprise.http import endpoints
+from resources.enterprise.query import Kind
+
+if TYPE_CHECKING:
+    from resources.enterprise.data_api import DataApi
+    from resources.enterprise.query import Query
+
+#: Counter of `get-user` that all lookups draw on.
+QUOTA: Final = "ondemand"
+
+_RECORDS: Final = models.list_of(models.Record)
+#: One object where the texts of the service say so, and an array where its description does.
+_RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
+#: No wiki allows them in a title.
+_ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
+_LONGEST_TITLE: Final = 512  # bytes: 255 of the title, and the prefix of its namespace
+_ENTITY: Final = {"items": r"Q[1-9]\d*", "properties": r"P[1-9]\d*", "labels": r"[QP][1-9]\d*"}
+
+
+class Lookups:
+    """Lookups for one account. Safe for several threads."""
+
+    def __init__(self, api: DataApi) -> None:
+        self._api = api
+
+    def articles(self, name: str, query: Query | None, kind: Kind) -> models.Listing[models.Record]:
+        """`/v2/articles/{name}` or `/v2/structured-contents/{name}`. See `EnterpriseClient.article` and `structured`."""
+        _check_title(name)
+        path = endpoints.article(name) if kind is Kind.ARTICLES else endpoints.structured(name)
+        try:
+            return self._ask(path, _RECORDS, f"look up {name!r}", query, kind)
+        except errors.NotFound:
+            filtered = " that passes the filters" if query is not None and query.filters else ""
+        raise errors.NotFound(
+            f"No project has an article called {name!r}{filtered}. Nothing was changed; the lookup cost a unit. Titles are exact "
+            "and case-sensitive, with the prefix of their namespace (Template:...), and redirects are not resolved.",
+            status=404,
+        )
+
+    def entity(self, kind: str, identifier: str, query: Query | None) -> models.Listing[models.Record]:
+        """`/v2/wikidata/{kind}/{identifier}`. See `EnterpriseClient.entity`."""
+        if kind not in _ENTITY:
+            raise errors.InvalidRequest(
+                f"Wikidata has no {kind!r} to look up. Nothing was sent. Write one of {', '.join(_ENTITY)}."
+            )
+        if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
+            example = "P31" if kind == "properties" else "Q42"
+            raise errors.InvalidRequest(
+                f"{identifier!r} is no identifier of Wikidata's {kind}. Nothing was sent. Write it as {example}."
+            )
+        try:
+            return self._ask(
+                endpoints.entity(kind, identifier), _RECORD_OR_LIST, f"look up {identifier}", query, Kind.ENTITY
+            )
+        except errors.NotFound:
+            pass
+        raise errors.NotFound(
+            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. Entities "
+            "that were merged or deleted are gone, and scholarly articles are not served.",
+            status=404,
+        )
+
+    def _ask(
+        self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None, kind: Kind
+    ) -> models.Listing[Any]:
+        return self._api.listing(
+            path, form, doing, query, kind=kind, quota=QUOTA, longest=self._api.limits.lookup_bytes
+        )
+
+
+def _check_title(name: str) -> None:
+    problem = None
+    if name.strip(" _") == "" or name in {".", ".."}:
+        problem = "is no title", "Write the title as the article has it"
+    elif found := _ILLEGAL.search(name):
+        problem = f"holds {found[0]!r}, which no title has", "Leave out a section (#) and markup"
+    elif len(name.encode(errors="replace")) > _LONGEST_TITLE:
+        problem = "is longer than any title", "Write the title alone"
+    if problem is not None:
+        raise errors.InvalidRequest(
+            f"{name[:100]!r} {problem[0]}. Nothing was sent, and no unit was spent. {problem[1]}."
+        )

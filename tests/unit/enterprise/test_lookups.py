@@ -1,0 +1,117 @@
+"""Lookups: what is sent for a title, both forms of an answer, and what a refusal says."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+
+from resources.enterprise import Query, errors
+from tests.unit.enterprise.loopback import Reply, error_reply, json_reply
+
+ARTICLE = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "enwiki"}, "article_body": {"html": "<p>"}}
+STRUCTURED = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "frwiki"}, "sections": [{"name": "Abstract"}]}
+
+
+@pytest.mark.parametrize(
+    "name", ["AC/DC", "/dev/null", 'Who\'s "who"?', "100% & more", "東京/..", "Template:A+b", "a b_c", "Ö;=:@$"]
+)
+def test_a_title_is_one_part_of_the_path(client, fake, name):
+    fake.script("/v2/articles/*", json_reply([ARTICLE]))
+    listing = client.article(name)
+    assert [record["identifier"] for record in listing] == [1]
+    assert (listing.request_count, json.loads(listing.raw)) == (1, [ARTICLE])
+    [request] = fake.api.seen("/v2/articles/*")
+    assert request.path == f"/v2/articles/{quote(name, safe='')}"
+    assert request.method == "GET"
+
+
+def test_a_query_is_posted(client, fake):
+    fake.script("/v2/articles/A", json_reply([ARTICLE]))
+    client.article("A", Query(fields=("name",), filters={"is_part_of.identifier": "enwiki"}, limit=1))
+    assert fake.api.seen("/v2/articles/A")[0].json == {
+        "fields": ["name"],
+        "filters": [{"field": "is_part_of.identifier", "value": "enwiki"}],
+        "limit": 1,
+    }
+
+
+def test_structured_contents_of_article_form_are_taken(client, fake):
+    fake.script("/v2/structured-contents/A", json_reply([STRUCTURED, ARTICLE]))
+    listing = client.structured("A")
+    assert ["sections" in (record.model_extra or {}) for record in listing] == [True, False]
+
+
+@pytest.mark.parametrize("answer", [{"entity": {"identifier": "Q42"}}, [{"entity": {"identifier": "Q42"}}]])
+@pytest.mark.parametrize(("kind", "identifier"), [("items", "Q42"), ("properties", "P31"), ("labels", "P31")])
+def test_an_entity_comes_as_an_object_or_in_an_array(client, fake, answer, kind, identifier):
+    fake.script(f"/v2/wikidata/{kind}/{identifier}", json_reply(answer))
+    assert client.entity(kind, identifier).records[0]["entity"]["identifier"] == "Q42"
+
+
+@pytest.mark.parametrize("call", ["article", "structured"])
+def test_no_such_title(client, fake, call):
+    fake.script("/v2/*", error_reply(404, "Not Found"), error_reply(404, "Not Found"))
+    with pytest.raises(errors.NotFound, match=r"No project has an article called 'B'\. .*case-sensitive.*not resolved"):
+        getattr(client, call)("B")
+    with pytest.raises(errors.NotFound, match="called 'B' that passes the filters"):
+        getattr(client, call)("B", Query(filters={"in_language.identifier": "xx"}))
+
+
+def test_no_such_entity(client, fake):
+    fake.script("/v2/*", error_reply(404, "Not Found"))
+    with pytest.raises(errors.NotFound, match="no Q999 among Wikidata's items"):
+        client.entity("items", "Q999")
+
+
+@pytest.mark.parametrize("name", ["", " ", "_", ".", "..", "C#", "A|B", "[[A]]", "{{x}}", "a\nb", "x" * 513, "é" * 257])
+def test_what_is_no_title_costs_nothing(client, fake, name):
+    with pytest.raises(errors.InvalidRequest, match=r"Nothing was sent, and no unit was spent\."):
+        client.article(name)
+    assert fake.api.requests == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "identifier"),
+    [("items", "P31"), ("properties", "Q1"), ("labels", "42"), ("items", "Q0"), ("lexemes", "L1")],
+)
+def test_what_is_no_entity_is_not_sent(client, fake, kind, identifier):
+    with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
+        client.entity(kind, identifier)
+    assert fake.api.requests == []
+
+
+def test_a_spent_quota_is_told_from_a_rate_limit(client, fake):
+    fake.user |= {"ondemand_requests_count": 7, "ondemand_limit": 7}
+    fake.script("/v2/articles/A", error_reply(429, "Too Many Requests"))
+    with pytest.raises(errors.QuotaExceeded, match="used 7 of its 7 ondemand units"):
+        client.article("A")
+    fake.user |= {"ondemand_limit": 8}
+    refusals = [error_reply(429, "Too Many Requests")] * 2
+    fake.script("/v2/articles/A", *refusals, json_reply([ARTICLE]))
+    assert client.article("A").request_count == 3
+    # asked once for the two of them
+    assert len(fake.api.seen("/v1/get-user")) == 2
+
+
+def test_a_quota_that_is_spent_meanwhile_is_noticed(client, fake):
+    fake.user |= {"ondemand_requests_count": 7, "ondemand_limit": 8}
+    asked = []
+
+    def refuse(_request):
+        asked.append(1)
+        if len(asked) == 3:
+            fake.user["ondemand_requests_count"] = 8
+        return error_reply(429, "Too Many Requests")
+
+    fake.script("/v2/articles/A", *[refuse] * 9)
+    with pytest.raises(errors.QuotaExceeded):
+        client.article("A")
+    assert len(asked) == 4
+
+
+def test_an_answer_of_another_form(client, fake):
+    fake.script("/v2/articles/A", Reply(200, b'{"name": "A"}', {"Content-Type": "application/json"}))
+    with pytest.raises(errors.UnexpectedAnswer, match="documented form"):
+        client.article("A")

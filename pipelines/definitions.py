@@ -82,6 +82,7 @@ def _enterprise(settings: settings_module.Settings, password: str | None) -> Ent
         contact=settings.contact,
         anonymous=settings.anonymous,
         min_free_gb=settings.min_free_gb,
+        requests_per_second=settings.requests_per_second,
         use_sandbox=settings.sandbox,
     )
 

@@ -137,6 +137,14 @@ def _quantity(unit: str) -> Callable[[str, str], float]:
     return parse
 
 
+def _rate(name: str, text: str) -> float:
+    if not (number := _number(text)) > 0:
+        raise SettingsError(
+            f"{name} is {text!r}; write a number of requests a second up to {_LARGEST:,}, for example 10."
+        )
+    return number
+
+
 def _record_mb(name: str, text: str) -> int:
     if not text.isdecimal() or len(text) > len(str(_LARGEST)) or int(text) not in _RECORD_MB:
         raise SettingsError(
@@ -239,6 +247,12 @@ class Settings(BaseModel):
         24.0,
         description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
         examples=["24"],
+    )
+    requests_per_second: Annotated[float | None, _parsed(_rate)] = Field(
+        None,
+        description="Requests a second that the account may make, where the vendor has said so; each process keeps to it for itself. "
+        "Default: as many as the service admits, which its refusals show.",
+        examples=["10"],
     )
     publish_every: timedelta | None = Field(
         timedelta(0),

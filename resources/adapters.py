@@ -51,6 +51,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
     anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
     min_free_gb: float = Field(default=0.0, description="Free disk space (GB) that downloads leave untouched.")
+    requests_per_second: float | None = Field(default=None, description="Requests a second that the account may make.")
     use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
 
     @property
@@ -95,7 +96,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
         """
         limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
-        patience = None
+        patience = Patience(requests_per_second=self.requests_per_second)
         if seconds is not None:
             limits = replace(limits, answer_seconds=seconds)
             patience = Patience(retries=0, connect_timeout=seconds / 2, read_timeout=seconds)

@@ -240,3 +240,17 @@ def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
         client.login()
         sandbox.requests.clear()
         yield client
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[Client]:
+    """A sandbox with a small world of its own, and not a hand-made one."""
+    state = prepared_state(tmp_path_factory.mktemp("clients"), signing_key)
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
+    with (
+        running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox,
+        requests.Session() as session,
+    ):
+        client = Client(sandbox, session)
+        client.login()
+        yield client

@@ -10,9 +10,6 @@ import jsonschema
 import pytest
 import requests
 
-from resources.sandbox import Settings, running
-from tests.unit.sandbox.conftest import NOW, Client, prepared_state
-
 HOUR = "/v2/batches/2025-03-09/05"
 #: A path of every operation with records, by the path of the description.
 PLACES = {
@@ -48,20 +45,6 @@ PLACES = {
 DOWNLOADS = [
     f"{PLACES[place]}/download" for place in PLACES if place.endswith(("hour}/{identifier}", "chunk_identifier}"))
 ]
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory, signing_key):
-    """A sandbox with a small world of its own, and not a hand-made one."""
-    state = prepared_state(tmp_path_factory.mktemp("clients"), signing_key)
-    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
-    with (
-        running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox,
-        requests.Session() as session,
-    ):
-        client = Client(sandbox, session)
-        client.login()
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,9 @@ _FILTERS = {
     "examples": [[{"field": "in_language.identifier", "value": "en"}]],
 }
 _FILTER_TEXTS = {
-    **listed({"type": "string", "contentMediaType": "application/json", "contentSchema": ref("filter")}),
+    **listed(
+        {"type": "string", "format": "filter", "contentMediaType": "application/json", "contentSchema": ref("filter")}
+    ),
     "maxItems": _MOST,
     "description": "Conditions, all of which a record must meet; each is one JSON object of its own.",
     "examples": [['{"field": "in_language.identifier", "value": "en"}']],

@@ -75,13 +75,13 @@ def digest(html: str | None, wikitext: str | None) -> str:
 
 
 def expected_row(record: Any) -> Row:
-    """The row of `articles` that a record of the wire must become; `batch_hour` is not the record's to tell."""
+    """The row of `articles` that a record of the wire must become; `source_at` is not the record's to tell."""
     row = {name: of(dig(record, path)) for name, path, of in COLUMNS if path is not None}
     row["namespace_id"] = record["namespace"]["identifier"]
     row["change_type"] = record["event"]["type"]
     row["event_at"] = moment(record["event"].get("date_published") or record["event"]["date_created"])
     row["extra"] = None
-    row["batch_hour"] = None
+    row["source_at"] = None
     body = record["article_body"]
     row["bodies"] = digest(body.get("html"), body.get("wikitext"))
     return row
@@ -125,13 +125,13 @@ class Truth:
     def of_hours(self, hours: Sequence[datetime]) -> Rows:
         """Rows of the pages with an event in the hours that are live when the last hour's export begins.
 
-        Files overlap: the first of the hours whose export began after the event holds it, and is the row's `batch_hour`.
+        Files overlap: the first of the hours whose export began after the event holds it, and is the row's `source_at`.
         """
         started = {(p, hour): self._world.export_started_at(p, hour) for p in self._projects for hour in hours}
         found = self.at(lambda project: started[project, hours[-1]], since=hours[0])
         return {
             (project, page): row
-            | {"batch_hour": next(hour for hour in hours if row["event_at"] < started[project, hour])}
+            | {"source_at": next(hour for hour in hours if row["event_at"] < started[project, hour])}
             for (project, page), row in found.items()
         }
 
@@ -161,8 +161,8 @@ class Published:
     def __exit__(self, *_failure: object) -> None:
         self._connection.close()
 
-    def rows(self, source: str, *parameters: Any, batch_hour: bool = False) -> Rows:
-        """Rows by (project, page) of a table or macro, with a digest of their bodies; `batch_hour` is left out unless asked for."""
+    def rows(self, source: str, *parameters: Any, source_at: bool = False) -> Rows:
+        """Rows by (project, page) of a table or macro, with a digest of their bodies; `source_at` is left out unless asked for."""
         run = self._connection.execute
         run(
             f"CREATE OR REPLACE TEMP TABLE asked AS SELECT *, md5(one::VARCHAR) AS mark FROM {source} AS one",
@@ -170,14 +170,14 @@ class Published:
         )
         unread = self._connection.sql(
             "SELECT a.*, b.html, b.wikitext FROM (FROM asked ANTI JOIN known USING (mark)) a "
-            "LEFT JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)"
+            "LEFT JOIN article_bodies b USING (project_id, article_id, version_id, source_at)"
         ).to_arrow_table()
         marks = unread["mark"].to_pylist()
         assert len(set(marks)) == len(marks), "a page stands twice, or its bodies do"
         self._read |= {row["mark"]: found_row(row) for row in unread.to_pylist()}
         run("INSERT INTO known FROM (SELECT mark FROM asked) EXCEPT FROM known")
         asked = run("SELECT project_id, article_id, mark FROM asked").fetchall()
-        dropped: Row = {} if batch_hour else {"batch_hour": None}
+        dropped: Row = {} if source_at else {"source_at": None}
         found = {(project, page): self._read[mark] | dropped for project, page, mark in asked}
         assert len(found) == len(asked), "a page stands twice"
         return found

@@ -122,25 +122,24 @@ def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[d
 
 
 def _verified(run: HourlyRun) -> tuple[list[str], int]:
-    archives = [archive for archived in run.archived.values() for archive in archived.archives]
+    archives = [(hour, archive) for hour, archived in run.archived.items() for archive in archived.archives]
     wrong = []
-    for archive in archives:
+    for hour, archive in archives:
         digest = files.md5_of(archive.path)
         if digest != archive.version:
             wrong.append(
-                f"{archive.identifier} of {hour_text(archive.batch_hour)} is damaged: its MD5 is {digest}, the service reported {archive.version}"
+                f"{archive.identifier} of {hour_text(hour)} is damaged: its MD5 is {digest}, the service reported {archive.version}"
             )
     return wrong, len(archives)
 
 
 def _accounted(run: HourlyRun) -> tuple[list[str], int]:
-    conversions = _conversions(run)
-    rows = [(c, pq.read_metadata(c.path).num_rows) for c in conversions]
+    rows = [(hour, c, pq.read_metadata(c.path).num_rows) for hour, made in run.conversions.items() for c in made]
     return [
-        f"{c.identifier} of {hour_text(c.batch_hour)}: {count} rows in the file, {c.row_count} counted"
-        for c, count in rows
+        f"{c.identifier} of {hour_text(hour)}: {count} rows in the file, {c.row_count} counted"
+        for hour, c, count in rows
         if count != c.row_count
-    ], len(conversions)
+    ], len(rows)
 
 
 def _rejects(run: HourlyRun) -> tuple[list[str], int]:

@@ -152,7 +152,6 @@ def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
             path=found.path.with_name(file.name),
             identifier=file.identifier,
             version=file.version,
-            batch_hour=found.exported_at,
             project_id=record.project_id,
             namespace_id=record.namespace_id,
             snapshot_id=record.identifier,

@@ -39,7 +39,7 @@ FROM distinct_changes WHERE change_type = 'update'
 GROUP BY project_id ORDER BY project_id""",
     "How long are the current articles?": """\
 SELECT a.project_id, count(*) AS articles, median(length(b.wikitext))::INT AS median_characters
-FROM articles a JOIN article_bodies b USING (project_id, article_id, version_id, batch_hour)
+FROM articles a JOIN article_bodies b USING (project_id, article_id, version_id, source_at)
 GROUP BY ALL ORDER BY a.project_id""",
 }
 

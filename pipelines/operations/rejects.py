@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from resources.lake.rejects import whole_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from resources.datasets import Dataset
     from resources.lake import Layout
@@ -22,8 +22,8 @@ _KIND = """\
 regexp_replace(regexp_replace(reason, '(?s)the (text|number|truth value) .*, where', 'the \\1 …, where'),
     '(at (?:byte|character)) \\d+', '\\1 …')"""
 _PLACE = "archive || ' ' || member || ' line ' || line_number"
-_ORDER = "batch_hour, archive, member, line_number"
-_NEWEST_FIRST = "batch_hour DESC, archive, member, line_number"
+_ORDER = "source_at, archive, member, line_number"
+_NEWEST_FIRST = "source_at DESC, archive, member, line_number"
 #: Bytes of a line that are shown as an example of it.
 _EXAMPLE_BYTES = 80
 #: Lines handed out at once.
@@ -70,7 +70,7 @@ def count(
     snapshots: Mapping[Dataset, Sequence[str]] | None = None,
 ) -> int:
     """How many lines of some hours and snapshots are rejected, whatever the reason."""
-    # by the archive's folder, because a snapshot that gains rows may get another batch_hour
+    # by the archive's folder, because a snapshot that gains rows may get another source_at
     chosen: list[tuple[Dataset, str, Sequence[Any]]] = [
         (dataset, "batch_hour", parts) for dataset, parts in hours.items()
     ]
@@ -93,7 +93,7 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
     where, parameters = selection.where()
     return warehouse.sql(
         "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
-        f"FROM {source(warehouse)} WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
+        f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
         parameters,
     )
 
@@ -112,28 +112,22 @@ def lines(
     with warehouse.connect_published() as connection:
         found = connection.sql(
             f"SELECT * EXCLUDE (raw, raw_bytes), raw_bytes AS bytes{', raw' if raw else ''} "  # noqa: S608
-            f"FROM {source(warehouse)} WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
+            f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
             params=parameters,
         )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             yield from batch.to_pylist()
 
 
-def source(warehouse: Warehouse) -> str:
-    """The table `rejects` as something to select from, also in a file that was published before lines had a size."""
-    if warehouse.sql("SELECT 1 FROM duckdb_columns() WHERE table_name = 'rejects' AND column_name = 'raw_path'").rows:
-        return "rejects"
-    missing = "octet_length(raw) AS raw_bytes, NULL::VARCHAR AS raw_path, NULL::BIGINT AS raw_offset"
-    return f"(SELECT *, {missing} FROM rejects)"  # noqa: S608  constant texts
-
-
 def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
-    """A row of `lines` as JSON, a piece at a time: the hour in ISO 8601, the whole line in base64 as `raw_base64`.
+    """A row of `lines` as JSON, a piece at a time: times in ISO 8601, the whole line in base64 as `raw_base64`.
 
     Raises:
         OSError: The file with the line is not there any more.
     """
-    plain = line | {"batch_hour": line["batch_hour"].isoformat()}
+    plain: dict[str, Any] = {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in line.items()
+    }
     raw = plain.pop("raw", None)
     text = json.dumps(plain, ensure_ascii=False)
     if raw is None:

@@ -18,7 +18,6 @@ from assets.families import snapshot as snapshot_sets
 from assets.families.converting import NotArchivedError
 from assets.partitions import HOUR
 from pipelines.definitions import build_resources
-from pipelines.operations import rejects as rejected
 from pipelines.operations import run as runs
 from resources.datasets import datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS, short
@@ -41,13 +40,13 @@ if TYPE_CHECKING:
 
 #: The archives with rejected lines, as the ledger knows them. An archive of a snapshot is told by its own name.
 _REJECTED = f"""\
-SELECT table_name, batch_hour, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
-FROM (SELECT DISTINCT table_name, batch_hour, project_id, namespace_id, archive FROM rejects WHERE {{where}}) AS rejected
-JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
-LEFT JOIN (SELECT table_name, batch_hour, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
-  USING (table_name, batch_hour, project_id, namespace_id)
+SELECT table_name, source_at, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
+FROM (SELECT DISTINCT table_name, source_at, project_id, namespace_id, archive FROM rejects WHERE {{where}}) AS rejected
+JOIN loads USING (table_name, source_at, project_id, namespace_id)
+LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
+  USING (table_name, source_at, project_id, namespace_id)
 WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
-ORDER BY snapshot_id IS NOT NULL, batch_hour, archive"""  # noqa: S608
+ORDER BY snapshot_id IS NOT NULL, source_at, archive"""  # noqa: S608
 
 #: Bytes of lines that are read at once.
 _BLOCK_BYTES = 8 << 20
@@ -99,6 +98,7 @@ class _Source:
 
     archive: Archive
     name: str
+    source_at: datetime
     digest: str
     why: str
 
@@ -202,7 +202,6 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
     where, parameters = selection.where()
     tried = []
     warehouse = Warehouse(settings.data)
-    table = rejected.source(warehouse)
     with warehouse.connect_published() as connection:
         rows = connection.execute(_REJECTED.format(where=where), parameters).fetchall()
         of_declared = [(named(row[0]), *row[1:]) for row in rows if row[0] in {one.name for one in datasets()}]
@@ -212,9 +211,9 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
         for source in _sources(of_declared, scopes, layout):
             archive, bodies = source.archive, lake.bodies_of(source.archive.dataset)
             lines = connection.sql(
-                f"SELECT raw, raw_bytes, raw_path, raw_offset FROM {table} WHERE (batch_hour, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
+                f"SELECT raw, raw_bytes, raw_path, raw_offset FROM rejects WHERE (source_at, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
                 f"AND {where} ORDER BY member, line_number",
-                params=[archive.batch_hour, archive.project_id, archive.namespace_id, source.name, *parameters],
+                params=[source.source_at, archive.project_id, archive.namespace_id, source.name, *parameters],
             ).to_arrow_reader(_BATCH_ROWS)
             line_count, row_count = _count(
                 RecordReader(archive.table, archive.given, bodies), _texts(lines, layout, longest)
@@ -238,15 +237,16 @@ def _sources(
     layout: Layout,
 ) -> Iterator[_Source]:
     why: dict[tuple[Dataset, Any], str] = {part: _missing(*part, layout, scope) for part, scope in scopes.items()}
-    for dataset, hour, project, namespace, name, identifier, version, digest, snapshot, of in rows:
-        place = (layout.archive / name, identifier, version, hour, project, namespace)
+    for dataset, source_at, project, namespace, name, identifier, version, digest, snapshot, of in rows:
+        path = layout.archive / name
         if snapshot is None:
-            yield _Source(Archive(*place, dataset=dataset), name, digest, why[dataset, hour])
+            archive = Archive(path, identifier, version, source_at, project, namespace, dataset=dataset)
+            yield _Source(archive, name, source_at, digest, why[dataset, source_at])
             continue
         if (dataset, (snapshot, of)) not in why:
             why[dataset, (snapshot, of)] = _stale(dataset, snapshot, of, layout)
-        archive = SnapshotArchive(*place, snapshot, of, dataset=dataset)
-        yield _Source(archive, name, digest, why[dataset, (snapshot, of)])
+        archive = SnapshotArchive(path, identifier, version, project, namespace, snapshot, of, dataset=dataset)
+        yield _Source(archive, name, source_at, digest, why[dataset, (snapshot, of)])
 
 
 def _judged(source: _Source, line_count: int, row_count: int, layout: Layout, wanted: str) -> Tried:
@@ -254,7 +254,7 @@ def _judged(source: _Source, line_count: int, row_count: int, layout: Layout, wa
     archive = source.archive
     one = Tried(
         dataset=archive.dataset,
-        part=archive.snapshot_id if isinstance(archive, SnapshotArchive) else archive.batch_hour,
+        part=archive.snapshot_id if isinstance(archive, SnapshotArchive) else source.source_at,
         archive=source.name,
         line_count=line_count,
         row_count=row_count,

@@ -147,13 +147,13 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
         path = layout.batch_archive(ARTICLE_CHANGES, hour, identifier, version)
         archive = Archive(path, identifier, version, hour, project, namespace)
         if (conversion := find_conversion(archive, layout, bodies, settings.max_record_mb << 20)) is not None:
-            conversions.append(conversion)
+            conversions.append((hour, conversion))
     report.facts += [
-        ("remark", f"{value_text(made.identifier)} of {hour_text(made.batch_hour)}: {value_text(remark)}")
-        for made in conversions
+        ("remark", f"{value_text(made.identifier)} of {hour_text(hour)}: {value_text(remark)}")
+        for hour, made in conversions
         for remark in made.remarks
     ][:_DRIFT_SHOWN]
-    drift = drift_of(conversions)
+    drift = drift_of([made for _, made in conversions])
     if not drift:
         return
     told = [
@@ -161,7 +161,7 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
         for d in drift[:_DRIFT_SHOWN]
     ]
     more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
-    hours = len({conversion.batch_hour for conversion in conversions})
+    hours = len({hour for hour, _ in conversions})
     report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
 
 

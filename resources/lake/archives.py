@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive of an hour on disk, as the service described it.
+    """One archive on disk, as the service described it.
 
     `version` is the service's MD5 of the file; `batch_hour`, `project_id` and `namespace_id` say what it must hold, and
-    `dataset` what its records are.
+    `dataset` what its records are. Only the archive of a snapshot has no hour.
     """
 
     path: Path
     identifier: str
     version: str
-    batch_hour: datetime
+    batch_hour: datetime | None
     project_id: str
     namespace_id: int
     dataset: Dataset = field(default=ARTICLE_CHANGES, kw_only=True)
@@ -43,6 +43,8 @@ class Archive:
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
         """The Parquet file of one table made from it."""
+        if self.batch_hour is None:
+            raise ValueError(f"{self.identifier} is of no hour.")
         return layout.lake_file(table_name, self.batch_hour, self.identifier, digest)
 
 
@@ -50,10 +52,10 @@ class Archive:
 class SnapshotArchive(Archive):
     """One archive of a snapshot: the whole, or one of its chunks.
 
-    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole; `batch_hour` is the
-    moment at which the service made the snapshot.
+    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole.
     """
 
+    batch_hour: None = field(default=None, init=False)
     snapshot_id: str
     snapshot_version: str
     dataset: Dataset = field(default=SNAPSHOT_ARTICLES, kw_only=True)

@@ -36,13 +36,13 @@ METADATA_KEY = "conversion"
 class Conversion:
     """What a conversion made. Counts are of records; `drift` names the fields that went to `extra`.
 
-    The counts by kind of change are 0 where the table has none. `remarks` are sentences about what else the archive holds,
+    `batch_hour` is None for a snapshot. The counts by kind of change are 0 where the table has none. `remarks` are sentences about what else the archive holds,
     such as members without records, which were not read. `seconds` is 0 and `converted` False where the file was there.
     """
 
     identifier: str
     version: str
-    batch_hour: datetime
+    batch_hour: datetime | None
     project_id: str
     namespace_id: int
     digest: str

@@ -175,7 +175,7 @@ class Converter:
             facts = {
                 "identifier": archive.identifier,
                 "version": archive.version,
-                "batch_hour": archive.batch_hour.isoformat(),
+                "batch_hour": None if archive.batch_hour is None else archive.batch_hour.isoformat(),
                 "project_id": archive.project_id,
                 "namespace_id": archive.namespace_id,
                 "schema_version": version_of(archive.table, REJECTED_LINES),

@@ -11,7 +11,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from resources.tables.columns import BATCH_HOUR, HOUR_OR_BOUNDARY, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION
+from resources.tables.columns import (
+    BATCH_HOUR,
+    BATCH_HOUR_OR_NULL,
+    NAMESPACE_ID,
+    PROJECT_ID,
+    SNAPSHOT_VERSION,
+    SOURCE_AT,
+)
 from resources.tables.declaration import BOOL, DOUBLE, INT, TEXT, TIMESTAMP, Column, Table
 
 
@@ -300,7 +307,7 @@ ARTICLE_CHANGES = Table(
 ARTICLES = Table(
     "articles",
     "The pages as they are now: for each, the row of the change or of the snapshot that decided it.",
-    (HOUR_OR_BOUNDARY, *(column for column in _COLUMNS[1:] if not column.body)),
+    (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
     key=("project_id", "article_id"),
 )
 SNAPSHOT_ARTICLES = Table(
@@ -311,13 +318,14 @@ SNAPSHOT_ARTICLES = Table(
 )
 ARTICLE_BODIES = Table(
     "article_bodies",
-    "HTML and wikitext of every kept change and snapshot; join on project_id, article_id, version_id and batch_hour.",
+    "HTML and wikitext of every kept change and snapshot; join `articles` on project_id, article_id, version_id and source_at.",
     (
         *(ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id")),
-        HOUR_OR_BOUNDARY,
+        SOURCE_AT,
+        BATCH_HOUR_OR_NULL,
         *(ARTICLE_CHANGES[name] for name in ("html", "wikitext")),
     ),
-    key=("project_id", "article_id", "version_id", "batch_hour"),
+    key=("project_id", "article_id", "version_id", "source_at"),
 )
 REDIRECTS = Table(
     "redirects",

@@ -7,12 +7,15 @@ from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column
 BATCH_HOUR = Column(
     "batch_hour", TIMESTAMP, "Start (UTC) of the hour whose file this row came from. Count by event_at.", required=True
 )
-HOUR_OR_BOUNDARY = Column(
-    "batch_hour",
+SOURCE_AT = Column(
+    "source_at",
     TIMESTAMP,
-    "Start (UTC) of the hour whose file this row came from; for a row of a snapshot the batch_hour of its version in "
+    "Identifies the file this row came from: the batch_hour of an hourly file, or the source_at of a snapshot's version in "
     "`snapshots`, which is never a full hour. Count by event_at.",
     required=True,
+)
+BATCH_HOUR_OR_NULL = Column(
+    "batch_hour", TIMESTAMP, "Start (UTC) of the hour whose file this row came from; null for a snapshot."
 )
 PROJECT_ID = Column("project_id", TEXT, "Project (database name of the wiki), for example enwiki.", required=True)
 NAMESPACE_ID = Column("namespace_id", INT, "Namespace: 0 article, 6 file, 10 template, 14 category.", required=True)

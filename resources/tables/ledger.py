@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from resources.tables.columns import BATCH_HOUR, HOUR_OR_BOUNDARY, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
+from resources.tables.columns import (
+    BATCH_HOUR,
+    BATCH_HOUR_OR_NULL,
+    PROJECT_AND_NAMESPACE,
+    SNAPSHOT_VERSION,
+    SOURCE_AT,
+)
 from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
 
 
@@ -25,12 +31,13 @@ class HourState(enum.StrEnum):
 #: The states of an hour of which nothing more is to come.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
 _TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row is about.", required=True)
-_FILE = (HOUR_OR_BOUNDARY, *PROJECT_AND_NAMESPACE)
+_FILE = (BATCH_HOUR_OR_NULL, *PROJECT_AND_NAMESPACE)
 LOADS = Table(
     "loads",
     "Ledger: which file was loaded when, and what it held. One row per file that is in the warehouse now.",
     (
         _TABLE_NAME,
+        SOURCE_AT,
         *_FILE,
         Column("identifier", TEXT, "The service's identifier of the archive.", required=True),
         Column("version", TEXT, "MD5 of the archive, the service's version.", required=True),
@@ -54,7 +61,7 @@ LOADS = Table(
             "When `articles` took it in; null while pending. Files of other datasets: loaded_at.",
         ),
     ),
-    key=("table_name", "batch_hour", "project_id", "namespace_id", "identifier"),
+    key=("table_name", "source_at", "project_id", "namespace_id", "identifier"),
 )
 SNAPSHOTS = Table(
     "snapshots",
@@ -71,10 +78,10 @@ SNAPSHOTS = Table(
             "has no event_at.",
         ),
         Column(
-            "batch_hour",
+            "source_at",
             TIMESTAMP,
-            "What stands as batch_hour with the rows that stem from this version: within a second of boundary_at (else of exported_at), never a "
-            "full hour, and no other version's.",
+            "The source_at of the rows that came from this version: within a second of boundary_at (else of exported_at), never a full "
+            "hour, and different from every other version's.",
             required=True,
         ),
         Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows; null where the dataset has none."),
@@ -109,7 +116,9 @@ REJECTED_LINES = Table(
     ),
     key=("archive", "member", "line_number"),
 )
-REJECTS = replace(REJECTED_LINES, columns=(_TABLE_NAME, *REJECTED_LINES), key=("table_name", *REJECTED_LINES.key))
+REJECTS = replace(
+    REJECTED_LINES, columns=(_TABLE_NAME, SOURCE_AT, *REJECTED_LINES), key=("table_name", *REJECTED_LINES.key)
+)
 HOURS = Table(
     "hours",
     "Coverage: one row per dataset, hour, project and namespace, so that gaps are never silent.",

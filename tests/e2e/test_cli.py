@@ -404,11 +404,11 @@ def test_sql_table_is_limited_and_says_so(filled, call):
 
 
 def test_sql_as_csv(filled, call):
-    query = "SELECT batch_hour, name, license, NULL AS nothing FROM articles ORDER BY name LIMIT 3"
+    query = "SELECT source_at, name, license, NULL AS nothing FROM articles ORDER BY name LIMIT 3"
     told = call("sql", "--format", "csv", query, environ=filled[0])
     assert told.code == 0
     header, *rows = csv.reader(io.StringIO(told.out))
-    assert header == ["batch_hour", "name", "license", "nothing"]
+    assert header == ["source_at", "name", "license", "nothing"]
     assert len(rows) == 3
     for hour, _, licence, nothing in rows:
         assert datetime.fromisoformat(hour).utcoffset() == timedelta(0)

@@ -142,11 +142,12 @@ def test_python_of_the_analysts_guide_runs(workplace):
     assert names["changes"]
 
 
-def test_constant_condition_on_the_hour_opens_its_files_alone(published):
+@pytest.mark.parametrize("column", ["batch_hour", "source_at"])
+def test_constant_condition_on_the_hour_opens_its_files_alone(published, column):
     with duckdb.connect(published, read_only=True) as connection:
         connection.execute("SET VARIABLE newest = (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')")
         (told,) = connection.execute(
-            "EXPLAIN (ANALYZE, FORMAT json) SELECT count(wikitext) FROM article_bodies WHERE batch_hour = getvariable('newest')"
+            f"EXPLAIN (ANALYZE, FORMAT json) SELECT count(wikitext) FROM article_bodies WHERE {column} = getvariable('newest')"
         ).fetchall()
         ((hours,),) = connection.execute("SELECT count(*) FROM hours WHERE state = 'loaded'").fetchall()
     opened, of = re.search(r'"Scanning Files": "(\d+)/(\d+)', told[1]).groups()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 #: Everything that is published of a project, in one text.
 OF_PROJECT = (
-    "SELECT (SELECT bit_xor(hash(t)) FROM (SELECT * EXCLUDE (batch_hour) FROM articles WHERE project_id = $p) t) AS a, "
+    "SELECT (SELECT bit_xor(hash(t)) FROM (SELECT * EXCLUDE (source_at) FROM articles WHERE project_id = $p) t) AS a, "
     "(SELECT bit_xor(hash(t)) FROM (FROM article_changes WHERE project_id = $p) t) AS c, "
     "(SELECT bit_xor(hash(t)) FROM (FROM article_bodies WHERE project_id = $p) t) AS b, "
     "(SELECT bit_xor(hash(t)) FROM (FROM snapshot_articles WHERE project_id = $p) t) AS s, "
@@ -166,7 +166,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     Warehouse(data).record_statuses([HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")])
     everything = files(data)
     kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
-    pages = "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+    pages = "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
     left = []
     for at in (0, 7):
         child = runner.program(KILLED, str(at), "forget", "frwiki", "--yes", environ=bare() | both)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+BODIES = "SELECT count(*) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
 
 
 @pytest.fixture

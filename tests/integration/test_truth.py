@@ -83,7 +83,7 @@ def check(tmp_path, monkeypatch, seed, way, *, hours, changes, overlap):
         truth.assert_hard(chosen)
         way(mirror, chosen, random.Random(seed), tmp_path / "other")
         with Published(mirror.warehouse) as published:
-            assert_same(published.rows("articles", batch_hour=True), truth.of_hours(chosen))
+            assert_same(published.rows("articles", source_at=True), truth.of_hours(chosen))
         assert_rebuilt_alike(mirror.warehouse)
 
 

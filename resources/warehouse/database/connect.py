@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
-from resources.warehouse.database.schema import ensure, show_numbered
+from resources.warehouse.database.schema import ensure, show_older
 from resources.warehouse.database.sql import quoted
 from resources.warehouse.errors import (
     NotPublishedError,
@@ -168,7 +168,7 @@ class Connector:
         try:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS warehouse (READ_ONLY)")
             connection.execute("USE warehouse")
-            show_numbered(connection)
+            show_older(connection)
         except BaseException as error:
             connection.close()
             if not isinstance(error, duckdb.Error):

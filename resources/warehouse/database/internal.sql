@@ -7,7 +7,7 @@ INSERT INTO internal.meta SELECT '', 0 WHERE NOT EXISTS (FROM internal.meta);
 
 -- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.
 CREATE OR REPLACE VIEW internal.bases AS
-SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, batch_hour, applied_at
+SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, source_at, applied_at
 FROM snapshots
 WHERE table_name = 'snapshot_articles'
 QUALIFY row_number() OVER (
@@ -26,7 +26,7 @@ SELECT
   change.version_id,
   change.change_type = 'update' AS is_update,
   change.event_key,
-  change.batch_hour,
+  change.batch_hour AS source_at,
   change.namespace_id
 FROM article_changes AS change
 LEFT JOIN internal.bases AS base
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS internal.titles (
   version_id BIGINT NOT NULL,
   is_update BOOLEAN NOT NULL,
   event_key UBIGINT NOT NULL,
-  batch_hour TIMESTAMPTZ NOT NULL,
+  source_at TIMESTAMPTZ NOT NULL,
   namespace_id BIGINT NOT NULL
 );
 
@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS internal.pages (
   version_id BIGINT NOT NULL,
   is_update BOOLEAN NOT NULL,
   event_key UBIGINT NOT NULL,
-  batch_hour TIMESTAMPTZ NOT NULL,
+  source_at TIMESTAMPTZ NOT NULL,
   namespace_id BIGINT NOT NULL
 );
 

@@ -17,7 +17,7 @@ from resources.warehouse.database.sql import identifier, quoted, sql_type, state
 from resources.warehouse.errors import WarehouseVersionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 #: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
@@ -30,15 +30,24 @@ INTERNAL_COLUMNS = {
 #: `title_key` of a row that has a project and a title.
 TITLE_KEY = "md5_number_lower(concat(project_id, chr(10), title))"
 
-#: Versions of build files before they had a digest, and the rows of their tables with the dataset that each is of.
+#: Versions of build files before they had a digest.
 _NUMBERED = ("1.2", "1.3", "1.4")
-_OF_ARTICLES = {
-    tables.HOURS: "SELECT 'article_changes' AS table_name, * FROM",
-    tables.SNAPSHOTS: "SELECT 'snapshot_articles' AS table_name, * FROM",
-    tables.REJECTS: (
-        "SELECT if(batch_hour = time_bucket(INTERVAL 1 HOUR, batch_hour), 'article_changes', 'snapshot_articles') AS table_name, * FROM"
-    ),
+#: Of tables of older files: the columns that they lack, as expressions over those that they have. `batch_hour` was what is
+#: `source_at` now; tables that had nothing else to be changed have that column renamed.
+_HOUR = "CASE WHEN batch_hour = time_bucket(INTERVAL 1 HOUR, batch_hour) THEN batch_hour END"
+_DERIVED = {
+    tables.HOURS: {"table_name": "'article_changes'"},
+    tables.SNAPSHOTS: {"table_name": "'snapshot_articles'", "source_at": "batch_hour"},
+    tables.LOADS: {"source_at": "batch_hour"},
+    tables.REJECTS: {
+        "table_name": f"if({_HOUR} IS NULL, 'snapshot_articles', 'article_changes')",
+        "source_at": "batch_hour",
+        "raw_bytes": "octet_length(raw)",
+        "raw_path": "NULL",
+        "raw_offset": "NULL",
+    },
 }
+_RENAMED = ("main.articles", "internal.titles", "internal.pages")
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 
 
@@ -103,9 +112,8 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         raise _refusal(path, found)
     script = _script(native_tables())
     with transaction(connection):
-        if found in _NUMBERED:
-            _take_over(connection)
         if found is not None:
+            _take_over(connection)
             _add_columns(connection, script, found, path)
         connection.execute(script)
         connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
@@ -162,20 +170,38 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]
 
 
 def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give the ledger of a build file of a numbered version, which knew of the articles alone, the column `table_name`."""
-    connection.execute(statement("database/upgrade_rejects"))
-    for table, rows in _OF_ARTICLES.items():
-        numbered = f"numbered_{table.name}"
-        connection.execute(f"ALTER TABLE {table.name} RENAME TO {numbered}")
-        connection.execute(create_table(table))
-        connection.execute(f"INSERT INTO {table.name} BY NAME {rows} {numbered}")
-        connection.execute(f"DROP TABLE {numbered}")
+    """Give the tables of an older build file the columns of today that follow from the ones they have."""
+    there = _columns(connection)
+    for table in _RENAMED:
+        if "batch_hour" in there.get(table, ()):
+            connection.execute(f"ALTER TABLE {table} RENAME COLUMN batch_hour TO source_at")
+    for declared in _DERIVED:
+        name = declared.name
+        if (columns := _of_today(declared, there.get(f"main.{name}", {}))) is not None:
+            connection.execute(f"ALTER TABLE {name} RENAME TO older_{name}")
+            connection.execute(create_table(declared))
+            connection.execute(f"INSERT INTO {name} SELECT {columns} FROM older_{name}")  # noqa: S608  declared names
+            connection.execute(f"DROP TABLE older_{name}")
 
 
-def show_numbered(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let a file that a numbered version published, attached as `warehouse`, be asked like one of today."""
-    try:
-        connection.execute("SELECT table_name FROM hours LIMIT 0")
-    except duckdb.BinderException:
-        for table, rows in _OF_ARTICLES.items():
-            connection.execute(f"CREATE TEMP VIEW {table.name} AS {rows} warehouse.{table.name}")
+def show_older(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a file that an older version published, attached as `warehouse`, be asked like one of today."""
+    there = _columns(connection)
+    for declared in _DERIVED:
+        own = there.get(f"main.{declared.name}", {})
+        if (columns := _of_today(declared, own)) is not None:
+            # the file's own macros ask this view as well, for the columns that they know
+            columns = ", ".join([columns, *(identifier(name) for name in own if name not in declared.schema.names)])
+            connection.execute(f"CREATE TEMP VIEW {declared.name} AS SELECT {columns} FROM warehouse.{declared.name}")  # noqa: S608
+
+
+def _of_today(table: tables.Table, there: Collection[str]) -> str | None:
+    """What to select from a table of an older file for its columns of today; None where it has them, or they do not follow."""
+    derived = _DERIVED[table]
+    missing = {column.name for column in table} - {*there}
+    if not missing or not missing <= derived.keys() or {*there} - {*table.schema.names, "batch_hour"}:
+        return None
+    own = {column.name: identifier(column.name) for column in table} | {name: derived[name] for name in missing}
+    if "source_at" in missing and "batch_hour" in own:
+        own["batch_hour"] = _HOUR
+    return ", ".join(f"CAST({own[c.name]} AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)

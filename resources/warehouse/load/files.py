@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
-#: Columns of rejects that the ledger knows, in the order of both.
-_SHARED = ("table_name", "batch_hour", "project_id", "namespace_id")
+#: Columns of rejects that the ledger knows.
+_SHARED = ("table_name", "source_at", "batch_hour", "project_id", "namespace_id")
 #: Unreadable files that are named.
 _SHOWN = 5
 
@@ -110,8 +110,9 @@ def announce(
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
     """Remove the rows of the hours, projects and namespaces of `incoming` from tables, rejects and ledger."""
-    key = ("batch_hour", "project_id", "namespace_id")
-    for table, columns in (*((table, key) for table in tables), ("rejects", _SHARED), ("loads", _SHARED)):
+    hour = ("batch_hour", "project_id", "namespace_id")
+    shared = ("table_name", *hour)
+    for table, columns in (*((table, hour) for table in tables), ("rejects", shared), ("loads", shared)):
         ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (table, "incoming"))
         connection.execute(f"DELETE FROM {table} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
 

@@ -128,6 +128,7 @@ def _replace_rows(
         check_counts(file, dataset.table)
         its = {
             "table_name": dataset.name,
+            "source_at": hour,
             "lake_path": lake_path(lake_root, folder, file.path),
             "loaded_at": now,
             "applied_at": None if of_articles else now,

@@ -30,7 +30,7 @@ class Version:
     snapshot_version: str
     project_id: str
     namespace_id: int
-    batch_hour: datetime
+    source_at: datetime
     paths: tuple[str, ...]
 
     def states(self) -> str:
@@ -48,7 +48,7 @@ class Version:
 
     def articles(self) -> str:
         """A query for its rows with the columns of `articles`."""
-        return self._selected(ARTICLES, {"batch_hour": moment(self.batch_hour)})
+        return self._selected(ARTICLES, {"source_at": moment(self.source_at)})
 
     def bodies(self) -> str:
         """A query for its bodies with the columns of `article_bodies`."""
@@ -60,7 +60,7 @@ class Version:
 
     def insert(self) -> str:
         """The statement that puts those of its rows that decide into `articles`."""
-        kept = ", ".join(f'"{column.name}"' for column in ARTICLES if column.name != "batch_hour")
+        kept = ", ".join(f'"{column.name}"' for column in ARTICLES if column.name != "source_at")
         return self._written("insert_articles_of_snapshot").replace("{columns}", kept)
 
     def _selected(self, table: Table, own: dict[str, str]) -> str:
@@ -89,7 +89,7 @@ class Version:
             .replace("{snapshot_version}", quoted(self.snapshot_version))
             .replace("{project_id}", quoted(self.project_id))
             .replace("{namespace_id}", f"CAST({self.namespace_id} AS BIGINT)")
-            .replace("{batch_hour}", moment(self.batch_hour))
+            .replace("{source_at}", moment(self.source_at))
         )
 
 
@@ -98,12 +98,12 @@ def versions(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_on
     source = "internal.bases" if bases_only else "snapshots WHERE table_name = 'snapshot_articles'"
     found = answer(
         connection,
-        "SELECT snapshot_id, snapshot_version, any_value(kept.project_id), any_value(kept.namespace_id), kept.batch_hour, "  # noqa: S608
+        "SELECT snapshot_id, snapshot_version, any_value(kept.project_id), any_value(kept.namespace_id), kept.source_at, "  # noqa: S608
         "list(lake_path ORDER BY lake_path) FILTER (WHERE row_count > 0) "
-        f"FROM (SELECT snapshot_id, snapshot_version, project_id, namespace_id, boundary_at, batch_hour FROM {source}) AS kept "
-        "JOIN loads ON table_name = 'snapshot_articles' AND loads.batch_hour = kept.batch_hour "
+        f"FROM (SELECT snapshot_id, snapshot_version, project_id, namespace_id, boundary_at, source_at FROM {source}) AS kept "
+        "JOIN loads ON table_name = 'snapshot_articles' AND loads.source_at = kept.source_at "
         "AND loads.project_id = kept.project_id AND loads.namespace_id = kept.namespace_id "
-        "GROUP BY snapshot_id, snapshot_version, boundary_at, kept.batch_hour ORDER BY boundary_at, snapshot_id, snapshot_version",
+        "GROUP BY snapshot_id, snapshot_version, boundary_at, kept.source_at ORDER BY boundary_at, snapshot_id, snapshot_version",
     )
     root = lake_root.resolve()
     return [

@@ -7,6 +7,6 @@ SELECT
   version_id,
   change_type <> 'delete' AS is_update,
   {event_key} AS event_key,
-  {batch_hour} AS batch_hour,
+  {source_at} AS source_at,
   {namespace_id} AS namespace_id
 FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows}) AS page

@@ -5,8 +5,8 @@ stay in the lake: a version holds every page of its project with all columns, se
 `articles` holds the rows that count natively anyhow. DuckDB knows of each version what the files are, which of their rows
 are repeated, and its boundary: the greatest `event_at` of its rows less ten minutes. What happened before is in the snapshot.
 
-All rows that stem from a version have one `batch_hour`: the boundary and a part of a second that is taken from the version.
-It is no full hour and no other version's, so that `batch_hour` tells one source, and the join of pages with their bodies is
+All rows that stem from a version have one `source_at`: the boundary and a part of a second that is taken from the version.
+It is no full hour and no other version's, so that `source_at` tells one source, and the join of pages with their bodies is
 the same for all rows. Nothing depends on the order in which versions were loaded.
 """
 
@@ -64,12 +64,12 @@ def load_snapshot(
     with transaction(connection):
         known = answer(
             connection,
-            f"SELECT boundary_at, row_count, duplicate_count, batch_hour FROM snapshots WHERE {_IS_VERSION}",  # noqa: S608  constant
+            f"SELECT boundary_at, row_count, duplicate_count, source_at FROM snapshots WHERE {_IS_VERSION}",  # noqa: S608  constant
             _key(snapshot),
         )
         held = dict(
             connection.execute(
-                "SELECT identifier, digest FROM loads WHERE (table_name, project_id, namespace_id, batch_hour) = (?, ?, ?, ?)",
+                "SELECT identifier, digest FROM loads WHERE (table_name, project_id, namespace_id, source_at) = (?, ?, ?, ?)",
                 [snapshot.dataset.name, snapshot.project_id, snapshot.namespace_id, known[0][3] if known else None],
             ).fetchall()
         )
@@ -143,10 +143,11 @@ def _take_in(
     try:
         newest = _newest(connection, snapshot, full) if full else None
         boundary = None if newest is None else newest - MARGIN
-        hour = _batch_hour(connection, snapshot, boundary or snapshot.exported_at or now)
+        source = _source_at(connection, snapshot, boundary or snapshot.exported_at or now)
         its = {
             "table_name": table.name,
-            "batch_hour": hour,
+            "source_at": source,
+            "batch_hour": None,
             "project_id": snapshot.project_id,
             "namespace_id": snapshot.namespace_id,
             "loaded_at": now,
@@ -157,7 +158,7 @@ def _take_in(
         announce(connection, ((file, its | {"lake_path": path}) for file, path in paired))
         duplicates = 0
         if snapshot.is_of_articles:
-            duplicates = _shadow(connection, snapshot, hour, full)
+            duplicates = _shadow(connection, snapshot, source, full)
         elif full:
             insert_rows(connection, table, full)
         enter(connection)
@@ -181,10 +182,10 @@ def _take_in(
     return boundary, row_count, duplicates
 
 
-def _shadow(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, hour: datetime, paths: Sequence[str]) -> int:
+def _shadow(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source: datetime, paths: Sequence[str]) -> int:
     """Note which rows of the pages are passed over because they are repeated; returns their number."""
     identifier, version = snapshot.snapshot_id, snapshot.snapshot_version
-    files = Version(identifier, version, snapshot.project_id, snapshot.namespace_id, hour, tuple(paths))
+    files = Version(identifier, version, snapshot.project_id, snapshot.namespace_id, source, tuple(paths))
     found = int(connection.execute(files.shadow()).fetchall()[0][0])
     connection.execute(
         "UPDATE incoming SET duplicate_count = copies.number FROM (SELECT file_name, count(*) AS number "
@@ -220,8 +221,8 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
     return known
 
 
-def _batch_hour(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment: datetime) -> datetime:
-    """What stands as `batch_hour` with the rows: within a second of the moment, no full hour, no other version's."""
+def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment: datetime) -> datetime:
+    """What stands as `source_at` with the rows: within a second of the moment, no full hour, no other version's."""
     digest = hashlib.md5(
         f"{snapshot.snapshot_id}\n{snapshot.snapshot_version}".encode(), usedforsecurity=False
     ).digest()
@@ -229,7 +230,7 @@ def _batch_hour(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, momen
     taken = {
         found
         for (found,) in answer(
-            connection, "SELECT batch_hour FROM snapshots WHERE project_id = ?", [snapshot.project_id]
+            connection, "SELECT source_at FROM snapshots WHERE project_id = ?", [snapshot.project_id]
         )
     }
     while hour in taken or (hour.minute, hour.second, hour.microsecond) == (0, 0, 0):
@@ -254,7 +255,7 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
     One that does not lie underneath leaves nothing. One that does again, because the version above it was loaded anew with
     older rows, leaves everything.
     """
-    source = "(table_name, project_id, namespace_id, batch_hour)"
+    source = "(table_name, project_id, namespace_id, source_at)"
     of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
     for table in ("loads", "snapshots"):
         connection.execute(
@@ -279,11 +280,11 @@ def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_re
 def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:
     """Remove a version of the snapshot, inside a transaction; returns its files, relative to the lake."""
     key = [*_scope(snapshot), version]
-    (hour,) = answer(connection, f"SELECT batch_hour FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
+    (hour,) = answer(connection, f"SELECT source_at FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
     source = [*_scope(snapshot), hour]
-    paths = connection.execute(f"SELECT lake_path FROM loads WHERE {_OF_SCOPE} AND batch_hour = ?", source).fetchall()  # noqa: S608
+    paths = connection.execute(f"SELECT lake_path FROM loads WHERE {_OF_SCOPE} AND source_at = ?", source).fetchall()  # noqa: S608
     for table in ("loads", "rejects"):
-        connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND batch_hour = ?", source)  # noqa: S608  constant names
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND source_at = ?", source)  # noqa: S608  constant names
     rows = "internal.shadowed_snapshots" if snapshot.is_of_articles else identifier(snapshot.dataset.name)
     connection.execute(
         f"DELETE FROM {rows} WHERE snapshot_version = ? "  # noqa: S608  declared names

@@ -64,7 +64,7 @@ SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});
 
 -- A living row stays where it is, unless it lost or its file was loaded again, perhaps with other content.
 CREATE OR REPLACE TEMP TABLE staying AS
-SELECT * FROM living SEMI JOIN winning USING ({row_key}) ANTI JOIN advancing USING (batch_hour, project_id, namespace_id);
+SELECT * FROM living SEMI JOIN winning USING ({row_key}) ANTI JOIN advancing USING (source_at, project_id, namespace_id);
 
 CREATE OR REPLACE TEMP TABLE leaving AS
 SELECT place, project_id, article_id FROM living ANTI JOIN staying USING (place);

@@ -2,22 +2,22 @@
 -- title and page that was decided by a row of one of these very files, which is possible only when it was loaded again.
 -- Projects that are made anew (`renewed`) take in everything of theirs by themselves.
 CREATE OR REPLACE TEMP TABLE advancing AS
-SELECT batch_hour, project_id, namespace_id FROM pending ANTI JOIN renewed USING (project_id);
+SELECT source_at, project_id, namespace_id FROM pending ANTI JOIN renewed USING (project_id);
 
 CREATE OR REPLACE TEMP TABLE fresh AS
-SELECT * FROM internal.candidates SEMI JOIN advancing USING (batch_hour, project_id, namespace_id);
+SELECT * FROM internal.candidates SEMI JOIN advancing USING (source_at, project_id, namespace_id);
 
 CREATE OR REPLACE TEMP TABLE redone_live AS
 SELECT project_id, replace(name, '_', ' ') AS title, article_id
 FROM articles
-SEMI JOIN advancing USING (batch_hour, project_id, namespace_id);
+SEMI JOIN advancing USING (source_at, project_id, namespace_id);
 
 CREATE OR REPLACE TEMP TABLE redone_titles AS
 SELECT project_id, title FROM redone_live
 UNION ALL
-SELECT project_id, title FROM internal.titles SEMI JOIN advancing USING (batch_hour, project_id, namespace_id);
+SELECT project_id, title FROM internal.titles SEMI JOIN advancing USING (source_at, project_id, namespace_id);
 
 CREATE OR REPLACE TEMP TABLE redone_pages AS
 SELECT project_id, article_id FROM redone_live
 UNION ALL
-SELECT project_id, article_id FROM internal.pages SEMI JOIN advancing USING (batch_hour, project_id, namespace_id)
+SELECT project_id, article_id FROM internal.pages SEMI JOIN advancing USING (source_at, project_id, namespace_id)

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from resources.warehouse.load.snapshot_rows import Version
 
 #: The one total order of states; rows of one title or page that are equal in all of it are the same row.
-NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, batch_hour, namespace_id"
-_ROW_KEY = "project_id, title, article_id, event_at, version_id, is_update, event_key, batch_hour, namespace_id"
+NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, source_at, namespace_id"
+_ROW_KEY = "project_id, title, article_id, event_at, version_id, is_update, event_key, source_at, namespace_id"
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
-    "true AS is_update, event_key, batch_hour, namespace_id"
+    "true AS is_update, event_key, source_at, namespace_id"
 )
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
@@ -90,10 +90,10 @@ def _take_in(
     upserted = removed = recomputed = 0
     pending = "table_name = 'article_changes'" if rebuilt else "table_name = 'article_changes' AND applied_at IS NULL"
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE pending AS SELECT batch_hour, project_id, namespace_id FROM loads WHERE {pending}"  # noqa: S608
+        f"CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, project_id, namespace_id FROM loads WHERE {pending}"  # noqa: S608
     )
     connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
-    hours = tuple(hour for (hour,) in answer(connection, "SELECT DISTINCT batch_hour FROM pending ORDER BY ALL"))
+    hours = tuple(hour for (hour,) in answer(connection, "SELECT DISTINCT source_at FROM pending ORDER BY ALL"))
     file_count = _count(connection, "pending")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
     if not projects and all(hour.hour for hour in hours):
@@ -152,9 +152,9 @@ def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
     """Put the rows of `deciding` into `articles`, whole, from wherever they stand; returns their number."""
     inserted = _rows(connection, _insert_articles())
-    sources = set(connection.execute("SELECT DISTINCT epoch_us(batch_hour), project_id FROM deciding").fetchall())
+    sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:
-        if (round(base.batch_hour.timestamp() * 1_000_000), base.project_id) in sources:
+        if (round(base.source_at.timestamp() * 1_000_000), base.project_id) in sources:
             inserted += _rows(connection, base.insert())
     connection.execute("DROP TABLE deciding")
     return inserted

@@ -41,6 +41,7 @@ def _written(name: str, asked: str = "") -> str:
         .replace("{other_spelling}", statement("views/other_spelling").replace("{title}", asked))
         .replace("{unmirrored}", statement("views/unmirrored"))
         .replace("{columns}", column_list(tables.ARTICLES))
+        .replace("{changes}", "(SELECT * RENAME (batch_hour AS source_at) FROM article_changes)")
         .replace("{complaints}", complaints)
         .replace("{newest_first}", NEWEST_FIRST)
         .replace("{event_key}", f"md5_number_lower(CASE WHEN event_id IS NULL THEN {digest} ELSE {named} END)")

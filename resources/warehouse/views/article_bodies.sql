@@ -1,7 +1,7 @@
 -- Streams: no body is ever sorted or grouped. The hour is told by the folder, so that a filter on it leaves the other
 -- files unopened; filters on project, page and revision reach the statistics of the files that are opened. Columns are
 -- found by name and declared in every version of the files, so the first file's schema stands for all.
-SELECT project_id, article_id, version_id, batch_hour, html, wikitext
+SELECT project_id, article_id, version_id, batch_hour AS source_at, batch_hour, html, wikitext
 FROM (
   SELECT
     project_id,

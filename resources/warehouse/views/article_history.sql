@@ -16,7 +16,7 @@ WITH pages AS (
   END
 ),
 told AS (
-  SELECT {columns}, false AS is_from_snapshot FROM article_changes WHERE project_id = project
+  SELECT {columns}, false AS is_from_snapshot FROM {changes} WHERE project_id = project
   UNION ALL
   SELECT {columns}, true AS is_from_snapshot FROM internal.snapshot_pages WHERE project_id = project
 )
@@ -27,7 +27,7 @@ FROM (
   SEMI JOIN pages USING (article_id)
   QUALIFY row_number() OVER (
     PARTITION BY replace(name, '_', ' '), coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))
-    ORDER BY is_from_snapshot, batch_hour, namespace_id
+    ORDER BY is_from_snapshot, source_at, namespace_id
   ) = 1
 )
 UNION ALL BY NAME

@@ -74,8 +74,22 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
             statement("views/snapshot_states_empty"),
         ),
     }
+    if is_older := "batch_hour" in connection.table("articles").columns:
+        _as_before(views)
     for name, (parts, nothing) in views.items():
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS\n" + "\nUNION ALL\n".join(parts or [nothing]))
-    for table in (ARTICLE_BODIES, pages):
+    for table in (pages,) if is_older else (pages, ARTICLE_BODIES):
         for comment in comments(table, "VIEW"):
             connection.execute(comment)
+
+
+def _as_before(views: dict[str, tuple[list[str], str]]) -> None:
+    """Let the views have the columns that the tables and macros of a file have which an older version published."""
+    columns = {
+        "article_bodies": "* EXCLUDE (batch_hour) RENAME (source_at AS batch_hour)",
+        "internal.snapshot_pages": "* RENAME (source_at AS batch_hour)",
+        "internal.snapshot_states": "* RENAME (source_at AS batch_hour)",
+    }
+    for name, chosen in columns.items():
+        parts, nothing = views[name]
+        views[name] = ([f"SELECT {chosen} FROM ({part})" for part in parts], f"SELECT {chosen} FROM ({nothing})")  # noqa: S608

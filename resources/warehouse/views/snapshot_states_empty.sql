@@ -6,6 +6,6 @@ SELECT
   CAST(NULL AS BIGINT) AS version_id,
   CAST(NULL AS BOOLEAN) AS is_update,
   CAST(NULL AS UBIGINT) AS event_key,
-  CAST(NULL AS TIMESTAMPTZ) AS batch_hour,
+  CAST(NULL AS TIMESTAMPTZ) AS source_at,
   CAST(NULL AS BIGINT) AS namespace_id
 WHERE false

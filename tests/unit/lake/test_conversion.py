@@ -97,7 +97,7 @@ def test_files_of_the_first_declarations_are_found_again(lake):
     assert digest_of(made) == "9ab4f66f9a36bec6dcbde5eaa4718f39e5ea7c6d234a1c8755ff2ec17cc612a4"
     assert digest_of(made, frozenset({"html"})).startswith("848bd1ef4f0e9ad9")
     of_snapshot = SnapshotArchive(
-        **vars(made) | {"dataset": SNAPSHOT_ARTICLES}, snapshot_id=made.identifier, snapshot_version="1" * 32
+        Path("x"), made.identifier, made.version, "enwiki", 0, made.identifier, snapshot_version="1" * 32
     )
     assert digest_of(of_snapshot).startswith("4272b4da56e59327")
     assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("5aeb46c1595b9fc3")

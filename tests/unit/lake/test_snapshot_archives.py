@@ -19,7 +19,6 @@ def snapshot(lake, *lines) -> SnapshotArchive:
         path=archive.path,
         identifier="enwiki_namespace_0_chunk_3",
         version=archive.version,
-        batch_hour=archive.batch_hour,
         project_id="enwiki",
         namespace_id=0,
         snapshot_id="enwiki_namespace_0",
@@ -53,7 +52,7 @@ def test_rows_and_rejects(lake, rows, monkeypatch, native):
     ]
     assert found[1]["event_at"] == found[1]["modified_at"]
     (reject,) = rows(made.rejects_path)
-    assert (reject["batch_hour"], reject["line_number"], reject["raw"]) == (lake.hour, 3, b"bad")
+    assert (reject["batch_hour"], reject["line_number"], reject["raw"]) == (None, 3, b"bad")
     assert find_conversion(archive, lake.layout) == replace(made, converted=False, seconds=0.0)
 
 

@@ -63,7 +63,7 @@ class Folder:
         names = [f"{file.identifier}.{file.version[:8]}.tar.gz" for file in snapshot.files]
         lines = [
             {
-                "batch_hour": START,
+                "batch_hour": None,
                 "project_id": "enwiki",
                 "namespace_id": 0,
                 "archive": f"snapshots/{SNAPSHOT}/{names[1]}",

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from resources import datasets
-from resources.tables import ARTICLE_CHANGES
+from resources.tables import ARTICLES
 from resources.warehouse import Snapshot
 from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
@@ -51,6 +51,10 @@ SNAPSHOTS = st.tuples(
 STEPS = st.lists(st.tuples(st.one_of(FILES, FILES, SNAPSHOTS), st.booleans(), st.booleans()), min_size=1, max_size=7)
 
 
+#: The changes with the columns of `articles`.
+CHANGES = "(SELECT * RENAME (batch_hour AS source_at) FROM article_changes)"
+
+
 def by_rule(row):
     """The order of the rule itself; rows may be equal in it."""
     return (row["event_at"], row["version_id"])
@@ -59,7 +63,7 @@ def by_rule(row):
 def by_total_order(row):
     """The order that is documented in `resources.warehouse.state.current`: the rule, and what breaks its ties."""
     kind = row["change_type"] == "update"
-    earlier_hour_first = -row["batch_hour"].timestamp()
+    earlier_hour_first = -row["source_at"].timestamp()
     return (*by_rule(row), kind, row["event_key"], earlier_hour_first, -row["namespace_id"])
 
 
@@ -107,8 +111,8 @@ def comparable(rows):
     )
 
 
-def loaded_rows(warehouse, table="article_changes"):
-    names = ", ".join(column.name for column in ARTICLE_CHANGES.narrow)
+def loaded_rows(warehouse, table=CHANGES):
+    names = ", ".join(column.name for column in ARTICLES)
     with warehouse._connector.build("compare") as connection:
         return connection.sql(f"SELECT {names} FROM {table}").to_arrow_table().to_pylist()
 
@@ -175,9 +179,9 @@ class Memory:
         whole.sort(key=lambda snapshot: (snapshot["boundary_at"], snapshot["snapshot_version"]))
         newest = {(snapshot["project_id"], snapshot["namespace_id"]): snapshot for snapshot in whole}
         boundaries = {pair: snapshot["boundary_at"] for pair, snapshot in newest.items()}
-        hours = {snapshot["batch_hour"] for snapshot in newest.values()}
-        bases = [base for base in versions(self.connection, self.lake_root) if base.batch_hour in hours]
-        changes = [row for row in self.rows("article_changes", "event_key") if row["event_at"] < moment]
+        hours = {snapshot["source_at"] for snapshot in newest.values()}
+        bases = [base for base in versions(self.connection, self.lake_root) if base.source_at in hours]
+        changes = [row for row in self.rows(CHANGES, "event_key") if row["event_at"] < moment]
         counting = [
             row
             for row in changes
@@ -185,7 +189,7 @@ class Memory:
             or row["event_at"] >= boundaries.get((row["project_id"], row["namespace_id"]), row["event_at"])
         ]
         for base in bases:
-            keys = f"(SELECT article_id, version_id, event_key, is_update, batch_hour FROM ({base.states()}))"
+            keys = f"(SELECT article_id, version_id, event_key, is_update, source_at FROM ({base.states()}))"
             found = self.rows(f"{base.rows()} JOIN {keys} USING (article_id, version_id)", "event_key", "is_update")
             for row in found:
                 row["kept_type"] = row["change_type"]
@@ -194,7 +198,7 @@ class Memory:
         return counting
 
     def rows(self, table, *more):
-        names = ", ".join([*(column.name for column in ARTICLE_CHANGES.narrow), *more])
+        names = ", ".join([*(column.name for column in ARTICLES), *more])
         return self.connection.sql(f"SELECT {names} FROM {table}").to_arrow_table().to_pylist()
 
 
@@ -269,7 +273,7 @@ def test_total_order_of_equally_new_rows(lake, warehouse, make):
             made.warehouse.load_hour(files[index].batch_hour, [files[index]])
             made.warehouse.apply_changes()
         (row,) = loaded_rows(made.warehouse, "articles")
-        assert row["batch_hour"] == made.lake.hour(0)
+        assert row["source_at"] == made.lake.hour(0)
         assert row["event_id"] == "e1"
 
 

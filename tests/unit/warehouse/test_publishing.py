@@ -65,7 +65,7 @@ def test_nothing_published_yet_is_said(warehouse):
 
 
 def test_everything_is_there(library, lake):
-    assert library.sql("SELECT article_id, name, batch_hour FROM articles ORDER BY 1").rows == [
+    assert library.sql("SELECT article_id, name, source_at FROM articles ORDER BY 1").rows == [
         (1, "C", lake.hour(1)),
         (2, "B", lake.hour(0)),
     ]
@@ -91,7 +91,7 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
         (1, 1061, lake.hour(1), "<p>a2"),
         (2, 1002, lake.hour(0), "<p>b"),
     ]
-    joined = "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour) ORDER BY 1"
+    joined = "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) ORDER BY 1"
     assert library.sql(joined).rows == [("B", "b"), ("C", "a2")]
 
 

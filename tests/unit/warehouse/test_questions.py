@@ -73,7 +73,7 @@ def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(l
     assert len(warehouse.sql("FROM articles_at(?)", [state.exact_until_at]).rows) > 0
     assert (
         warehouse.sql(
-            "SELECT html FROM articles_at('2026-11-02') JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+            "SELECT html FROM articles_at('2026-11-02') JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
         ).rows
         == [(None,)] * 2
     )

@@ -173,7 +173,7 @@ def test_of_copies_of_one_event_the_newest_is_kept(lake, warehouse, newest):
     warehouse.load_hour(lake.hour(1), [lake.file(1, [older, older])])
     warehouse.apply_changes()
     warehouse.publish()
-    query = "SELECT version_id, change_type, event_at FROM {} ORDER BY batch_hour"
+    query = "SELECT version_id, change_type, event_at FROM {} ORDER BY ALL"
     kept = (5, "update", event["event_at"])
     assert warehouse.sql(query.format("article_changes")).rows == [kept, (6, "update", older["event_at"])]
     for once in ("distinct_changes", "articles", "changes_between('2026-11-01 00:00:00+00', '2026-11-02')"):

@@ -45,9 +45,9 @@ def test_snapshot_becomes_current_whole(lake, warehouse, state):
     assert (applied.renewed_projects, applied.upserted_count, applied.article_count) == (("enwiki",), 3, 3)
     assert "enwiki recreated from snapshots" in str(applied)
     assert articles(warehouse) == [(1, "A"), (2, "B"), (3, "C")]
-    (hour,) = ask(warehouse, "SELECT DISTINCT batch_hour FROM articles")[0]
+    (hour,) = ask(warehouse, "SELECT DISTINCT source_at FROM articles")[0]
     assert timedelta(0) < hour - load.boundary_at < timedelta(seconds=1)
-    assert ask(warehouse, "SELECT batch_hour FROM snapshots") == [(hour,)]
+    assert ask(warehouse, "SELECT source_at FROM snapshots") == [(hour,)]
     assert agrees_with_rebuild(warehouse, state)
 
 
@@ -221,7 +221,7 @@ def test_equal_boundaries_are_told_apart_by_the_version_whatever_was_loaded_firs
         assert load.boundary_at == lake.hour(1)
         bases.append(ask(warehouse, "SELECT snapshot_version FROM internal.bases"))
     assert bases[2:] == [[(max(snapshot.snapshot_version for snapshot in same),)]] * 4
-    hours = [hour for (hour,) in ask(warehouse, "SELECT DISTINCT batch_hour FROM snapshots")]
+    hours = [hour for (hour,) in ask(warehouse, "SELECT DISTINCT source_at FROM snapshots")]
     assert len(hours) == 3
     assert all(hour.microsecond for hour in hours)
 
@@ -277,7 +277,7 @@ def test_rejects_of_a_snapshot_are_kept_and_go_with_it(lake, warehouse, tmp_path
         warehouse.load_snapshot(replace(snapshot, files=(replace(file, rejects_path=spoilt),)))
     load = warehouse.load_snapshot(replace(snapshot, files=(file,)))
     assert load.reject_count == 1
-    source = "SELECT project_id, raw FROM rejects JOIN snapshots USING (batch_hour, project_id)"
+    source = "SELECT project_id, raw FROM rejects JOIN snapshots USING (source_at, project_id)"
     assert ask(warehouse, source) == [("enwiki", b"{")]
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 99)]]), keep_replaced=0)
     assert counts(warehouse)[3] == 0
@@ -294,11 +294,11 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     made = warehouse.publish()
     assert made.lake_file_count == 5
     joined = (
-        "SELECT name, html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour) "
+        "SELECT name, html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) "
         "ORDER BY name"
     )
     assert warehouse.sql(joined).rows == [("A", "a1"), ("C", "c0"), ("F", "f0")]
-    unique = "SELECT count(*), count(DISTINCT (project_id, article_id, version_id, batch_hour)) FROM article_bodies"
+    unique = "SELECT count(*), count(DISTINCT (project_id, article_id, version_id, source_at)) FROM article_bodies"
     assert warehouse.sql(unique).rows == [(7, 7)]
 
 
@@ -321,9 +321,9 @@ def test_question_for_one_version_opens_its_files_only(lake, warehouse):
     for path in (warehouse.data / "lake").rglob("*.parquet"):
         if path != new.files[0].path:
             spoil(path)
-    (hour,) = ask(warehouse, "SELECT max(batch_hour) FROM snapshots")[0]
+    (hour,) = ask(warehouse, "SELECT max(source_at) FROM snapshots")[0]
     assert warehouse.sql(
-        "SELECT html FROM article_bodies WHERE batch_hour = ? AND project_id = 'enwiki'", [hour]
+        "SELECT html FROM article_bodies WHERE source_at = ? AND project_id = 'enwiki'", [hour]
     ).rows == [("new",)]
     assert warehouse.sql(
         "SELECT name FROM snapshot_articles WHERE snapshot_version = ?", [new.snapshot_version]

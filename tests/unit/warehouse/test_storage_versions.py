@@ -36,7 +36,7 @@ attached.execute("USE mirror")
 print(json.dumps([duckdb.__version__, ask(opened), ask(attached)]))
 """
 ANSWERS = {
-    "DESCRIBE article_bodies": 6,
+    "DESCRIBE article_bodies": 7,
     "FROM articles": 3,
     "FROM article_bodies": 3,
     "FROM snapshot_articles": 1,

@@ -61,7 +61,7 @@ def test_data_folder_of_the_previous_version_is_taken_over_without_loss(previous
     assert built == published[:2]
     assert previous.pending_hours() == [lake.hour(3)]
     assert previous.pending_snapshots() == []
-    assert previous.unpublished_revision() is None
+    assert previous.unpublished_revision() == held(previous, "SELECT revision FROM internal.meta")[0][0]
     snapshots = held(previous, "SELECT table_name, snapshot_id, row_count, applied_at IS NULL FROM snapshots")
     assert snapshots == [("snapshot_articles", "enwiki_namespace_0", 2, False)]
     assert held(previous, "SELECT table_name, count(*) FROM loads GROUP BY ALL ORDER BY ALL") == [
@@ -83,9 +83,19 @@ def test_data_folder_of_the_previous_version_is_taken_over_without_loss(previous
         assert columns(ours) == columns(theirs)
 
 
+#: What the tables of a published file are, whose views are made again.
+FIXED = ("FROM loads", "FROM rejects", "FROM articles", "FROM snapshots")
+
+
 def test_published_file_of_the_previous_version_is_moved_without_a_run(previous):
-    previous.relocate()
+    before = [previous.sql(query).rows for query in FIXED]
+    assert previous.relocate() == 3
     assert previous.sql("SELECT count(*) FROM article_bodies").rows == [(5,)]
+    assert [previous.sql(query).rows for query in FIXED] == before
+    assert len(previous.sql("FROM articles_at('2026-11-02')").rows) == 2
+    assert len(previous.sql("FROM article_history('enwiki', 'A')").rows) == 3
+    own = "articles JOIN article_bodies USING (project_id, article_id, version_id, batch_hour)"
+    assert previous.sql(f"SELECT count(*) FROM {own}").rows == [(2,)]
     assert [row.state for row in previous.coverage()] == ["loaded", "absent", "missing", "loaded"]
 
 
@@ -96,6 +106,31 @@ def test_build_of_a_version_before_is_brought_up_to_date(previous, lake, version
     previous.load_hour(lake.hour(1), [lake.file(1, [lake.change(1, "A", 2)], rejects=[b"late"])])
     rows = held(previous, "SELECT raw, raw_bytes, raw_path FROM rejects ORDER BY batch_hour")
     assert rows == [(b"bad", 3, None), (b"late", 4, None)]
+
+
+def test_hours_that_rows_of_snapshots_had_become_their_source(lake, warehouse):
+    warehouse.load_hour(
+        lake.hour(0), [lake.file(0, [lake.change(1, "A", 1), lake.change(1, "A", 2, "delete")], rejects=[b"bad"])]
+    )
+    warehouse.load_snapshot(lake.snapshot([[lake.change(3, "C", 30)]]))
+    warehouse.apply_changes()
+    of_snapshot = (
+        "'snapshot_articles' AS table_name, (SELECT source_at FROM snapshots) AS source_at, NULL AS batch_hour"
+    )
+    edit(warehouse, f"INSERT INTO rejects SELECT * REPLACE ({of_snapshot}) FROM rejects")
+    names = ["articles", "snapshots", "loads", "rejects", "internal.titles", "internal.pages"]
+    rows = [held(warehouse, f"FROM {name} ORDER BY ALL") for name in names]
+    assert all(rows)
+    assert [row[2] for row in rows[3]] == [lake.hour(0), None]
+    wanted = columns(warehouse.build_path)
+    edit(
+        warehouse,
+        *(f"ALTER TABLE {name} DROP COLUMN batch_hour" for name in ("loads", "rejects")),
+        *(f"ALTER TABLE {name} RENAME COLUMN source_at TO batch_hour" for name in names),
+        "UPDATE internal.meta SET schema_version = 'another'",
+    )
+    assert [held(warehouse, f"FROM {name} ORDER BY ALL") for name in names] == rows
+    assert columns(warehouse.build_path) == wanted
 
 
 def test_missing_tables_and_columns_are_added_and_views_and_comments_made_again(lake, warehouse):

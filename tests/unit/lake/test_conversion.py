@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.datasets import LISTS, SNAPSHOT_ARTICLES
+from resources.datasets import LISTS
 from resources.lake import Archive, ArchiveError, ConversionError, SnapshotArchive, convert, convert_list, digest_of
 from resources.tables import ARTICLE_CHANGES, REJECTED_LINES, version_of
 

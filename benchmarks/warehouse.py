@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
-from resources.tables import ARTICLES
+from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from resources.warehouse.database.sql import column_list, quoted
 
@@ -36,6 +36,8 @@ _DAY = 24
 #: From so many pages on, one hour by a window over everything says enough.
 _ONCE_FROM = 1_000_000
 PLAIN_WAYS = ("window", "replace")
+#: The current pages with the columns of the changes.
+_PAGES = "(SELECT * RENAME (source_at AS batch_hour) FROM build.articles)"
 _RESET_PEAK = Path("/proc/self/clear_refs")
 
 
@@ -141,7 +143,7 @@ def _questions(size: Size, warehouse: Warehouse) -> None:
 
 def _plain(size: Size, way: str, data: Path, hours: list[list[LakeFile]]) -> None:
     path = data / f"{way}.duckdb"
-    columns = column_list(ARTICLES)
+    columns = column_list(ARTICLE_CHANGES.narrow)
     with _opened(path, data) as connection:
         connection.execute(f"ATTACH {quoted(str(data / 'warehouse' / 'build.duckdb'))} AS build (READ_ONLY)")
         connection.execute(f"CREATE TABLE changes AS SELECT {columns} FROM build.article_changes LIMIT 0")
@@ -149,9 +151,9 @@ def _plain(size: Size, way: str, data: Path, hours: list[list[LakeFile]]) -> Non
             kinds = connection.execute("SELECT column_name, column_type FROM (DESCRIBE changes)").fetchall()
             declared = ", ".join(f'"{name}" {kind}' for name, kind in kinds)
             connection.execute(f"CREATE TABLE articles ({declared}, PRIMARY KEY (project_id, article_id))")
-            connection.execute(f"INSERT INTO articles SELECT {columns} FROM build.articles")
+            connection.execute(f"INSERT INTO articles SELECT {columns} FROM {_PAGES}")
         else:
-            connection.execute(f"INSERT INTO changes SELECT {columns} FROM build.articles")
+            connection.execute(f"INSERT INTO changes SELECT {columns} FROM {_PAGES}")
             connection.execute("CREATE TABLE articles AS FROM changes")
     some = hours[: 1 if way == "window" and size.pages > _ONCE_FROM else _ROUNDS]
     _median(size, f"hour, plain: {way}", [_timed(partial(_plain_hour, way, path, data, files)) for files in some])
@@ -159,7 +161,7 @@ def _plain(size: Size, way: str, data: Path, hours: list[list[LakeFile]]) -> Non
 
 
 def _plain_hour(way: str, path: Path, data: Path, files: list[LakeFile]) -> None:
-    columns = column_list(ARTICLES)
+    columns = column_list(ARTICLE_CHANGES.narrow)
     names = ", ".join(quoted(str(file.path)) for file in files)
     newest = (
         "QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY event_at DESC, version_id DESC) = 1"

@@ -9,10 +9,10 @@ STAMP := $(VENV)/.made
 OLDEST := $(VENV)/duckdb-1.5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage soak ui check format bench sandbox lock clean
+.PHONY: help setup run test test-live coverage soak ui check format bench sandbox lock clean
 
 help: ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP) ## make the environment in .venv
 
@@ -48,6 +48,9 @@ coverage: $(STAMP) $(OLDEST)/.made ## branch coverage by the tests that start no
 
 soak: $(STAMP) ## the long campaigns
 	@$(BIN)/python -m pytest -m soak --timeout=7200
+
+test-live: $(STAMP) ## compare the configured account's service with what is known of it; WME_LIVE_DOWNLOADS=1 allows two downloads
+	@$(BIN)/python -m tests.contract
 
 check: $(STAMP) ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check .

@@ -1,0 +1,139 @@
+"""Where the service's texts are silent or disagree: what the sandbox answers, one statement each.
+
+`make test-live` tries each statement that can be tried with the configured account's service and prints which of them
+hold; `docs/endpoints.md` lists them. A choice that changes is changed here and where `decided` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One statement about the service.
+
+    Attributes:
+        name: What its check is called.
+        statement: What was chosen.
+        instead: What else texts or code suggest.
+        decided: Where the choice is made or explained.
+        untried: Why no check can try it; empty: one does.
+    """
+
+    name: str
+    statement: str
+    instead: str
+    decided: str
+    untried: str = ""
+
+
+_SELECTION = "`resources/sandbox/api/selection.py`"
+_LOOKUPS = "decision 28"
+_WIKIDATA = "decision 31"
+_DESCRIPTION = "decision 32"
+
+CHOICES: tuple[Choice, ...] = (
+    Choice(
+        "nested-fields",
+        "`fields` with dots on lists come back nested.",
+        "Flattened, `is_part_of__identifier` (source of 2025).",
+        _SELECTION,
+    ),
+    Choice(
+        "equal-filters",
+        "A filter by a number on a list selects what equals it.",
+        "What is greater (source of 2025).",
+        _SELECTION,
+    ),
+    Choice(
+        "everything-by-asterisk", "`*` in `fields` of a lookup means everything.", "A name that is not there.", _LOOKUPS
+    ),
+    Choice(
+        "members-by-hash",
+        "Members of arrays are asked for with `#` in lookups and come back in an object.",
+        "Plain paths, as on streams.",
+        _LOOKUPS,
+    ),
+    Choice("megabytes", "Sizes of files are in `MB`.", "In `B` (the description's example).", "recorded answers"),
+    Choice("exponents", "Fractions in lists have an exponent (`126211.488e0`).", "Plain decimals.", "recorded answers"),
+    Choice("article-namespace", "Namespace 0 is called `Article`.", "`Articles` (2023), or empty.", "recorded answers"),
+    Choice("utc-dates", "`Last-Modified` of a HEAD ends in `UTC`.", "`GMT`, as HTTP has it.", "recorded answers"),
+    Choice("slash-at-the-end", "A slash at the end of a path makes no difference.", "A redirect or 404.", _DESCRIPTION),
+    Choice("no-405", "A method that a path has not is answered with 404.", "405.", _DESCRIPTION),
+    Choice("chunk-by-number", "A chunk is found by its number alone.", "By its identifier only.", "decision 14"),
+    Choice(
+        "free-quotas",
+        "Free accounts have 50,000 lookups, 30 snapshots and 1,500 chunks a month.",
+        "5,000, 15 and 15 (source of 2025).",
+        "`resources/sandbox/accounts/quotas.py`",
+    ),
+    Choice(
+        "paid-batches",
+        "Free accounts may not read batches: 403.",
+        "401, or an empty list.",
+        "`resources/sandbox/api/operations.py`",
+    ),
+    Choice(
+        "open-structured-snapshots",
+        "Every account may list structured contents snapshots.",
+        "Paid accounts alone (source of 2025).",
+        _DESCRIPTION,
+    ),
+    Choice(
+        "uncounted-structured-snapshots",
+        "Downloads of structured contents snapshots are not counted.",
+        "Counted as snapshots (the vendor's texts).",
+        _DESCRIPTION,
+    ),
+    Choice("wikidata-snapshots", "Wikidata's snapshots are at `/v2/snapshots/wikidata`.", "Elsewhere.", _WIKIDATA),
+    Choice(
+        "wikidata-batches",
+        "Wikidata's hours are at `/v2/batches/wikidata/{date}/{hour}`.",
+        "`/v2/wikidata/batches` ...",
+        _WIKIDATA,
+    ),
+    Choice(
+        "wikidata-identifiers",
+        "Wikidata's snapshots are `wikidatawiki_namespace_0` and `wikidatawiki_namespace_120`.",
+        "One for everything.",
+        _WIKIDATA,
+    ),
+    Choice("arrays-of-one", "Lookups of items, properties and labels answer an array of one.", "An object.", _WIKIDATA),
+    Choice("statements-by-property", "`statements` is an object from property to an array.", "An array.", _WIKIDATA),
+    Choice("sitelinks-by-site", "`sitelinks` is an object from site to a sitelink.", "A single sitelink.", _WIKIDATA),
+    Choice(
+        "members-of-archives",
+        "A snapshot's archive has members called `<identifier>_<n>.ndjson`.",
+        "A single member (documentation of 2026).",
+        "`resources/sandbox/store/snapshot_store.py`",
+    ),
+    Choice(
+        "session-in-answer",
+        "`new-password-required` answers with the session again.",
+        "Tokens alone (source of 2025).",
+        "`resources/sandbox/api/endpoints/authentication.py`",
+        untried="It takes an account with a temporary password.",
+    ),
+    Choice(
+        "six-errors",
+        "The six errors listed for `login` are 400, 401, 403, 422, 429 and 500.",
+        "Others; their number alone is public.",
+        _DESCRIPTION,
+        untried="Errors cannot be caused at will.",
+    ),
+    Choice(
+        "password-policy",
+        "A password has 8 characters, of four kinds.",
+        "No text says it.",
+        "`resources/sandbox/accounts/passwords.py`",
+        untried="It would change the account's password.",
+    ),
+    Choice(
+        "free-copies",
+        "Free accounts see the copies of the first day of the month.",
+        "Of the 2nd and 21st (source of 2025).",
+        "`resources/sandbox/store/snapshot_store.py`",
+        untried="It takes a month of watching.",
+    ),
+)

@@ -1,0 +1,54 @@
+"""The service under test, and the summary of the declared choices.
+
+Without TEST_LIVE_USERNAME it is a sandbox of this process; `python -m tests.contract` sets it.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from resources.sandbox import Settings, running
+from resources.sandbox.choices import CHOICES
+from tests.contract.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+#: By the name of a choice: how it ended, in a word.
+VERDICTS: dict[str, str] = {}
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    if "TEST_LIVE_USERNAME" in os.environ:
+        given = {
+            name: os.environ[f"TEST_LIVE_{name.upper()}"] for name in ("auth_url", "base_url", "username", "password")
+        }
+        service = Service(**given, downloads=os.environ["TEST_LIVE_DOWNLOADS"] == "1")
+        with service.session:
+            yield service
+        return
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
+    state = tmp_path_factory.mktemp("contract")
+    with running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox:
+        service = Service(sandbox.url, sandbox.url, sandbox.username, sandbox.password, downloads=True)
+        # loopback needs no proxy, and a machine may have one configured
+        service.session.trust_env = False
+        with service.session:
+            yield service
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not VERDICTS:
+        return
+    terminalreporter.section("declared choices")
+    for choice in CHOICES:
+        verdict, _, reason = VERDICTS.get(choice.name, "not tried").partition(" (")
+        terminalreporter.line(f"{verdict:<10} {choice.name}: {choice.statement}{reason and f' ({reason}'}")
+    counted = [sum(verdict.startswith(word) for verdict in VERDICTS.values()) for word in ("confirmed", "refuted")]
+    terminalreporter.line(f"{counted[0]} confirmed, {counted[1]} refuted, {len(CHOICES) - sum(counted)} not tried")

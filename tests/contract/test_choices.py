@@ -1,0 +1,235 @@
+"""Each declared choice that can be tried, tried: confirmed, refuted, or left because the account cannot tell."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from resources.sandbox.choices import CHOICES
+from tests.contract.conftest import VERDICTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.contract.service import Service
+
+#: Such that the real service has them, and the sandbox.
+TITLES = ("Earth", "Faichajan shaistum")
+ITEMS = ("Q42", "Q681")
+STRUCTURED = "/v2/snapshots/structured-contents"
+CHECKS: dict[str, Callable[[Service], bool]] = {}
+
+
+class CannotTellError(Exception):
+    """The account, or what is allowed to be spent, does not show it; the message says why."""
+
+
+def check(name):
+    def register(function):
+        CHECKS[name] = function
+        return function
+
+    return register
+
+
+def needs_downloads(service):
+    if not service.downloads:
+        raise CannotTellError("It takes a download: WME_LIVE_DOWNLOADS=1 allows one unit for each.")
+
+
+def group(service):
+    return max(service.user()["groups"])
+
+
+def article(service, **body):
+    """The first article that is found under one of the titles, and its title."""
+    for title in TITLES:
+        answer = service.call(f"/v2/articles/{title}", "POST", json={"limit": 1, **body})
+        if answer.status_code == 200:
+            return answer.json()[0]
+    raise CannotTellError("No article of a known title is there.")
+
+
+def entity(service):
+    """The record of an item."""
+    for item in ITEMS:
+        answer = service.call(f"/v2/wikidata/items/{item}")
+        if answer.status_code == 200:
+            found = answer.json()
+            return found[0] if isinstance(found, list) else found
+    raise CannotTellError("No known item is there.")
+
+
+@check("nested-fields")
+def nested_fields(service):
+    record = service.records("/v2/projects", fields=["in_language.identifier"])[0]
+    assert record.keys() <= {"in_language", "in_language__identifier"}
+    return "in_language" in record
+
+
+@check("equal-filters")
+def equal_filters(service):
+    found = service.records("/v2/namespaces", filters=[{"field": "identifier", "value": 0}])
+    return [record["identifier"] for record in found] == [0]
+
+
+@check("everything-by-asterisk")
+def everything_by_asterisk(service):
+    return "name" in article(service, fields=["*"])
+
+
+@check("members-by-hash")
+def members_by_hash(service):
+    found = article(service, fields=["categories.#.name", "license.#.identifier"])
+    return "#" in found.get("license", found.get("categories", {}))
+
+
+@check("megabytes")
+def megabytes(service):
+    return {record["size"]["unit_text"] for record in service.snapshots} == {"MB"}
+
+
+@check("exponents")
+def exponents(service):
+    return bool(re.search(r'"value":\s?\d+(\.\d+)?e', service.call("/v2/snapshots").text))
+
+
+@check("article-namespace")
+def article_namespace(service):
+    return {r["identifier"]: r.get("name") for r in service.records("/v2/namespaces")}[0] == "Article"
+
+
+@check("utc-dates")
+def utc_dates(service):
+    head = service.call(f"/v2/snapshots/{service.snapshots[0]['identifier']}/download", "HEAD")
+    return head.headers["Last-Modified"].endswith(" UTC")
+
+
+@check("slash-at-the-end")
+def slash_at_the_end(service):
+    return service.call("/v2/namespaces/").content == service.call("/v2/namespaces").content
+
+
+@check("no-405")
+def no_405(service):
+    return service.call("/v2/codes", "DELETE").status_code == 404
+
+
+@check("chunk-by-number")
+def chunk_by_number(service):
+    for record in service.snapshots:
+        for name in record.get("chunks", ()):
+            found = service.call(f"/v2/snapshots/{record['identifier']}/chunks/{name.rpartition('_')[2]}")
+            return found.status_code == 200 and found.json()["identifier"] == name
+    raise CannotTellError("No snapshot has chunks.")
+
+
+@check("free-quotas")
+def free_quotas(service):
+    if group(service) != "group_1":
+        raise CannotTellError("The account is not of the free group.")
+    user = service.user()
+    return [user[f"{kind}_limit"] for kind in ("ondemand", "snapshot", "chunk")] == [50_000, 30, 1_500]
+
+
+@check("paid-batches")
+def paid_batches(service):
+    if group(service) != "group_1":
+        raise CannotTellError("The account is not of the free group.")
+    return service.call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403
+
+
+@check("open-structured-snapshots")
+def open_structured_snapshots(service):
+    answer = service.call(STRUCTURED)
+    if answer.status_code == 404:
+        raise CannotTellError("There are none here.")
+    return answer.status_code == 200
+
+
+@check("uncounted-structured-snapshots")
+def uncounted_structured_snapshots(service):
+    needs_downloads(service)
+    if service.call(STRUCTURED).status_code != 200:
+        raise CannotTellError("They cannot be listed.")
+    record = min(service.records(STRUCTURED), key=lambda one: one["size"]["value"])
+    before = service.user()["snapshot_requests_count"]
+    assert service.call(f"{STRUCTURED}/{record['identifier']}/download").status_code == 307
+    return service.user()["snapshot_requests_count"] == before
+
+
+@check("wikidata-snapshots")
+def wikidata_snapshots(service):
+    return service.call("/v2/snapshots/wikidata").status_code in {200, 403}
+
+
+@check("wikidata-batches")
+def wikidata_batches(service):
+    answer = service.call(f"/v2/batches/wikidata/{service.hour():%Y-%m-%d/%H}")
+    if answer.status_code == 403:
+        raise CannotTellError("The account may not read batches, whatever their path.")
+    return answer.status_code == 200
+
+
+@check("wikidata-identifiers")
+def wikidata_identifiers(service):
+    answer = service.call("/v2/snapshots/wikidata")
+    if answer.status_code != 200:
+        raise CannotTellError("Wikidata's snapshots cannot be listed.")
+    return {r["identifier"] for r in answer.json()} == {"wikidatawiki_namespace_0", "wikidatawiki_namespace_120"}
+
+
+@check("arrays-of-one")
+def arrays_of_one(service):
+    name = entity(service)["name"]
+    answers = [service.call(f"/v2/wikidata/{kind}/{name}").json() for kind in ("items", "labels")]
+    return all(isinstance(found, list) and len(found) == 1 for found in answers)
+
+
+@check("statements-by-property")
+def statements_by_property(service):
+    statements = entity(service)["entity"]["statements"]
+    return isinstance(statements, dict) and all(isinstance(found, list) for found in statements.values())
+
+
+@check("sitelinks-by-site")
+def sitelinks_by_site(service):
+    sitelinks = entity(service)["entity"].get("sitelinks")
+    if not sitelinks:
+        raise CannotTellError("The item has no sitelinks.")
+    return all(isinstance(found, dict) and "title" in found for found in sitelinks.values())
+
+
+@check("members-of-archives")
+def members_of_archives(service):
+    needs_downloads(service)
+    record = min(service.snapshots, key=lambda one: one["size"]["value"])
+    answer = service.call(f"/v2/snapshots/{record['identifier']}/download", allow_redirects=True)
+    assert hashlib.md5(answer.content).hexdigest() == record["version"]
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as tar:
+        names = tar.getnames()
+    return all(re.fullmatch(rf"{record['identifier']}_\d+\.ndjson", name) for name in names)
+
+
+def test_every_choice_has_a_check_or_a_reason():
+    assert {choice.name for choice in CHOICES if not choice.untried} == set(CHECKS)
+    assert len({choice.name for choice in CHOICES}) == len(CHOICES)
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.name)
+def test_choice(service, choice):
+    if choice.untried:
+        VERDICTS[choice.name] = f"not tried ({choice.untried})"
+        pytest.skip(choice.untried)
+    try:
+        holds = CHECKS[choice.name](service)
+    except CannotTellError as reason:
+        VERDICTS[choice.name] = f"not tried ({reason})"
+        pytest.skip(str(reason))
+    VERDICTS[choice.name] = "confirmed" if holds else "refuted"
+    assert holds, f"{choice.statement} This service does it otherwise; perhaps: {choice.instead}"

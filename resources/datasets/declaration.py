@@ -49,6 +49,9 @@ class Dataset:
         is_chunked: Snapshots only: the service offers them in chunks as well.
         quota: Counter of `get-user` that a file draws on; None: files are free.
         chunk_quota: The same for a chunk.
+        bodies: Snapshots only: the view of the published file that has the body columns, which stay in the lake. None: there
+            is none.
+        derived: Views that follow from `bodies`, a file of SQL each.
     """
 
     table: Table
@@ -59,6 +62,8 @@ class Dataset:
     is_chunked: bool = False
     quota: str | None = None
     chunk_quota: str | None = None
+    bodies: Table | None = None
+    derived: tuple[Table, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,6 +98,12 @@ class Dataset:
             return "is the first of other columns, so that it has no path and no default of its own"
         if (column.default is not None or column.values) and column.type != pa.string():
             return "is no text, which alone may have a default or certain values only"
+        if column.json and (
+            column.type != pa.string() or "." in (column.path or ".") or column.required or column.values
+        ):
+            return "is kept as JSON, and is no optional text that is a member of the record itself"
+        if any(table[name].json for name in column.first_of):
+            return "is the first of columns that are kept as JSON"
         if column.default is not None and column.values and column.default not in column.values:
             return "has a default that is none of its values"
         if column.required and not (column.path or column.first_of or column.name in self.given):

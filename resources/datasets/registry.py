@@ -19,9 +19,12 @@ from resources.tables import (
     REFERENCE_TABLES,
     REJECTS,
     SNAPSHOTS,
+    STRUCTURED_BODIES,
+    STRUCTURED_VIEWS,
 )
 from resources.tables import ARTICLE_CHANGES as _ARTICLE_CHANGES
 from resources.tables import SNAPSHOT_ARTICLES as _SNAPSHOT_ARTICLES
+from resources.tables import STRUCTURED_ARTICLES as _STRUCTURED_ARTICLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +58,16 @@ SNAPSHOT_ARTICLES = Dataset(
     quota="snapshot",
     chunk_quota="chunk",
 )
-_declared: list[Dataset] = [*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES]
+STRUCTURED_ARTICLES = Dataset(
+    _STRUCTURED_ARTICLES,
+    Family.SNAPSHOT,
+    endpoint="snapshots/structured-contents",
+    archive="structured_contents",
+    description="The service's snapshots of structured contents, verified: the articles of a project, parsed.",
+    bodies=STRUCTURED_BODIES,
+    derived=STRUCTURED_VIEWS,
+)
+_declared: list[Dataset] = [*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES]
 
 
 def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
@@ -70,7 +82,12 @@ def named(name: str) -> Dataset:
 
 def tables() -> tuple[Table, ...]:
     """All tables, those of the datasets among them, in the order of the dictionary."""
-    own = [one.table for one in _declared if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)]
+    own = [
+        table
+        for one in _declared
+        if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)
+        for table in (one.table, *filter(None, [one.bodies]), *one.derived)
+    ]
     return (
         ARTICLES,
         _ARTICLE_CHANGES,

@@ -2,7 +2,8 @@
 
 Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
 and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
-exports are made before they are published, one at a time and with the lowest priority; the world is known in advance.
+exports are made before they are published, and the snapshots of structured contents, one at a time and with the lowest
+priority; the world is known in advance.
 What is there stays from start to start. What is requested meanwhile is made at once, by all processes together.
 """
 
@@ -53,16 +54,20 @@ class Task(NamedTuple):
         name: Project, or identifier of the snapshot.
         moment: Start of the hour, or of the export.
         serial: Of the export; None: it is an hour.
+        structured: The export is of structured contents.
     """
 
     name: str
     moment: datetime
     serial: int | None = None
+    structured: bool = False
 
     def make(self, world: ArchivedWorld) -> None:
         """Make them, unless they are there."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
+        elif self.structured:
+            world.structured.snapshot(self.name, self.moment, serial=self.serial)
         else:
             world.snapshot(self.name, self.moment, serial=self.serial)
 
@@ -70,6 +75,8 @@ class Task(NamedTuple):
         """Whether they are there."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
+        if self.structured:
+            return world.structured.has(self.name, self.moment, self.serial)
         return world.has_snapshot(self.name, self.moment, self.serial)
 
 
@@ -77,12 +84,19 @@ class Preparation:
     """Makes archives of one sandbox in processes of their own. Safe for threads."""
 
     def __init__(
-        self, settings: Settings, world: ArchivedWorld, exports: Sequence[Exports], clock: Clock, hours: int
+        self,
+        settings: Settings,
+        world: ArchivedWorld,
+        exports: Sequence[Exports],
+        structured: Exports,
+        clock: Clock,
+        hours: int,
     ) -> None:
-        """Prepare `hours` hours back. Nothing is started before there is something to make."""
+        """Prepare `hours` hours back. The exports of structured contents have the identifiers of others. Nothing is started before there is something to make."""
         self._settings = settings
         self._world = world
         self._exports = exports
+        self._structured = structured
         self._clock = clock
         self._hours = hours
         self._lock = threading.Lock()
@@ -117,6 +131,11 @@ class Preparation:
         tasks = [Task(identifier, turn.started, turn.serial) for identifier, turn in turns]
         self._make(tasks, self._ending.is_set)
 
+    def make_structured(self, turns: Sequence[tuple[str, Turn]]) -> None:
+        """Have the archives of exports of structured contents made now."""
+        tasks = [Task(identifier, turn.started, turn.serial, structured=True) for identifier, turn in turns]
+        self._make(tasks, self._ending.is_set)
+
     def close(self) -> None:
         """End all processes, in the middle of what they make."""
         self._ending.set()
@@ -133,7 +152,7 @@ class Preparation:
         newest = newest_hour(self._world, self._clock.now())
         yield from self._hour(newest)
         for free in (False, True):
-            yield from self._standing(free=free)
+            yield from self._standing(self._exports, free=free)
         for back in range(1, self._hours):
             yield from self._hour(newest - back * _HOUR)
 
@@ -149,12 +168,15 @@ class Preparation:
                 if turn.ended - _AHEAD <= now:
                     yield Task(identifier, turn.started, turn.serial)
         yield from self._listed()
+        for free in (False, True):
+            for task in self._standing([self._structured], free=free):
+                yield task._replace(structured=True)
 
     def _hour(self, hour: datetime) -> list[Task]:
         return [Task(project, hour) for project in self._world.wikis]
 
-    def _standing(self, *, free: bool) -> Iterator[Task]:
-        for exports in self._exports:
+    def _standing(self, of: Sequence[Exports], *, free: bool) -> Iterator[Task]:
+        for exports in of:
             for identifier in exports.identifiers():
                 turn = exports.turn(identifier, free=free)
                 if turn is not None:
@@ -201,7 +223,8 @@ class Preparation:
             if not task.is_made(self._world):
                 failed.add(task)
             elif task.serial is not None:
-                next(exports for exports in self._exports if task.name in exports.identifiers()).tidy(task.name)
+                of = [self._structured] if task.structured else self._exports
+                next(exports for exports in of if task.name in exports.identifiers()).tidy(task.name)
 
     def _submit(self, task: Task, pool: ThreadPoolExecutor) -> Future[None]:
         with self._lock:
@@ -232,7 +255,7 @@ class Preparation:
 
 def _remove_left_over(state: Path) -> None:
     """Remove the unfinished work of processes that were killed; the folder has no other sandbox."""
-    for kind in ("archives", "snapshots"):
+    for kind in ("archives", "snapshots", "structured"):
         for path in state.glob(f"{kind}/*/*/*/*.part"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -261,7 +284,7 @@ class _Worker:
         process = self._running()
         if process is None:
             return
-        sent = json.dumps([task.name, task.moment.isoformat(), task.serial])
+        sent = json.dumps([task.name, task.moment.isoformat(), task.serial, task.structured])
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError):
@@ -316,8 +339,8 @@ def main(words: list[str]) -> None:
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
     world = ArchivedWorld(parse(words[1:], called="").settings)
     while True:
-        name, moment, serial = json.loads(lines.get())
-        Task(name, datetime.fromisoformat(moment).astimezone(UTC), serial).make(world)
+        name, moment, serial, structured = json.loads(lines.get())
+        Task(name, datetime.fromisoformat(moment).astimezone(UTC), serial, structured).make(world)
         sys.stdout.buffer.write(b"made\n")
         sys.stdout.buffer.flush()
 

@@ -26,7 +26,7 @@ from resources.sandbox.claim import claimed, publish, report
 from resources.sandbox.clock import Clock, dated
 from resources.sandbox.faults.faults import Faults
 from resources.sandbox.preparation import Preparation
-from resources.sandbox.store import entities, objects
+from resources.sandbox.store import entities, objects, structured
 from resources.sandbox.store.entities import EntityContents
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
@@ -75,7 +75,14 @@ class Sandbox:
         contents = EntityContents(world)
         self.entity_exports = Exports(contents, self.clock, source_2025=settings.source_2025)
         entity_index = ObjectIndex(contents, self.clock, self.faults, self.entity_exports, damaged, entities.AREA)
-        self.areas = {entities.AREA: Area(self.entity_exports, entity_index)}
+        self.structured_exports = Exports(world.structured, self.clock, source_2025=settings.source_2025)
+        structured_index = ObjectIndex(
+            world.structured, self.clock, self.faults, self.structured_exports, damaged, structured.AREA
+        )
+        self.areas = {
+            entities.AREA: Area(self.entity_exports, entity_index),
+            structured.AREA: Area(self.structured_exports, structured_index),
+        }
         signer = Signer(secrets.token_bytes(32), self.clock)
         service = Service(
             settings=settings,
@@ -182,10 +189,18 @@ def running(
         for one in (*bound[0], *bound[1]):
             stack.enter_context(one)
         sandbox = Sandbox(settings, world, bound)
-        preparation = Preparation(settings, world, [sandbox.exports, sandbox.entity_exports], sandbox.clock, prepare)
+        preparation = Preparation(
+            settings,
+            world,
+            [sandbox.exports, sandbox.entity_exports],
+            sandbox.structured_exports,
+            sandbox.clock,
+            prepare,
+        )
         try:
             if prepare:
                 sandbox.exports.maker = sandbox.entity_exports.maker = preparation.make_snapshots
+                sandbox.structured_exports.maker = preparation.make_structured
                 for index in (sandbox.object_index, *(area.object_index for area in sandbox.areas.values())):
                     index.maker = preparation.make_hour
 

@@ -32,6 +32,7 @@ from resources.tables.ledger import (
 )
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
+from resources.tables.structured import STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 from resources.tables.versions import version_of
 
 __all__ = [
@@ -51,6 +52,9 @@ __all__ = [
     "REJECTS",
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
+    "STRUCTURED_ARTICLES",
+    "STRUCTURED_BODIES",
+    "STRUCTURED_VIEWS",
     "TIMESTAMP",
     "ChangeType",
     "Column",

@@ -177,7 +177,7 @@ def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one()
     }
     assert named == {key: f"warehouse.main.{key.rpartition('/')[2]}" for key in named}
     assert {key.partition("/")[0] for key in named} == {"warehouse"}
-    assert len(named) == 7
+    assert len(named) == 8
 
 
 def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
@@ -187,4 +187,5 @@ def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
     assert pools == {
         **dict.fromkeys(("archive/batches", "lake/article_changes", "warehouse/article_changes"), changes),
         **dict.fromkeys(("archive/snapshots", "lake/snapshot_articles"), snapshots),
+        **dict.fromkeys(("archive/structured_contents", "lake/structured_articles"), snapshots),
     }

@@ -16,6 +16,7 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
@@ -47,6 +48,7 @@ _SNAPSHOTS: Final = models.list_of(Snapshot)
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
 _CHUNKS: Final = models.list_of(Chunk)
 _CHUNK: Final = TypeAdapter(Chunk)
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Snapshots:
@@ -68,8 +70,14 @@ class Snapshots:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def listing(self, dataset: Dataset) -> models.Listing[Snapshot]:
-        """`GET /v2/snapshots`."""
-        return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
+        """`GET /v2/snapshots`. A list may hold an identifier twice: the export that ended last is meant."""
+        found = self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
+        newest: dict[str, Snapshot] = {}
+        for record in found.records:
+            known = newest.setdefault(record.identifier, record)
+            if (record.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
+                newest[record.identifier] = record
+        return replace(found, records=tuple(newest.values()))
 
     def snapshot(self, dataset: Dataset, identifier: str) -> Snapshot:
         """`GET /v2/snapshots/{identifier}`."""

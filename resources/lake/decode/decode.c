@@ -37,7 +37,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Raised whenever an argument, a structure or a result changes: native.py takes no other library. */
-#define VERSION 3
+#define VERSION 4
 /* More than any fixed look ahead: a vector, a declared name, a time, a pair of surrogates. */
 #define PAD 64
 #define NAME_MAX_LENGTH 48
@@ -45,6 +45,8 @@
 #define EXACT_DOUBLE 9007199254740992LL
 /* The offsets of Arrow's strings are of 32 bits. */
 #define BLOCK_MAX (INT32_MAX - 4096)
+/* Keys of the objects that are open at once in a value that is kept as JSON; lines with more are refused. */
+#define KEYS_MAX 512
 
 /* --- Arrow's C data interface ------------------------------------------------------------------------------------ */
 
@@ -60,12 +62,13 @@ struct ArrowArray {
 /* --- What native.py hands over and gets back --------------------------------------------------------------------- */
 
 enum kind { ROUTE, STRUCT, LIST, TEXT, INTEGER, DOUBLE, WHOLE, BOOL, TIME };
-enum { REQUIRED = 1, NOT_EMPTY = 2, DISCARD = 4, DEFAULT = 8 };
+enum { REQUIRED = 1, NOT_EMPTY = 2, DISCARD = 4, DEFAULT = 8, JSON = 16 };
 
 /*
  * A place in the record: an object on the way (ROUTE), a column, or a part of a nested column. A column that does not
  * stand in the record is nobody's child. Its values, if it may have some only, are `value_count` names from `first_value`
- * on, and with DEFAULT the first of these is the one where there is none. Its sources are nodes.
+ * on, and with DEFAULT the first of these is the one where there is none. Its sources are nodes. A TEXT with JSON holds any
+ * value, byte for byte as it stands in the record.
  */
 struct description {
     int32_t kind, flags, first_child, child_count, name, first_value, value_count, first_source, source_count;
@@ -628,6 +631,126 @@ static const uint8_t *skip(const uint8_t *p) {
     }
 }
 
+/* Behind the string whose opening quote stands before `p`, if its escapes are those of JSON; `*plain` if it has none. */
+static const uint8_t *strict_text(const uint8_t *p, int *plain) {
+    *plain = 1;
+    for (;;) {
+#if defined(__SSE2__)
+        const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
+        uint32_t stops;
+        while (!(stops = STOPS16(LOAD16(p)))) p += 16;
+        p += __builtin_ctz(stops);
+#else
+        while (*p != '"' && *p != '\\' && *p >= 0x20) p++;
+#endif
+        if (*p == '"') return p + 1;
+        if (*p != '\\') return NULL;
+        *plain = 0;
+        uint8_t out[8], *to = out;
+        p = unescape(p, &to);
+        if (!p) return NULL;
+    }
+}
+
+static const uint8_t *strict_number(const uint8_t *p) {
+    p += *p == '-';
+    if (!is_digit(*p) || (*p == '0' && is_digit(p[1]))) return NULL;
+    while (is_digit(*p)) p++;
+    if (*p == '.') {
+        if (!is_digit(*++p)) return NULL;
+        while (is_digit(*p)) p++;
+    }
+    if (*p == 'e' || *p == 'E') {
+        p++;
+        p += *p == '+' || *p == '-';
+        if (!is_digit(*p)) return NULL;
+        while (is_digit(*p)) p++;
+    }
+    return p;
+}
+
+struct key {
+    const uint8_t *at;
+    ptrdiff_t length;
+};
+
+/*
+ * Behind the value at `p` if it is JSON, with no key twice in an object; NULL if it is not, or not plainly: nested deeply,
+ * with keys that are many or written with escapes. Whether it is UTF-8 is for the caller to see.
+ */
+static const uint8_t *strict_value(const uint8_t *p) {
+    struct key keys[KEYS_MAX];
+    int32_t first[DEPTH_MAX]; /* the keys of each open object begin there; -1: a list */
+    int32_t depth = 0, count = 0;
+    for (;;) {
+        int plain;
+        p = space(p);
+        switch (*p) {
+        case '{':
+        case '[':
+            if (depth == DEPTH_MAX) return NULL;
+            first[depth++] = *p == '{' ? count : -1;
+            p = space(p + 1);
+            if (*p == (first[depth - 1] < 0 ? ']' : '}')) {
+                p++;
+                depth--;
+                break;
+            }
+            if (first[depth - 1] < 0) continue;
+            goto key;
+        case '"':
+            if (!(p = strict_text(p + 1, &plain))) return NULL;
+            break;
+        case 't':
+            if (memcmp(p, "true", 4)) return NULL;
+            p += 4;
+            break;
+        case 'f':
+            if (memcmp(p, "false", 5)) return NULL;
+            p += 5;
+            break;
+        case 'n':
+            if (!is_null(p)) return NULL;
+            p += 4;
+            break;
+        default:
+            if (!(p = strict_number(p))) return NULL;
+        }
+        for (;;) { /* behind a value */
+            if (!depth) return p;
+            p = space(p);
+            if (*p == ',') break;
+            if (*p != (first[depth - 1] < 0 ? ']' : '}')) return NULL;
+            if (first[--depth] >= 0) count = first[depth];
+            p++;
+        }
+        p = space(p + 1);
+        if (first[depth - 1] < 0) continue;
+    key:
+        if (*p != '"' || count == KEYS_MAX) return NULL;
+        struct key *key = &keys[count];
+        key->at = p + 1;
+        if (!(p = strict_text(p + 1, &plain)) || !plain) return NULL;
+        key->length = p - 1 - key->at;
+        for (int32_t k = first[depth - 1]; k < count; k++)
+            if (keys[k].length == key->length && !memcmp(keys[k].at, key->at, (size_t)key->length)) return NULL;
+        count++;
+        p = space(p);
+        if (*p != ':') return NULL;
+        p++;
+    }
+}
+
+/* The value at `p`, as it is written, behind the builder's data. */
+static const uint8_t *json(struct decoder *d, struct builder *b, const uint8_t *p, int64_t *length) {
+    const uint8_t *end = strict_value(p);
+    if (!end || !valid_utf8(p, end)) return NULL;
+    *length = end - p;
+    if (!reserve(&b->data, (size_t)(b->data_length + *length) + PAD)) return d->failed = 1, NULL;
+    memcpy(b->data.at + b->data_length, p, (size_t)*length);
+    return end;
+}
+
 /* How many values a line of JSON holds, as examine.py counts them: commas and opening brackets, outside of texts. */
 static int64_t values_in(const uint8_t *p, const uint8_t *end) {
     int64_t count = 0;
@@ -744,7 +867,11 @@ static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int6
     switch (kind) {
     case TEXT: {
         int64_t length;
-        if (*p != '"' || !(p = text(d, b, p + 1, &length))) return NULL;
+        if (node->is.flags & JSON) {
+            if (!(p = json(d, b, p, &length))) return NULL;
+        } else if (*p != '"' || !(p = text(d, b, p + 1, &length))) {
+            return NULL;
+        }
         if (unlikely(node->is.flags & DISCARD)) {
             b->length--;
             put_null(b, kind);

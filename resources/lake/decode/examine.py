@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from resources.lake.decode.shape import EXACT_DOUBLE
-from resources.lake.decode.strict_json import SHOWN, Bad, Number, read_document, shown, text_of
+from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, shown, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from resources.lake.decode.shape import Node
 
@@ -70,14 +70,31 @@ def extra_text(extra: Any) -> str | None:
     return text
 
 
+def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[str]) -> dict[str, str]:
+    """The values of a record's members that are kept as JSON, as they are written; null and absent ones are left out.
+
+    Raises:
+        Bad: A text in one of them is no Unicode (half a surrogate pair): nobody could read it.
+    """
+    kept = [name for name in wanted if record.get(name) is not None]
+    for name in kept:
+        try:
+            text_of(record[name]).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Bad(f"Not valid JSON: half of a surrogate pair is in {name}.") from error
+    texts = members_of(line) if kept else {}
+    return {name: texts[name] for name in kept}
+
+
 def declared_text(record: dict[str, Any], root: Node) -> str:
-    """What a record without a fault holds of the declared form, as JSON of ASCII."""
+    """What a record without a fault holds of the declared form, as JSON of ASCII; without what is kept as JSON."""
     return text_of(_declared(record, root), ascii_only=True)
 
 
 def _declared(value: Any, node: Node) -> Any:
     if node.fields is not None and value is not None:
-        return {name: _declared(inner, node.fields[name]) for name, inner in value.items() if name in node.fields}
+        known = ((name, inner, node.fields.get(name)) for name, inner in value.items())
+        return {name: _declared(inner, form) for name, inner, form in known if form is not None and not form.json}
     if node.element is not None and value is not None:
         return [_declared(item, node.element) for item in value]
     return value
@@ -105,7 +122,7 @@ def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _beyond(value: Any, node: Node, path: str) -> Any:
-    if value is None:
+    if value is None or node.json:
         return NOTHING
     if node.fields is not None:
         if not isinstance(value, dict):

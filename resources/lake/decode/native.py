@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
 KEEP_BYTES = 96 << 20
-_VERSION = 3
+_VERSION = 4
 _log = logging.getLogger(__name__)
 
 

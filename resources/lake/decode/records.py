@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from resources.lake.decode.drift import Drift, DriftCount
-from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, read_record
+from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, json_texts, read_record
 from resources.lake.decode.native import Unknown, decoding
 from resources.lake.decode.shape import Shape, shape_of
 from resources.lake.decode.strict_json import Bad, is_crowded, read_value, shown
@@ -68,7 +68,8 @@ class _Line:
     offset: int
     raw: bytes
     extra: str | None = None
-    declared: bytes | None = None  # instead of `raw`, where the parser would stumble over an unknown field
+    declared: bytes | None = None  # instead of `raw`, where the parser would stumble over what is not for it
+    json: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -97,6 +98,11 @@ class RecordReader:
     def shape(self) -> Shape:
         """The form of the records."""
         return shape_of(self.table)
+
+    @cached_property
+    def _json(self) -> dict[str, str]:
+        """The columns that are kept as JSON, by the name of the record's member."""
+        return {name: column for column, (name,) in self.shape.json.items()}
 
     @cached_property
     def _expected(self) -> dict[str, str | int]:
@@ -177,6 +183,8 @@ class RecordReader:
         The parser takes any sequence of objects. There are as many as lines, and a line feed between any two of them:
         so there is no other line feed, and each has a line of its own.
         """
+        if self.shape.json:  # which the parser cannot keep as it is written
+            return None
         if not _OBJECT.match(view):  # where the first value is null, pyarrow's parser takes the process with it
             return None
         try:
@@ -201,9 +209,10 @@ class RecordReader:
                 record = read_record(line.raw)
                 extra = beyond(record, self.shape.root)
                 text = extra_text(extra)
+                json = json_texts(line.raw, record, self._json)
                 great = text is not None and _GREAT.search(text)
-                declared = declared_text(record, self.shape.root).encode() if great else None
-                good.append(replace(line, extra=text, declared=declared))
+                declared = declared_text(record, self.shape.root).encode() if great or json else None
+                good.append(replace(line, extra=text, declared=declared, json=json))
             except Bad as bad:
                 rejects.append(Reject(member, line.number, line.offset, str(bad), line.raw))
                 continue
@@ -217,6 +226,10 @@ class RecordReader:
                 Reject(member, some[row].number, some[row].offset, reason, some[row].raw)
                 for row, reason in problems.items()
             ]
+            columns |= {
+                column: pa.array([line.json.get(name) for line in some], pa.string())
+                for name, column in self._json.items()
+            }
             batch = self.assemble(columns, pa.array([line.extra for line in some], pa.string()))
             if problems:
                 batch = batch.filter(pa.array([row not in problems for row in range(len(some))]))

@@ -20,14 +20,15 @@ EXACT_DOUBLE = 2**53
 class Node:
     """One place in a record: an object with known fields, a list, or a leaf.
 
-    Exactly one of `fields`, `element` and `leaf` is set. `whole` marks a leaf that is parsed as a double but must be a
-    whole number.
+    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks a leaf that is parsed as a double but must be a
+    whole number. `json` is any value, kept as it is written.
     """
 
     fields: dict[str, Node] | None = None
     element: Node | None = None
     leaf: pa.DataType | None = None
     whole: bool = False
+    json: bool = False
 
     def type(self, *, plain: bool) -> pa.DataType:
         """The Arrow type to parse this place as.
@@ -36,7 +37,8 @@ class Node:
         are cast only where they have a zone.
         """
         if self.fields is not None:
-            return pa.struct([pa.field(name, node.type(plain=plain)) for name, node in self.fields.items()])
+            parsed = {name: node for name, node in self.fields.items() if not node.json}
+            return pa.struct([pa.field(name, node.type(plain=plain)) for name, node in parsed.items()])
         if self.element is not None:
             return pa.list_(self.element.type(plain=plain))
         if plain and self.whole:
@@ -46,13 +48,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Shape:
-    """How records become rows of one table: `schema` is that of records, and `plain` that of the plainest ones."""
+    """How records become rows of one table: `schema` is that of records, and `plain` that of the plainest ones.
+
+    `paths` are those of the columns that are parsed, `json` those of the columns that are kept as they are written.
+    """
 
     table: Table
     root: Node
     schema: pa.Schema
     plain: pa.Schema
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """The table's columns that stand in the record, taken out of the parsed record.
@@ -100,17 +106,18 @@ def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
 def shape_of(table: Table) -> Shape:
     """The form of the records that `table` is made of."""
     root = Node(fields={})
-    paths = {}
+    paths: dict[str, tuple[str, ...]] = {}
+    json: dict[str, tuple[str, ...]] = {}
     for column in table:
         if column.path is None:
             continue
-        *parents, last = paths[column.name] = tuple(column.path.split("."))
+        *parents, last = (json if column.json else paths)[column.name] = tuple(column.path.split("."))
         node = root
         for part in parents:
             assert node.fields is not None
             node = node.fields.setdefault(part, Node(fields={}))
         assert node.fields is not None
         whole = column.wire is not None and pa.types.is_integer(column.type)
-        node.fields[last] = node_of(column.wire or column.type, whole=whole)
+        node.fields[last] = Node(json=True) if column.json else node_of(column.wire or column.type, whole=whole)
     assert root.fields is not None
-    return Shape(table, root, pa.schema(root.type(plain=False)), pa.schema(root.type(plain=True)), paths)
+    return Shape(table, root, pa.schema(root.type(plain=False)), pa.schema(root.type(plain=True)), paths, json)

@@ -56,6 +56,26 @@ def read_value(data: bytes) -> Any:
     return _read(data, "utf-8")
 
 
+def members_of(document: bytes) -> dict[str, str]:
+    """The members of a JSON object that was read before, each value as it is written."""
+    text = document.decode("utf-8-sig")
+    found: dict[str, str] = {}
+    place = _behind_blanks(text, _behind_blanks(text, 0) + 1)
+    while text[place] != "}":
+        name, place = _DECODER.raw_decode(text, _behind_blanks(text, place + (text[place] == ",")))
+        start = _behind_blanks(text, _behind_blanks(text, place) + 1)
+        _, place = _DECODER.raw_decode(text, start)
+        found[name] = text[start:place]
+        place = _behind_blanks(text, place)
+    return found
+
+
+def _behind_blanks(text: str, place: int) -> int:
+    while text[place] in " \t\r\n":
+        place += 1
+    return place
+
+
 def is_crowded(data: bytes) -> bool:
     """Whether a line holds more values than VALUES_MAX: its commas and opening brackets, outside of texts."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME = range(9)
 _KINDS = {pa.string(): _TEXT, pa.int64(): _INTEGER, pa.float64(): _DOUBLE, pa.bool_(): _BOOL, TIMESTAMP: _TIME}
-_REQUIRED, _NOT_EMPTY, _DISCARD, _DEFAULT = (1 << bit for bit in range(4))
+_REQUIRED, _NOT_EMPTY, _DISCARD, _DEFAULT, _JSON = (1 << bit for bit in range(5))
 #: The longest name of a field that the decoder knows.
 _NAME_BYTES_MAX = 48
 
@@ -47,7 +47,7 @@ class Tree:
         self.places: dict[str, int] = {}
         self._length = 0
         shape = shape_of(table)
-        columns = {path: table[name] for name, path in shape.paths.items()}
+        columns = {path: table[name] for name, path in (shape.paths | shape.json).items()}
         self._add("", _ROUTE)
         self._descend(shape.root, columns)
         for column in table:
@@ -97,6 +97,8 @@ class Tree:
             self.rules.append(place)
         if column.body and column.name not in bodies:
             node.flags |= _DISCARD
+        if column.json:
+            node.flags |= _JSON
 
     def _add(self, name: str, kind: int) -> int:
         self.nodes.append(Description(kind, 0, 0, 0, len(self.names)))
@@ -114,6 +116,8 @@ def _kind(node: Node) -> int:
         return _STRUCT
     if node.element is not None:
         return _LIST
+    if node.json:
+        return _TEXT
     return _WHOLE if node.whole else _KINDS[node.leaf]
 
 
@@ -137,4 +141,4 @@ def _is_known(node: Node) -> bool:
         return _is_known(node.element)
     if node.fields is not None:
         return all(len(name.encode()) <= _NAME_BYTES_MAX and _is_known(inner) for name, inner in node.fields.items())
-    return node.leaf in _KINDS
+    return node.json or node.leaf in _KINDS

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots, wikidata
+from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots, structured, wikidata
 from resources.sandbox.api.journal import CONTROLS
 from resources.sandbox.api.operations import perform
 from resources.sandbox.api.publication import published
@@ -31,6 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *metadata.OPERATIONS,
     # before those whose identifiers the names of areas would be
     *wikidata.OPERATIONS,
+    *structured.OPERATIONS,
     *snapshots.OPERATIONS,
     *batches.OPERATIONS,
     *articles.OPERATIONS,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from resources.sandbox.store.batch_store import MEMBER_BYTES, BatchStore, Message
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
+from resources.sandbox.store.structured import StructuredContents
 from resources.sandbox.world.chance import salt
 from resources.sandbox.world.world import World, micros
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from resources.sandbox.settings import Settings
     from resources.sandbox.store.batch_store import Archive
-    from resources.sandbox.store.snapshot_store import Stored
+    from resources.sandbox.store.snapshot_store import Holding, Stored
 
 #: Folders of this package whose code decides what is in an archive.
 _MADE_BY = ("world", "store")
@@ -83,6 +84,13 @@ class ArchivedWorld(World):
             settings.chunk_bytes,
             single_member=settings.single_member,
         )
+        store = SnapshotStore(
+            settings.state / "structured" / settings.identity,
+            form,
+            settings.chunk_bytes,
+            single_member=settings.single_member,
+        )
+        self.structured = StructuredContents(settings, self, store, self._whole)
 
     def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
         """The hour files of some projects (None: all that have articles), in the namespaces with changes, made unless they exist.
@@ -152,6 +160,18 @@ class ArchivedWorld(World):
         record = self._record(identifier, project, namespace, whole, ended_at)
         record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
         return Snapshot(record, whole.version, whole.size, whole.path, make, tuple(chunks))
+
+    def _whole(
+        self, identifier: str, export: Export, ended: datetime, make: Callable[[], Holding | None]
+    ) -> Snapshot | None:
+        """An export that has no chunks."""
+        holding = make()
+        if holding is None:
+            return None
+        project, namespace = self.parts(identifier)
+        ended_at = _nanoseconds(micros(ended) * 1_000 + salt("ended", "parts", identifier, export.started) % 1_000)
+        record = self._record(identifier, project, namespace, holding.whole, ended_at)
+        return Snapshot(record, holding.whole.version, holding.whole.size, holding.whole.path, make, ())
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
         """Whether the archives of an export exist."""

@@ -24,7 +24,8 @@ from resources.tables import SNAPSHOTS
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.load.files import announce, check_counts, enter, insert_rows, lake_path, unreadable
+from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
+from resources.warehouse.load.once import insert_once
 from resources.warehouse.load.snapshot_rows import Version
 from resources.warehouse.records import SnapshotLoad
 
@@ -160,7 +161,7 @@ def _take_in(
         if snapshot.is_of_articles:
             duplicates = _shadow(connection, snapshot, source, full)
         elif full:
-            insert_rows(connection, table, full)
+            duplicates = insert_once(connection, snapshot, full)
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
@@ -285,12 +286,13 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
     paths = connection.execute(f"SELECT lake_path FROM loads WHERE {_OF_SCOPE} AND source_at = ?", source).fetchall()  # noqa: S608
     for table in ("loads", "rejects"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND source_at = ?", source)  # noqa: S608  constant names
-    rows = "internal.shadowed_snapshots" if snapshot.is_of_articles else identifier(snapshot.dataset.name)
-    connection.execute(
-        f"DELETE FROM {rows} WHERE snapshot_version = ? "  # noqa: S608  declared names
-        f"AND snapshot_id IN (SELECT snapshot_id FROM snapshots WHERE {_OF_SCOPE})",
-        [version, *_scope(snapshot)],
-    )
+    own = [] if snapshot.is_of_articles else [identifier(snapshot.dataset.name)]
+    for rows in ("internal.shadowed_snapshots", *own):
+        connection.execute(
+            f"DELETE FROM {rows} WHERE snapshot_version = ? "  # noqa: S608  declared names
+            f"AND snapshot_id IN (SELECT snapshot_id FROM snapshots WHERE {_OF_SCOPE})",
+            [version, *_scope(snapshot)],
+        )
     connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
     return [path for (path,) in paths]
 

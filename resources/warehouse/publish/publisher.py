@@ -181,7 +181,7 @@ class Publisher:
             "about": dict(about),
             "lake_files": found.count,
             "missing_lake_files": list(found.missing),
-            "snapshots": [[kept.snapshot_id, kept.snapshot_version] for kept in found.snapshots],
+            "snapshots": found.versions,
         }
         return receipt, found
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resources import tables
+from resources import datasets, tables
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement
 from resources.warehouse.state.current import NEWEST_FIRST
+from resources.warehouse.views.structured import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,10 @@ def questions() -> Iterator[str]:
     for table in tables.QUESTIONS:
         yield _written(table.name)
         yield from comments(table, "VIEW")
+    for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
+        for table in dataset.derived:
+            yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
+            yield from comments(table, "VIEW")
     for macro in tables.MACROS:
         yield _written(macro.name, macro.parameters[-1])
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"

@@ -13,25 +13,39 @@ from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import nulls, quoted, statement
 from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.views import bodies
 
 if TYPE_CHECKING:
     import duckdb
 
+    from resources.warehouse.load.once import Kept
     from resources.warehouse.load.snapshot_rows import Version
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone."""
+    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone.
+
+    `snapshots` are of articles, `kept` those of other datasets whose bodies are asked for.
+    """
 
     files: tuple[str, ...]
     snapshots: tuple[Version, ...]
     missing: tuple[str, ...]
+    kept: tuple[Kept, ...] = ()
 
     @property
     def count(self) -> int:
         """Files that the views read."""
-        return len(self.files) + sum(len(version.paths) for version in self.snapshots)
+        return len(self.files) + sum(map(len, (*(v.paths for v in self.snapshots), *(v.paths for v in self.kept))))
+
+    @property
+    def versions(self) -> list[list[str]]:
+        """Identifier and version of each snapshot that the views read."""
+        return [
+            *([version.snapshot_id, version.snapshot_version] for version in self.snapshots),
+            *([version.snapshot_id, version.snapshot_version] for version in self.kept),
+        ]
 
 
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
@@ -42,13 +56,19 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     ).fetchall()
     paths = [root / relative for (relative,) in named]
     kept = versions(connection, lake_root)
-    wanted = [*paths, *(Path(path) for version in kept for path in version.paths)]
+    others = bodies.kept(connection, lake_root)
+    of_snapshots = (*(version.paths for version in kept), *(version.paths for version in others))
+    wanted = [*paths, *(Path(path) for several in of_snapshots for path in several)]
     missing = {path for path in wanted if not path.exists()}
     return Sources(
         files=tuple(str(path) for path in paths if path not in missing),
         snapshots=tuple(
             replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
             for version in kept
+        ),
+        kept=tuple(
+            replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
+            for version in others
         ),
         missing=tuple(path.relative_to(root).as_posix() for path in wanted if path in missing),
     )
@@ -57,13 +77,13 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Make the views, or make them again; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
-    bodies = [version.bodies() for version in present]
+    of_articles = [version.bodies() for version in present]
     if found.files:
         names = ", ".join(quoted(name) for name in found.files)
-        bodies.insert(0, statement("views/article_bodies").replace("{files}", f"[{names}]"))
+        of_articles.insert(0, statement("views/article_bodies").replace("{files}", f"[{names}]"))
     pages = SNAPSHOT_ARTICLES.narrow
     views = {
-        "article_bodies": (bodies, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),
+        "article_bodies": (of_articles, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),
         "snapshot_articles": ([version.pages() for version in present], f"SELECT {nulls(pages)} WHERE false"),
         "internal.snapshot_pages": (
             [version.articles() for version in present],
@@ -76,6 +96,8 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     }
     if is_older := "batch_hour" in connection.table("articles").columns:
         _as_before(views)
+    else:
+        bodies.make_body_views(connection, found.kept)
     for name, (parts, nothing) in views.items():
         connection.execute(f"CREATE OR REPLACE VIEW {name} AS\n" + "\nUNION ALL\n".join(parts or [nothing]))
     for table in (pages,) if is_older else (pages, ARTICLE_BODIES):

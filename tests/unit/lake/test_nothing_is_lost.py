@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resources.lake import Layout, convert
-from resources.tables import ARTICLE_CHANGES
+from resources.tables import ARTICLE_CHANGES, Table
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "articles"
 COMPUTED = {"batch_hour", "event_at", "extra"}
@@ -32,7 +32,7 @@ def normal(value, declared: pa.DataType | None = None):
     return value
 
 
-def normal_record(record: dict) -> dict:
+def normal_record(record: dict, table: Table = ARTICLE_CHANGES) -> dict:
     """A record as it is compared: the times of the declared places as moments."""
 
     def typed(place: dict, fields: dict) -> dict:
@@ -44,7 +44,7 @@ def normal_record(record: dict) -> dict:
         }
 
     tree: dict = {}
-    for column in ARTICLE_CHANGES:
+    for column in table:
         if column.path is not None:
             *parents, last = column.path.split(".")
             place = tree
@@ -63,12 +63,12 @@ def overlay(base, extra):
     return base if extra == {} and base is not None else extra
 
 
-def rebuilt(row: dict) -> dict:
-    """The record that a row was made of."""
+def rebuilt(row: dict, table: Table = ARTICLE_CHANGES) -> dict:
+    """The record that a row was made of, less what is kept as JSON."""
     record: dict = {}
-    for column in ARTICLE_CHANGES:
+    for column in table:
         value = row[column.name]
-        if column.name in COMPUTED or value is None:
+        if column.name in COMPUTED or column.path is None or column.json or value is None:
             continue
         *parents, last = column.path.split(".")
         place = record

@@ -101,6 +101,11 @@ class TinyWorld:
         """None: there is no Wikidata here."""
         return ()
 
+    @property
+    def structured(self) -> TinyWorld:
+        """None either."""
+        return self
+
     def batches(self, hour: datetime) -> list[TinyBatch]:
         self.built.append(hour)
         return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]

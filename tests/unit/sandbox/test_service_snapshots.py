@@ -100,7 +100,7 @@ class TestLists:
     def test_one_record(self, client):
         assert client.call(ONE).json() == client.call(LIST).json()[0]
         assert client.call(ONE, "POST", json={"fields": ["version"]}).json().keys() == {"version"}
-        for path in (f"{LIST}/dewiki_namespace_0", f"{LIST}/enwiki_namespace_6", f"{LIST}/structured-contents"):
+        for path in (f"{LIST}/dewiki_namespace_0", f"{LIST}/enwiki_namespace_6"):
             answer = client.call(path)
             assert answer.status_code == 404
             assert answer.json()["message"].startswith("NoSuchKey")

@@ -119,8 +119,9 @@ def test_page_that_changes_its_namespace_has_one_body(lake, warehouse):
 
 
 def test_tables_columns_and_comments_are_the_declared_ones(library):
+    stored = {dataset.name for dataset in datasets.datasets()}
     for table in datasets.tables():
-        wanted = table.narrow if table.name in ("article_changes", "snapshot_articles") else table
+        wanted = table.narrow if table.name in stored else table
         found = library.sql(
             "SELECT column_name, comment FROM duckdb_columns() "
             "WHERE schema_name = 'main' AND database_name = 'warehouse' AND table_name = ? ORDER BY column_index",

@@ -1,0 +1,213 @@
+"""The tables of structured contents: a page as the service parsed it, and what is derived from its recursive parts.
+
+Source of the record's fields: the service's data dictionary for structured contents, the names before March 2025
+(`infobox`, `article_sections`), and recorded answers. Of a page that the service could not parse it gives the article record
+instead, so that all columns of an article are here as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from resources.tables.articles import SNAPSHOT_ARTICLES
+from resources.tables.columns import PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
+from resources.tables.declaration import DOUBLE, INT, TEXT, Column, Table
+
+_AS_SERVED = "JSON text exactly as served"
+_BODIES = (
+    Column("infoboxes_json", TEXT, f"Infoboxes of the page; {_AS_SERVED}.", "infoboxes", json=True, body=True),
+    Column(
+        "infobox_json",
+        TEXT,
+        f"infoboxes_json under its name before 2025; {_AS_SERVED}.",
+        "infobox",
+        json=True,
+        body=True,
+    ),
+    Column(
+        "sections_json", TEXT, f"Sections, the first named Abstract; {_AS_SERVED}.", "sections", json=True, body=True
+    ),
+    Column(
+        "article_sections_json",
+        TEXT,
+        f"sections_json under its name before 2025; {_AS_SERVED}.",
+        "article_sections",
+        json=True,
+        body=True,
+    ),
+    Column(
+        "references_json",
+        TEXT,
+        f"References (footnotes) of the page; {_AS_SERVED}.",
+        "references",
+        json=True,
+        body=True,
+    ),
+    Column("tables_json", TEXT, f"Tables of the page; {_AS_SERVED}.", "tables", json=True, body=True),
+)
+#: A structured record does not name its namespace; the archive does.
+_OF_ARTICLE = tuple(
+    replace(column, required=False) if column.name == "namespace_id" else column
+    for column in SNAPSHOT_ARTICLES
+    if column not in SNAPSHOT_VERSION
+)
+STRUCTURED_ARTICLES = Table(
+    "structured_articles",
+    "The pages as the newest loaded snapshots of structured contents hold them, each once. Infoboxes, sections, references and "
+    "tables are in `structured_bodies` as served, and in tables of their own.",
+    (
+        *SNAPSHOT_VERSION,
+        *(column for column in _OF_ARTICLE if not column.body and column.name != "extra"),
+        Column("description", TEXT, "Short description of the page.", "description"),
+        Column(
+            "attribution_json",
+            TEXT,
+            'Editors and references counted, the counts as text (`"57"`, `">100"`), and the month of the last revision; JSON '
+            "text exactly as served.",
+            "attribution",
+            json=True,
+        ),
+        SNAPSHOT_ARTICLES["extra"],
+        *_BODIES,
+        *(column for column in _OF_ARTICLE if column.body),
+    ),
+    key=("snapshot_id", "snapshot_version", "article_id"),
+)
+_PAGE = (
+    *PROJECT_AND_NAMESPACE,
+    Column("article_id", INT, "Page id, unique in its project.", required=True),
+    Column("name", TEXT, "Title of the page.", required=True),
+)
+STRUCTURED_BODIES = Table(
+    "structured_bodies",
+    "The large values of `structured_articles`, which stay in the lake: JSON texts exactly as served, and the bodies of pages that "
+    "came as article records. Join on project_id and article_id.",
+    (
+        *_PAGE,
+        Column("version_id", INT, "Revision id.", required=True),
+        *_BODIES,
+        *(column for column in _OF_ARTICLE if column.body),
+    ),
+    key=("project_id", "article_id"),
+)
+_POSITION = Column(
+    "position",
+    pa.list_(INT),
+    "Place in the page: [3, 1] is the first part of the third. Sorts in the order of the page.",
+    required=True,
+)
+
+
+def _path(of: str) -> Column:
+    return Column("path", TEXT, f"JSON path of the {of} in its column of `structured_bodies`.", required=True)
+
+
+_LINK_COUNT = Column("link_count", INT, "Links in it.", required=True)
+_CITATION_COUNT = Column("citation_count", INT, "Citations in it.", required=True)
+INFOBOX_FIELDS = Table(
+    "infobox_fields",
+    "What the infoboxes say: a row for each part that is no box and no heading, in order.",
+    (
+        *_PAGE,
+        _POSITION,
+        _path("field"),
+        Column("infobox_number", INT, "Which infobox of the page, from 1.", required=True),
+        Column("infobox_name", TEXT, "Name of the infobox, for example Infobox settlement."),
+        Column("heading", TEXT, "Heading in the infobox that the field is under."),
+        Column("part_type", TEXT, "Kind of part: field, image, list, list_item and others."),
+        Column("label", TEXT, "Label of the field; null where it has none."),
+        Column("value", TEXT, "Value as plain text."),
+        Column("values", pa.list_(TEXT), "Values one by one, where the service gives them."),
+        _LINK_COUNT,
+        _CITATION_COUNT,
+    ),
+    key=("project_id", "article_id", "position"),
+)
+SECTIONS = Table(
+    "sections",
+    "The sections of the pages, those inside others too, in order; the first of a page is named Abstract.",
+    (
+        *_PAGE,
+        _POSITION,
+        _path("section"),
+        Column("level", INT, "1 for a section of the page, 2 for one inside it, and so on.", required=True),
+        Column("heading", TEXT, "Name of the section."),
+        Column("headings", pa.list_(TEXT), "The same with those of the sections that it is in, from the top."),
+        Column("text", TEXT, "Paragraphs and items of lists, a line each, without those of sections inside it."),
+        _LINK_COUNT,
+        _CITATION_COUNT,
+        Column("table_ids", pa.list_(TEXT), "Identifiers of the tables it refers to: table_id of `article_tables`."),
+    ),
+    key=("project_id", "article_id", "position"),
+)
+ARTICLE_REFERENCES = Table(
+    "article_references",
+    "The references (footnotes) of the pages, in order.",
+    (
+        *_PAGE,
+        _POSITION,
+        _path("reference"),
+        Column("reference_id", TEXT, "Identifier that citations name, for example cite_note-3."),
+        Column("reference_group", TEXT, "Group of footnotes."),
+        Column("reference_type", TEXT, "Kind of source, for example web or journal."),
+        Column("title", TEXT, "Title of the source: `title` of the metadata."),
+        Column("url", TEXT, "Address of the source: `url` of the metadata, else the first link of the text."),
+        Column("text", TEXT, "The footnote as plain text."),
+        Column("source", TEXT, "The source as plain text, where the footnote is a short one."),
+        Column("metadata_json", TEXT, "All metadata; a JSON object of texts."),
+    ),
+    key=("project_id", "article_id", "position"),
+)
+ARTICLE_TABLES = Table(
+    "article_tables",
+    "The tables in the pages that the service is confident of, in order.",
+    (
+        *_PAGE,
+        _POSITION,
+        _path("table"),
+        Column("table_id", TEXT, "Identifier: the path of the section and the number of the table."),
+        Column("confidence_score", DOUBLE, "How sure the service is that it parsed the table rightly (0 to 1)."),
+        Column("header_count", INT, "Rows of headers.", required=True),
+        Column("row_count", INT, "Rows.", required=True),
+        Column("column_count", INT, "Cells of the widest row.", required=True),
+        Column("headers", pa.list_(pa.list_(TEXT)), "Texts of the headers, row by row."),
+        Column("rows", pa.list_(pa.list_(TEXT)), "Texts of the cells, row by row."),
+        Column("footers", pa.list_(pa.list_(TEXT)), "Texts of the footers, row by row."),
+    ),
+    key=("project_id", "article_id", "position"),
+)
+ARTICLE_LINKS = Table(
+    "article_links",
+    "All links in infoboxes, sections and references, in order.",
+    (
+        *_PAGE,
+        Column("origin", TEXT, "Where it stands: infobox, section or reference.", required=True),
+        _POSITION,
+        _path("link"),
+        Column("url", TEXT, "Address that it leads to."),
+        Column("text", TEXT, "Text of the link."),
+    ),
+    key=("project_id", "article_id", "origin", "position"),
+)
+CITATIONS_PER_PAGE = Table(
+    "citations_per_page",
+    "How well the pages are sourced: their references, and how often they are cited.",
+    (
+        *_PAGE,
+        Column("reference_count", INT, "References.", required=True),
+        Column("citation_count", INT, "Citations in infoboxes and sections.", required=True),
+        Column("cited_reference_count", INT, "References that are cited there.", required=True),
+    ),
+    key=("project_id", "article_id"),
+)
+#: What follows from the bodies, in the order in which it is made.
+STRUCTURED_VIEWS = (
+    INFOBOX_FIELDS,
+    SECTIONS,
+    ARTICLE_REFERENCES,
+    ARTICLE_TABLES,
+    ARTICLE_LINKS,
+    CITATIONS_PER_PAGE,
+)

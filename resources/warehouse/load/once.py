@@ -1,0 +1,113 @@
+"""Rows of snapshots that are not of articles: each key once, the newest row of it, and the bodies that stay in the lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.datasets import Dataset
+    from resources.warehouse.records import Snapshot
+
+#: What tells the newest of several rows of one key, as far as the table has it.
+_NEWEST = ("event_at", "version_id")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One kept version of a dataset's snapshot, and where its files lie."""
+
+    dataset: Dataset
+    snapshot_id: str
+    snapshot_version: str
+    project_id: str
+    namespace_id: int
+    paths: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What identifies a row within the version."""
+        return tuple(name for name in self.dataset.table.key if name not in self.dataset.given)
+
+    def shadow(self) -> str:
+        """The statement that notes which of its rows are passed over because there is a newer one, or the same once more."""
+        return self._written("once")
+
+    def insert(self) -> str:
+        """The statement that puts its rows into the table, less their bodies."""
+        columns = column_list(self.dataset.table.narrow)
+        return f"INSERT INTO {identifier(self.dataset.name)} BY NAME SELECT {columns} FROM {self._written('once_rows')}"  # noqa: S608
+
+    def bodies(self) -> str:
+        """A query for its rows with the columns of the view of bodies.
+
+        What is the same for the whole version is a constant, so that a question for something else opens none of its files.
+        """
+        assert self.dataset.bodies is not None
+        own = {"project_id": quoted(self.project_id), "namespace_id": f"CAST({self.namespace_id} AS BIGINT)"}
+        columns = ", ".join(
+            f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in self.dataset.bodies
+        )
+        return f"SELECT {columns} FROM {self._written('once_rows')}"  # noqa: S608  declared names
+
+    def _written(self, name: str) -> str:
+        """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
+        table = self.dataset.table
+        newest = [f"{identifier(column)} DESC NULLS LAST, " for column in _NEWEST if column in table.schema.names]
+        return (
+            statement(f"load/{name}")
+            .replace("{key}", ", ".join(identifier(column) for column in self.key))
+            .replace("{newest_first}", "".join(newest))
+            .replace("{nothing}", nulls(table))
+            .replace("{files}", f"[{', '.join(quoted(path) for path in self.paths)}]")
+            .replace("{snapshot_id}", quoted(self.snapshot_id))
+            .replace("{snapshot_version}", quoted(self.snapshot_version))
+        )
+
+
+def insert_once(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> int:
+    """Insert the rows of a version, each key once; returns the number of those passed over, which `incoming` names by file."""
+    version = Kept(
+        snapshot.dataset,
+        snapshot.snapshot_id,
+        snapshot.snapshot_version,
+        snapshot.project_id,
+        snapshot.namespace_id,
+        tuple(paths),
+    )
+    passed = 0
+    if version.key:
+        passed = int(connection.execute(version.shadow()).fetchall()[0][0])
+        connection.execute(
+            "UPDATE incoming SET duplicate_count = copies.number FROM (SELECT file_name, count(*) AS number "
+            "FROM internal.shadowed_snapshots WHERE (snapshot_id, snapshot_version) = (?, ?) GROUP BY file_name) AS copies "
+            "WHERE parse_filename(incoming.path) = copies.file_name",
+            [snapshot.snapshot_id, snapshot.snapshot_version],
+        )
+    connection.execute(version.insert())
+    return passed
+
+
+def kept_versions(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_root: Path) -> list[Kept]:
+    """The loaded versions of a dataset of snapshots."""
+    found = answer(
+        connection,
+        "SELECT snapshot_id, snapshot_version, kept.project_id, kept.namespace_id, "
+        "list(lake_path ORDER BY lake_path) FILTER (WHERE loads.row_count > 0) "
+        "FROM snapshots AS kept JOIN loads USING (table_name, source_at, project_id, namespace_id) WHERE table_name = ? "
+        "GROUP BY ALL ORDER BY ALL",
+        [dataset.name],
+    )
+    root = lake_root.resolve()
+    return [
+        Kept(dataset, identifier, version, project, namespace, tuple(str(root / path) for path in paths or ()))
+        for identifier, version, project, namespace, paths in found
+    ]

@@ -1,0 +1,269 @@
+"""Structured contents from the archive to the published file: what went in comes out, and what is derived of it agrees with it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import pathlib
+from datetime import UTC, datetime
+
+import duckdb
+import pytest
+
+from resources.datasets import STRUCTURED_ARTICLES
+from resources.lake import Layout, SnapshotArchive, convert
+from resources.warehouse import Snapshot, SnapshotFile, Warehouse
+from tests.unit.lake.conftest import tar_bytes
+from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
+
+REAL = pathlib.Path(__file__).resolve().parents[3] / "shared/data/real/enterprise/structured-contents"
+HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
+JSON = {column.name: column.path for column in STRUCTURED_ARTICLES.table if column.json}
+
+
+class Library:
+    """A data folder with snapshots of structured contents that a test makes."""
+
+    def __init__(self, data: pathlib.Path) -> None:
+        self.layout = Layout(data)
+        self.warehouse = Warehouse(data)
+
+    def load(self, project: str, lines: list[bytes], minute: int = 0):
+        """A snapshot of these lines, converted and loaded."""
+        identifier = f"{project}_namespace_0"
+        data = gzip.compress(tar_bytes([(f"{identifier}_0.ndjson", b"".join(line + b"\n" for line in lines))]), mtime=0)
+        version = hashlib.md5(data).hexdigest()
+        path = self.layout.snapshot_archive(STRUCTURED_ARTICLES, identifier) / f"{identifier}.{version[:8]}.tar.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        archive = SnapshotArchive(
+            path,
+            identifier,
+            version,
+            HOUR,
+            project,
+            0,
+            dataset=STRUCTURED_ARTICLES,
+            snapshot_id=identifier,
+            snapshot_version=version,
+        )
+        made = convert(archive, self.layout)
+        names = SnapshotFile.__dataclass_fields__
+        file = SnapshotFile(**{name: getattr(made, name) for name in names})
+        exported = HOUR.replace(minute=minute)
+        return made, self.warehouse.load_snapshot(
+            Snapshot(identifier, version, project, 0, (file,), 1, exported, STRUCTURED_ARTICLES)
+        )
+
+    def ask(self, query: str, *parameters: object) -> list[tuple]:
+        """Rows of the published file."""
+        self.warehouse.publish()
+        with duckdb.connect(str(self.warehouse.published_path), read_only=True) as found:
+            return found.execute(query, list(parameters)).fetchall()
+
+
+@pytest.fixture
+def library(tmp_path):
+    return Library(tmp_path / "data")
+
+
+def real() -> dict[str, list[dict]]:
+    """The real records by project, the later of two of one page."""
+    records = [
+        record
+        for name in ("montreal-2024-infobox", "montreal-2025-infoboxes")
+        for record in json.loads(gzip.decompress((REAL / f"{name}.json.gz").read_bytes()))
+    ]
+    (fields,) = json.loads(gzip.decompress((REAL / "montreal-2025-fields.json.gz").read_bytes()))
+    # an answer of three fields says of no page which it is; put over one, it is a record
+    records.append({**records[1], "identifier": 1, **fields})
+    elections = REAL / "us-elections-2025-sdk-serialised.ndjson.gz"
+    records += map(json.loads, gzip.decompress(elections.read_bytes()).splitlines())
+    by_page = {(record["is_part_of"]["identifier"], record["identifier"]): record for record in records}
+    by_project: dict[str, list[dict]] = {}
+    for (project, _), record in by_page.items():
+        by_project.setdefault(project, []).append(record)
+    return by_project
+
+
+def parts(place: list, position: tuple[int, ...] = ()):
+    """All parts with their positions, in order."""
+    for number, part in enumerate(place or [], 1):
+        here = (*position, number)
+        yield here, part
+        yield from parts(part.get("has_parts"), here)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real samples are not on this machine")
+def test_real_records_come_back_as_they_went_in(library):
+    records = real()
+    for project, lines in records.items():
+        made, loaded = library.load(project, [json.dumps(record).encode() for record in lines])
+        assert (made.reject_count, loaded.row_count) == (0, len(lines))
+    library.warehouse.publish()
+    with duckdb.connect(str(library.warehouse.published_path), read_only=True) as found:
+        rows = (
+            found.sql(
+                "SELECT page.*, body.* EXCLUDE (project_id, namespace_id, article_id, name, version_id) "
+                "FROM structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
+            )
+            .to_arrow_table()
+            .to_pylist()
+        )
+    assert len(rows) == sum(map(len, records.values()))
+    by_page = {(row["project_id"], row["article_id"]): row for row in rows}
+    for project, lines in records.items():
+        for record in lines:
+            row = by_page[project, record["identifier"]]
+            texts = {path: row[column] for column, path in JSON.items() if row[column] is not None}
+            assert texts == {path: json.dumps(record[path]) for path in JSON.values() if record.get(path) is not None}
+            rest = {name: value for name, value in record.items() if name not in JSON.values()}
+            # the archive knows the namespace, which a structured record does not name
+            rest = with_type({"namespace": {"identifier": 0}} | rest)
+            assert rebuilt(row, STRUCTURED_ARTICLES.table) == normal_record(rest, STRUCTURED_ARTICLES.table)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real samples are not on this machine")
+def test_everything_derived_from_real_records_agrees_with_them(library):
+    records = real()
+    for project, lines in records.items():
+        library.load(project, [json.dumps(record).encode() for record in lines])
+    library.warehouse.publish()
+    with duckdb.connect(str(library.warehouse.published_path), read_only=True) as warehouse:
+
+        def rows(table: str, columns: str, record: dict) -> list[tuple]:
+            return warehouse.execute(
+                f"SELECT {columns} FROM {table} WHERE project_id = ? AND article_id = ? ORDER BY position",
+                [record["is_part_of"]["identifier"], record["identifier"]],
+            ).fetchall()
+
+        for record in (record for lines in records.values() for record in lines):
+            boxes = record.get("infoboxes") or record.get("infobox") or []
+            sections = record.get("sections") or record.get("article_sections") or []
+            fields = [
+                (list(position), part["type"], part.get("name"), part.get("value"), len(part.get("links") or []))
+                for position, part in parts(boxes)
+                if part["type"] not in ("infobox", "section")
+            ]
+            assert rows("infobox_fields", "position, part_type, label, value, link_count", record) == fields
+            named = [(list(position), part["name"]) for position, part in parts(sections) if part["type"] == "section"]
+            assert rows("sections", "position, heading", record) == named
+            texts = [
+                "\n".join(
+                    inner["value"]
+                    for own in part.get("has_parts") or []
+                    if own["type"] != "section"
+                    for _, inner in parts([own])
+                    if inner.get("value") is not None
+                )
+                or None
+                for _, part in parts(sections)
+                if part["type"] == "section"
+            ]
+            assert [text for (text,) in rows("sections", "text", record)] == texts
+            references = record.get("references") or []
+            assert rows("article_references", "reference_id, text, CAST(metadata_json AS JSON)", record) == [
+                (
+                    one["identifier"],
+                    one["text"]["value"],
+                    json.dumps(one["metadata"], ensure_ascii=False, separators=(",", ":")),
+                )
+                for one in references
+            ]
+            assert rows("article_tables", "table_id, rows, headers, confidence_score", record) == [
+                (
+                    one["identifier"],
+                    [[cell["value"] for cell in line] for line in one["rows"]],
+                    [[cell["value"] for cell in line] for line in one["headers"]],
+                    one["confidence_score"],
+                )
+                for one in record.get("tables") or []
+            ]
+            links = [
+                (origin, link.get("url"), link.get("text"))
+                for origin, place in (("infobox", boxes), ("section", sections))
+                for _, part in parts(place)
+                for link in part.get("links") or []
+            ] + [
+                ("reference", link.get("url"), link.get("text"))
+                for one in references
+                for side in ("text", "source")
+                for link in (one.get(side) or {}).get("links") or []
+            ]
+            found = rows("article_links", "origin, url, text, position", record)
+            kinds = ["infobox", "section", "reference"]
+            assert [one[:3] for one in sorted(found, key=lambda one: kinds.index(one[0]))] == links
+
+
+def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library):
+    def line(page: int, revision: int, heading: str) -> bytes:
+        record = {
+            "name": f"Page {page}",
+            "identifier": page,
+            "version": {"identifier": revision},
+            "date_modified": f"2026-11-19T05:00:{revision % 60:02d}Z",
+            "is_part_of": {"identifier": "enwiki"},
+            "sections": [{"name": heading, "type": "section"}],
+        }
+        return json.dumps(record).encode()
+
+    first = [line(1, 10, "old"), line(2, 20, "two"), line(1, 11, "new"), line(2, 20, "two"), b"bad"]
+    made, loaded = library.load("enwiki", first)
+    assert (made.reject_count, loaded.row_count, loaded.duplicate_count) == (1, 4, 2)
+    question = "SELECT article_id, version_id, heading FROM sections JOIN structured_articles USING (project_id, article_id) ORDER BY ALL"
+    assert library.ask(question) == [(1, 11, "new"), (2, 20, "two")]
+    assert library.ask("SELECT article_id, version_id FROM structured_bodies ORDER BY ALL") == [(1, 11), (2, 20)]
+    _, loaded = library.load("enwiki", [line(1, 12, "newer"), line(3, 30, "three")], minute=30)
+    assert len(loaded.dropped_versions) == 1
+    assert library.ask(question) == [(1, 12, "newer"), (3, 30, "three")]
+    assert library.ask("SELECT reason FROM rejects") == []
+    with duckdb.connect(str(library.warehouse.build_path)) as build:
+        assert build.execute("SELECT count(*) FROM internal.shadowed_snapshots").fetchall() == [(0,)]
+
+
+def test_forms_that_no_sample_has_are_asked_without_an_error(library):
+    """Texts, numbers and objects where lists are expected; parts at every depth; names that are JSON paths."""
+    deep: dict = {"type": "paragraph", "value": "bottom", "links": [{"url": "https://deep"}]}
+    for number in range(11):
+        deep = {"type": "section", "name": f"level {number}", "has_parts": [deep]}
+    odd = [
+        {
+            "sections": "text",
+            "infoboxes": 7,
+            "references": {"identifier": "one", "text": {"value": "t"}},
+            "tables": "x",
+        },
+        {
+            "sections": [1, "a", None, [{"type": "section"}]],
+            "infoboxes": [{"has_parts": {"type": "field"}}],
+            "tables": [3],
+        },
+        {"sections": [deep], "tables": {"identifier": "t", "rows": [["a"], "b"], "confidence_score": "high"}},
+        {"infoboxes": [{"type": "infobox", "has_parts": [{"type": "field", "name": "$.x[0]", "values": "v"}]}]},
+        {"references": [{"metadata": "m", "text": "plain"}, 5], "attribution": [1]},
+    ]
+    lines = [
+        json.dumps(
+            {
+                "name": f"Page {number}",
+                "identifier": number,
+                "version": {"identifier": 1},
+                "date_modified": "2026-11-19T05:00:00Z",
+                "is_part_of": {"identifier": "enwiki"},
+                **one,
+            }
+        ).encode()
+        for number, one in enumerate(odd)
+    ]
+    made, _ = library.load("enwiki", lines)
+    assert made.reject_count == 0
+    for table in (*STRUCTURED_ARTICLES.derived, STRUCTURED_ARTICLES.bodies):
+        library.ask(f"SELECT * FROM {table.name}")
+    assert library.ask("SELECT level, heading FROM sections WHERE article_id = 2 ORDER BY level DESC LIMIT 1") == [
+        (11, "level 0")
+    ]
+    assert library.ask("SELECT url, len(position) FROM article_links WHERE article_id = 2") == [("https://deep", 13)]
+    assert library.ask("SELECT label FROM infobox_fields WHERE article_id = 3") == [("$.x[0]",)]
+    assert library.ask("SELECT reference_id, text FROM article_references WHERE article_id = 0") == [("one", "t")]
+    assert library.ask("SELECT table_id, confidence_score FROM article_tables WHERE article_id = 2") == [("t", None)]

@@ -1,0 +1,167 @@
+"""Columns that are kept as JSON: the text is what the record has, byte for byte, whichever way the line was read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import random
+
+import pytest
+
+from resources.datasets import STRUCTURED_ARTICLES
+from resources.lake.decode import native
+from resources.lake.decode.records import RecordReader
+
+REAL = pathlib.Path(__file__).resolve().parents[4] / "shared/data/real/enterprise/structured-contents"
+GIVEN = {"snapshot_id": "enwiki_namespace_0", "snapshot_version": "0" * 32, "project_id": "enwiki", "namespace_id": 0}
+START = '{"name":"Page","identifier":1,"date_modified":"2026-11-19T05:10:11Z","version":{"identifier":9},"is_part_of":{"identifier":"enwiki"}'
+KEPT = [
+    "[]",
+    "{}",
+    '""',
+    "0",
+    "true",
+    "-1.5e+300",
+    "1e999",
+    "123456789012345678901234567890",
+    '[ {"name" : "A" ,\t"has_parts":[ ] } ]',
+    '[{"value":"\\u003ca\\u0026b\\u003e \\ud83d\\ude00 é 日本"},null,false]',
+    '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}',
+    '{"":1," ":2}',
+    "[" * 80 + "]" * 80,
+    json.dumps({f"key {n}": n for n in range(700)}),
+    json.dumps([{"type": "paragraph", "value": "x" * n} for n in range(70)]),
+    '{"\\u0041":1}',
+]
+REFUSED = {
+    '{"a":1,"a":2}': "The key a appears twice in one object.",
+    '[{"b":[{"a":1,"\\u0061":2}]}]': "The key a appears twice in one object.",
+    '["\\ud800"]': "Not valid JSON: half of a surrogate pair is in sections.",
+    "[NaN]": "Not valid JSON: NaN is not a JSON number.",
+    "[01]": "Not valid JSON",
+    "[1,]": "Not valid JSON",
+    '{"a" 1}': "Not valid JSON",
+    '["\\x"]': "Not valid JSON",
+    '["\t"]': "Not valid JSON",
+    "[1}": "Not valid JSON",
+    "[": "Not valid JSON",
+    "nul": "Not valid JSON",
+    "[1.]": "Not valid JSON",
+    "[-]": "Not valid JSON",
+    "[" * 600 + "]" * 600: "Nested too deeply to be a record.",
+}
+
+
+def read(block: bytes, bodies: frozenset[str] = STRUCTURED_ARTICLES.table.bodies):
+    rows = RecordReader(STRUCTURED_ARTICLES.table, GIVEN, bodies).read(memoryview(block), "m", 1, 0, block.count(b"\n"))
+    rows.batch.validate(full=True)
+    return rows
+
+
+@pytest.fixture(params=["1", "0"], ids=["native", "pure"])
+def how(request, monkeypatch):
+    if request.param == "1" and native.library() is None:
+        pytest.skip("the native decoder is not built here")
+    monkeypatch.setenv("WME_NATIVE", request.param)
+    return request.param
+
+
+def test_the_text_is_kept_as_it_is_written(how):
+    block = "".join(f'{START},"sections":{text},"infobox":{text}}}\n' for text in KEPT).encode()
+    rows = read(block)
+    assert rows.rejects == []
+    for column in ("sections_json", "infobox_json"):
+        assert rows.batch.column(column).to_pylist() == KEPT
+    assert rows.batch.column("extra").null_count == len(KEPT)
+
+
+def test_null_and_absent_are_null(how):
+    rows = read(f'{START},"sections":null}}\n{START}}}\n{START},"sections" : [1]  }}\n'.encode())
+    assert rows.batch.column("sections_json").to_pylist() == [None, None, "[1]"]
+
+
+def test_what_is_not_json_is_rejected(how):
+    lines = [f'{START},"sections":{text}}}' for text in REFUSED]
+    good = f'{START},"sections":[1]}}'
+    rows = read("".join(f"{bad}\n{good}\n" for bad in lines).encode())
+    assert rows.batch.column("sections_json").to_pylist() == ["[1]"] * len(lines)
+    assert [reject.raw.decode() for reject in rows.rejects] == lines
+    for reject, expected in zip(rows.rejects, REFUSED.values(), strict=True):
+        assert reject.reason.startswith(expected), reject
+
+
+def test_bytes_that_are_no_utf8_are_rejected(how):
+    rows = read(f'{START},"sections":["'.encode() + b'\xc3\x28"]}\n')
+    assert [reject.reason[:15] for reject in rows.rejects] == ["Not valid UTF-8"]
+
+
+def test_a_key_that_stands_twice_is_rejected(how):
+    rows = read(f'{START},"sections":[1],"sections":[2]}}\n'.encode())
+    assert [reject.reason for reject in rows.rejects] == ["The key sections appears twice in one object."]
+
+
+def test_bodies_that_are_not_kept_are_null(how):
+    rows = read(f'{START},"sections":[1],"attribution":{{"last_revised":"11/26"}}}}\n'.encode(), frozenset())
+    assert rows.batch.column("sections_json").to_pylist() == [None]
+    assert rows.batch.column("attribution_json").to_pylist() == ['{"last_revised":"11/26"}']
+
+
+def test_unknown_fields_beside_it_go_to_extra(how):
+    rows = read(f'{START},"sections":[1],"mood":"calm","great":1e999}}\n'.encode())
+    assert rows.batch.column("extra").to_pylist() == ['{"mood":"calm","great":1e999}']
+    assert rows.batch.column("sections_json").to_pylist() == ["[1]"]
+
+
+def test_damage_is_judged_alike(monkeypatch):
+    """Bytes replaced, cut and doubled at random places: both ways keep and reject the same lines."""
+    if native.library() is None:
+        pytest.skip("the native decoder is not built here")
+    chance = random.Random(7)
+    whole = f'{START},"sections":{KEPT[9]},"tables":{KEPT[10]},"references":{KEPT[8]}}}'.encode()
+    lines = []
+    for _ in range(600):
+        line, place = bytearray(whole), chance.randrange(len(START), len(whole))
+        kind = chance.randrange(3)
+        if kind == 0:
+            line[place] = chance.choice(b'{}[]",:\\0e-.+tfn \xc3\x80x')
+        elif kind == 1:
+            del line[place]
+        else:
+            line.insert(place, line[place])
+        lines.append(bytes(line).replace(b"\n", b" "))
+    block = b"\n".join(lines) + b"\n"
+    found = []
+    for way in "10":
+        monkeypatch.setenv("WME_NATIVE", way)
+        rows = read(block)
+        found.append((rows.batch, rows.rejects, rows.drift))
+    assert found[0][1] == found[1][1]
+    assert found[0][0].equals(found[1][0])
+    assert found[0][2] == found[1][2]
+    assert 100 < len(found[0][1]) < 500
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real samples are not on this machine")
+def test_real_parts_are_kept_to_the_byte(how):
+    """Each sample with the service's escapes, as lines of an archive."""
+    records = [
+        record
+        for name in ("montreal-2024-infobox", "montreal-2025-infoboxes")
+        for record in json.loads(gzip.decompress((REAL / f"{name}.json.gz").read_bytes()))
+    ]
+    elections = REAL / "us-elections-2025-sdk-serialised.ndjson.gz"
+    records += map(json.loads, gzip.decompress(elections.read_bytes()).splitlines())
+    text = json.dumps
+    for record in records:
+        record["is_part_of"]["identifier"] = "enwiki"
+    lines = [text(record, ensure_ascii=False).replace("<", "\\u003c").replace("&", "\\u0026") for record in records]
+    rows = read(("\n".join(lines) + "\n").encode())
+    assert rows.rejects == []
+    kept = {column.name: column.path for column in STRUCTURED_ARTICLES.table if column.json}
+    for row, record, line in zip(rows.batch.to_pylist(), records, lines, strict=True):
+        for column, path in kept.items():
+            assert (row[column] is None) == (path not in record), (record["name"], path)
+            if row[column] is not None:
+                assert f'"{path}": {row[column]}' in line
+                assert json.loads(row[column]) == record[path]

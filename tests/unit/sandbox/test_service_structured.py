@@ -1,0 +1,189 @@
+"""Structured contents over HTTP: snapshots that are free, without chunks and listed twice, and lookups."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from datetime import UTC, datetime
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from resources.sandbox.store.exports import newest_hour
+from resources.sandbox.world.structured import BASIC, structured
+from tests.unit.sandbox.conftest import Client, prepared_state
+
+NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+LIST = "/v2/snapshots/structured-contents"
+ONE = f"{LIST}/enwiki_namespace_0"
+KINDS = {"infobox", "section", "field", "image", "list", "list_item", "paragraph", "table"}
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory, signing_key):
+    settings = Settings(
+        state=prepared_state(tmp_path_factory.mktemp("structured"), signing_key),
+        now=NOW,
+        projects=("enwiki", "frwiki", "simplewiki"),
+        namespaces=(0, 14),
+        changes_per_hour=20,
+        chunk_bytes=200_000,
+    )
+    with running(settings) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def client(sandbox):
+    with requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        yield client
+    sandbox.accounts.set_groups("sandbox", ["group_3"])
+
+
+@pytest.fixture(scope="module")
+def lines(sandbox):
+    """The lines of the current snapshot."""
+    with requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        content = client.fetch(client.signed(f"{ONE}/download")).content
+        assert hashlib.md5(content).hexdigest() == client.call(ONE).json()["version"]
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        members = tar.getmembers()
+        assert [member.name for member in members] == [f"enwiki_namespace_0_{n}.ndjson" for n in range(len(members))]
+        assert len(members) > 1
+        return b"".join(tar.extractfile(member).read() for member in members).splitlines()
+
+
+@pytest.fixture(scope="module")
+def pages(sandbox, lines):
+    """A page with tables, and one that comes as an article; neither has changed since the snapshot."""
+    hour = newest_hour(sandbox.world, NOW)
+
+    def first(member: str):
+        for record in map(json.loads, lines):
+            now = sandbox.world.article("enwiki", record["name"], hour) if member in record else None
+            if now is not None and now["version"]["identifier"] == record["version"]["identifier"]:
+                return record
+        raise AssertionError(member)
+
+    return first("tables"), first("article_body")
+
+
+def test_the_list_holds_each_snapshot_twice_the_older_ones_last(client):
+    for method, path in (("GET", LIST), ("GET", f"{LIST}/"), ("POST", LIST), ("POST", f"{LIST}/")):
+        records = client.call(path, method).json()
+        names = [record["identifier"] for record in records]
+        assert names == ["enwiki_namespace_0", "frwiki_namespace_0"] * 2  # the service has none of simplewiki
+    assert all("chunks" not in record for record in records)
+    assert records[0] == client.call(ONE).json()
+    assert [record["date_modified"][:10] for record in records] == ["2025-03-09"] * 2 + ["2025-03-08"] * 2
+    assert len({record["version"] for record in records}) == 4
+    filters = [{"field": "is_part_of.identifier", "value": "frwiki"}]
+    found = client.call(LIST, "POST", json={"filters": filters, "fields": ["identifier"]}).json()
+    assert found == [{"identifier": "frwiki_namespace_0"}] * 2
+
+
+def test_what_there_is_none_of(client):
+    for path in (f"{LIST}/simplewiki_namespace_0", f"{LIST}/enwiki_namespace_14", f"{ONE}/chunks"):
+        assert client.call(path).status_code == 404, path
+    assert client.call(f"{LIST}/simplewiki_namespace_0/download", "HEAD").status_code == 404
+
+
+@pytest.mark.parametrize("group", ["group_1", "group_2", "group_3"])
+def test_it_is_free_for_everyone(client, group):
+    client.sandbox.accounts.set_groups("sandbox", [group])
+    client.login()
+    assert client.call(LIST).status_code == 200
+    answer = client.fetch(client.signed(f"{ONE}/download"))
+    assert hashlib.md5(answer.content).hexdigest() == client.call(ONE).json()["version"]
+    head = client.call(f"{ONE}/download", "HEAD")
+    assert (head.status_code, int(head.headers["Content-Length"])) == (200, len(answer.content))
+    user = client.auth("get-user", {}, headers={"Authorization": f"Bearer {client.token}"}).json()
+    assert (user.get("snapshot_requests_count", 0), user.get("chunk_requests_count", 0)) == (0, 0)
+
+
+def test_lines_are_the_pages_in_parts(client, lines, sandbox):
+    records = [json.loads(line) for line in lines]
+    world = sandbox.world
+    started, _ = world.snapshot_times("enwiki_namespace_0", NOW)
+    articles = [world.record(entry.event) for entry in world.snapshot_entries("enwiki_namespace_0", started)]
+    assert [record["identifier"] for record in records] == [article["identifier"] for article in articles]
+    assert records == [structured(article) or article for article in articles]
+    whole = [record for record in records if "article_body" not in record]
+    assert 0 < len(records) - len(whole) < len(records) / 10
+    seen = set()
+
+    def walk(part):
+        seen.add(part["type"])
+        for inner in part.get("has_parts", []):
+            walk(inner)
+
+    for record in whole:
+        assert record["event"]["type"] == "update"
+        assert record["sections"][0]["name"] == "Abstract"
+        assert record["license"][0]["identifier"] == "CC-BY-SA-4.0"
+        for part in [*record.get("infoboxes", []), *record["sections"]]:
+            walk(part)
+        cited = set(_named(record["sections"], "citations"))
+        assert cited <= {one["identifier"] for one in record["references"]}
+        named = set(_named(record["sections"], "table_references"))
+        assert named == {table["identifier"] for table in record.get("tables", [])}
+        counts = record["attribution"]["editors_count"]
+        assert all(isinstance(count, str) for count in counts.values())
+    assert seen == KINDS
+    nested = [
+        cell["nested_table"]
+        for record in whole
+        for table in record.get("tables", [])
+        for row in table["rows"]
+        for cell in row
+        if "nested_table" in cell
+    ]
+    assert nested
+    assert all(json.loads(text)["rows"] for text in nested)
+
+
+def _named(parts, members):
+    for part in parts:
+        yield from (one["identifier"] for one in part.get(members, []))
+        yield from _named(part.get("has_parts", []), members)
+
+
+class TestLookups:
+    def look(self, client, page, **body):
+        filters = [{"field": "is_part_of.identifier", "value": "enwiki"}, *body.pop("filters", [])]
+        return client.call(f"/v2/structured-contents/{page}", "POST", json={"filters": filters, **body})
+
+    def test_a_page_in_parts_without_its_event(self, client, pages):
+        (record,) = self.look(client, pages[0]["name"]).json()
+        assert record.keys() == pages[0].keys() - {"event"}
+        assert (record["name"], record["sections"][0]["name"]) == (pages[0]["name"], "Abstract")
+
+    def test_a_page_that_could_not_be_parsed_comes_as_an_article(self, client, pages):
+        (record,) = self.look(client, pages[1]["name"], fields=["sections"]).json()
+        assert record["article_body"]["html"]
+
+    @pytest.mark.parametrize(
+        ("fields", "found"),
+        [
+            (["name", "sections"], {"name", "sections", "tables"}),
+            (["tables"], BASIC),
+            (["article_body", "event"], BASIC),
+            (["references", "infobox"], {"references"}),
+            (["version.identifier"], {"version"}),
+        ],
+    )
+    def test_fields(self, client, pages, fields, found):
+        (record,) = self.look(client, pages[0]["name"], fields=fields).json()
+        assert record.keys() == {*found} & pages[0].keys()
+
+    def test_filters_see_the_whole_article(self, client, pages):
+        name = pages[0]["name"]
+        for field, value, status in (("namespace.identifier", 0, 200), ("event.type", "delete", 404)):
+            assert self.look(client, name, filters=[{"field": field, "value": value}]).status_code == status

@@ -102,7 +102,10 @@ class Sandbox:
         self.control = Control(service, self.faults, self.journal, self.stopped.set)
         api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path.removesuffix("/"))
         store = misbehaving(
-            objects.object_store([object_index, entity_index], signer), self.faults, "objects", objects.api_path
+            objects.object_store([object_index, entity_index, structured_index], signer),
+            self.faults,
+            "objects",
+            objects.api_path,
         )
         self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store)]
         self._sockets = sockets

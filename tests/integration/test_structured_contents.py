@@ -41,7 +41,6 @@ class Library:
             path,
             identifier,
             version,
-            HOUR,
             project,
             0,
             dataset=STRUCTURED_ARTICLES,

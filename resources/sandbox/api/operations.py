@@ -7,7 +7,7 @@ Source: the service's interface description and its documentation of groups and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from resources.sandbox.accounts.tokens import TokenRefusedError
@@ -80,6 +80,11 @@ class Call:
     service: Service
     request: Request
     user: User | None
+
+    def within(self, area: str) -> Call:
+        """The same call on the files of an area."""
+        its = self.service.areas[area]
+        return replace(self, service=replace(self.service, exports=its.exports, object_index=its.object_index))
 
     @property
     def accept(self) -> str | None:

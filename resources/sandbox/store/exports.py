@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from resources.sandbox.clock import Clock
-    from resources.sandbox.store.contents import Contents, Exported, Snapshot
+    from resources.sandbox.store.contents import Contents, Snapshot
 
 _COPIED_ON = (1,)
 _COPIED_ON_2025 = (2, 21)
@@ -62,9 +62,9 @@ def newest_hour(contents: Contents, now: datetime) -> datetime:
 
 
 class Exports:
-    """The exports of one kind of snapshots. Safe for threads; its methods may make archives."""
+    """The exports of one sandbox. Safe for threads; its methods may make archives."""
 
-    def __init__(self, contents: Exported, clock: Clock, *, source_2025: bool = False) -> None:
+    def __init__(self, contents: Contents, clock: Clock, *, source_2025: bool = False) -> None:
         """Follow the schedule until `export` is called."""
         self._contents = contents
         self._clock = clock

@@ -54,7 +54,9 @@ async def _single(call: Call) -> Response:
 
 
 async def _download(call: Call) -> Response:
-    return await downloads.download(call, snapshot_key(call.part("identifier"), free=_free(call), area=AREA))
+    return await downloads.download(
+        call.within(AREA), snapshot_key(call.part("identifier"), free=_free(call), area=AREA)
+    )
 
 
 async def _lookup(call: Call) -> Response:

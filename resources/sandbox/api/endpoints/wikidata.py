@@ -46,10 +46,7 @@ def _of_entities(operation: Operation) -> Operation:
 
 def _within(handler: Callable[[Call], Awaitable[Response]]) -> Callable[[Call], Awaitable[Response]]:
     async def handle(call: Call) -> Response:
-        area = call.service.areas[AREA]
-        return await handler(
-            replace(call, service=replace(call.service, exports=area.exports, object_index=area.object_index))
-        )
+        return await handler(call.within(AREA))
 
     return handle
 

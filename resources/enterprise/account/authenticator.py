@@ -21,7 +21,9 @@ from resources.enterprise.account.operations import (
     AuthService,
     Challenge,
     Grant,
+    NewPasswordRefused,
     RefreshRefused,
+    weakness,
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStore
 from resources.enterprise.http.answers import read_body
@@ -57,6 +59,7 @@ class TokenStatus:
         refresh_expires_at: End of the refresh token, 90 days after the login.
         refreshes_used: Access tokens bought with it.
         refreshes_left: How many of 90 are left.
+        new_password_required: The last login was met with the challenge to set a new password, which is not answered yet.
     """
 
     auth_url: str
@@ -67,6 +70,7 @@ class TokenStatus:
     refresh_expires_at: datetime | None = None
     refreshes_used: int = 0
     refreshes_left: int = 0
+    new_password_required: bool = False
 
 
 @guarded
@@ -81,6 +85,8 @@ class Authenticator:
         self._clock = clock
         self.redactor = transport.redactor
         self.redactor.learn(service.password)
+        #: The configured one, until it is replaced here.
+        self._password = service.password
         self._calls = AuthService(transport, service.auth_url)
         self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
@@ -156,9 +162,11 @@ class Authenticator:
 
     def status(self) -> TokenStatus:
         """What is stored, without a request."""
-        tokens = self._read()
+        tokens, challenged = self._read(), self._store.read_session() is not None
         if tokens is None:
-            return TokenStatus(self._service.auth_url, self._service.username, logged_in=False)
+            return TokenStatus(
+                self._service.auth_url, self._service.username, logged_in=False, new_password_required=challenged
+            )
         return TokenStatus(
             auth_url=self._service.auth_url,
             username=self._service.username,
@@ -168,6 +176,7 @@ class Authenticator:
             refresh_expires_at=tokens.refresh_expires_at,
             refreshes_used=tokens.refresh_count,
             refreshes_left=max(0, REFRESH_USES - tokens.refresh_count),
+            new_password_required=challenged,
         )
 
     def user(self) -> User:
@@ -179,30 +188,61 @@ class Authenticator:
         self._calls.forgot_password(self._need_username())
 
     def confirm_password(self, code: str, password: str) -> None:
-        """Set a new password with the code that was sent. Stored tokens stay as they are."""
-        self._calls.forgot_password_confirm(self._need_username(), code, password)
-
-    def change_password(self, previous: str, proposed: str) -> None:
-        """Replace the password. Stored tokens stay as they are."""
-        self._calls.change_password(self.access_token(), previous, proposed, self.bearer)
-
-    def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
-        """Answer a NEW_PASSWORD_REQUIRED challenge: log in with the old password, set the new one, store the tokens.
+        """Set a new password with the code that was sent. Stored tokens are valid on, and stay.
 
         Raises:
+            AuthenticationError: The code is wrong or has expired, or the password is against the rules.
+        """
+        self._calls.forgot_password_confirm(self._need_username(), code, password)
+        self._password = password
+
+    def change_password(self, previous: str, proposed: str) -> None:
+        """Replace the password. Stored tokens are valid on, and stay.
+
+        Raises:
+            AuthenticationError: The previous password is wrong, or the new one is against the rules.
+        """
+        self.user()  # a token that was revoked would be refused with the words that a wrong password is
+        self._calls.change_password(self.access_token(), previous, proposed)
+        self._password = proposed
+
+    def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
+        """Answer the challenge that the last login was met with, set the new password, and store the tokens.
+
+        Its session was kept for this. Where there is none, or it is over, a login with the old password asks for another.
+
+        Raises:
+            AuthenticationError: The new password is against the rules; or the session is over, and no old password is known.
             InvalidRequest: The service asks for no new password (it logged the account in, the tokens are stored).
         """
-        username, password = self._need_username(), self._need_password(password)
+        username = self._need_username()
         with self._mutex, self._store.locked():
-            answer = self._calls.login(username, password)
+            session = self._store.read_session()
+            if session is not None:
+                known = password or self._password
+                try:
+                    return self._answer(username, session, proposed)
+                except NewPasswordRefused as error:
+                    # by another login it is told apart: a session is over after minutes, a weak password stays weak
+                    if known is None or weakness(proposed):
+                        expired = (
+                            "" if weakness(proposed) else " If it was minutes ago, log in again: `wme auth login`."
+                        )
+                        raise errors.AuthenticationError(f"{error.message}{expired}", status=error.status) from None
+            answer = self._calls.login(username, self._need_password(password))
             if isinstance(answer, Challenge):
-                self._memory = self._keep(self._calls.new_password_required(username, answer.session, proposed))
-                return self.status()
+                self._store.write_session(answer.session)
+                return self._answer(username, answer.session, proposed)
             self._memory = self._keep(answer)
         raise errors.InvalidRequest(
             f"The service asks {username} for no new password. The password is unchanged and the account is logged in. "
             "To change it all the same, run `wme auth change-password`."
         )
+
+    def _answer(self, username: str, session: str, proposed: str) -> TokenStatus:
+        self._memory = self._keep(self._calls.new_password_required(username, session, proposed))
+        self._password = proposed
+        return self.status()
 
     def _usable(self, tokens: Tokens) -> bool:
         now = self._clock()
@@ -235,12 +275,12 @@ class Authenticator:
                         "Refreshed the token of %s (use %d of %d).", username, refreshed.refresh_count, REFRESH_USES
                     )
                     return refreshed
-        if self._service.password is None:
+        if self._password is None:
             raise errors.TokenSpent(
                 f"{why} for {username}, and no password is configured to log in with. Nothing was fetched, what was "
                 "there is kept. Run `wme auth login`, or set WME_PASSWORD."
             )
-        return self._log_in(self._service.password)
+        return self._log_in(self._password)
 
     def _log_in(self, password: str) -> Tokens:
         username = self._need_username()
@@ -249,6 +289,7 @@ class Authenticator:
             _log.info("Logged in as %s.", username)
             return self._keep(answer)
         if answer.name == NEW_PASSWORD_CHALLENGE:
+            self._store.write_session(answer.session)
             raise errors.NewPasswordRequired(
                 f"The service wants {username} to set a new password before it gives out tokens. Nothing was fetched, "
                 "what was there is kept. Run `wme auth new-password`."
@@ -279,7 +320,7 @@ class Authenticator:
         return self._service.username
 
     def _need_password(self, given: str | None) -> str:
-        password = given or self._service.password
+        password = given or self._password
         if password is None:
             raise errors.AuthenticationError(
                 f"No password is given for {self._need_username()}. Nothing was sent. Set WME_PASSWORD or type it at "

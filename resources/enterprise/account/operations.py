@@ -10,21 +10,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter
+from requests.auth import AuthBase
 
 from resources.enterprise import errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
 from resources.enterprise.http import endpoints
 from resources.enterprise.models import User
+from resources.formatting import listed
 
 if TYPE_CHECKING:
-    from requests.auth import AuthBase
+    from requests import PreparedRequest
 
     from resources.enterprise.http.answers import Answer
     from resources.enterprise.http.transport import Transport
 
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
-_RULES = "The new password needs at least 8 characters with upper and lower case, a digit and a symbol."
+_RULES = "A new password needs at least 8 characters with upper and lower case, a digit and a symbol."
 #: Documented life of an access token in seconds, for an answer that does not state it.
 _DAY = 86_400.0
 
@@ -44,6 +46,10 @@ class Challenge:
 
     name: str
     session: str = field(repr=False)
+
+
+class NewPasswordRefused(errors.AuthenticationError):
+    """The answer to a challenge is refused: its session is over, or the password is against the rules."""
 
 
 class RefreshRefused(errors.AuthenticationError):
@@ -71,6 +77,17 @@ class _Login(BaseModel):
 _TOKENS = TypeAdapter(_Tokens)
 _LOGIN = TypeAdapter(_Login)
 _USER = TypeAdapter(User)
+
+
+class _Signed(AuthBase):
+    """Puts one token into the header, whatever comes of it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
 
 
 class AuthService:
@@ -148,34 +165,44 @@ class AuthService:
         self._check(
             answer,
             f"set the password of {username}",
-            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {_RULES}",
+            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {rules(password)}",
         )
 
-    def change_password(self, access_token: str, previous: str, proposed: str, auth: AuthBase) -> None:
-        """`POST /v1/change-password`: replace a known password. The token stands in the body and in the header."""
+    def change_password(self, access_token: str, previous: str, proposed: str) -> None:
+        """`POST /v1/change-password`: replace a known password. The token stands in the body and in the header.
+
+        Raises:
+            AuthenticationError: Wrong previous password, or a new one against the rules: nothing is tried with another token.
+        """
         self._transport.redactor.learn(previous, proposed)
         answer = self._post(
             endpoints.CHANGE_PASSWORD,
             {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
-            auth,
+            _Signed(access_token),
         )
         self._check(
             answer,
             "change the password",
-            refused=f"Check the previous password. {_RULES}",
+            # the service says the same of a wrong password and of a weak one
+            refused=rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}",
         )
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
-        """`POST /v1/new-password-required`: answer the challenge; brings tokens."""
+        """`POST /v1/new-password-required`: answer the challenge; brings tokens.
+
+        Raises:
+            NewPasswordRefused: The service does not say whether the session is over or the password too weak.
+        """
         doing = f"set the new password of {username}"
-        self._transport.redactor.learn(password)
+        self._transport.redactor.learn(password, session)
         answer = self._post(
             endpoints.NEW_PASSWORD_REQUIRED, {"username": username, "session": session, "new_password": password}
         )
         self._check(
             answer,
             doing,
-            refused=f"{_RULES} Run `wme auth new-password` again.",
+            refused=f"{rules(password)} Run `wme auth new-password` again.",
+            kind=NewPasswordRefused,
         )
         found = self._transport.parse(answer, _TOKENS, doing)
         if found.refresh_token is None:
@@ -201,15 +228,48 @@ class AuthService:
             "POST", self._url + path, doing=f"reach the authentication service ({path})", auth=auth, body=body
         )
 
-    def _check(self, answer: Answer, doing: str, refused: str | None = None) -> None:
-        """Raise what an answer other than success means; `refused` is the advice for a 401 of this operation."""
+    def _check(
+        self,
+        answer: Answer,
+        doing: str,
+        refused: str | None = None,
+        kind: type[errors.AuthenticationError] = errors.AuthenticationError,
+    ) -> None:
+        """Raise what an answer other than success means.
+
+        `refused` is the advice for a 401 of this operation, and for a 422 where its text is about a password: one may be too
+        short or too long to be read at all.
+        """
         if answer.status in {200, 204}:
             return
         error = self._transport.error(answer, doing)
-        if answer.status == 401 and refused is not None:
-            raise errors.AuthenticationError(
-                f"Could not {doing}: the service answered 401 ({self._transport.said(answer)}). Nothing was changed. "
+        if refused is not None and (answer.status == 401 or (answer.status == 422 and _RULES in refused)):
+            said = self._transport.said(answer)
+            raise (kind if answer.status == 401 else errors.InvalidRequest)(
+                f"Could not {doing}: the service answered {answer.status}{f' ({said})' if said else ''}. Nothing was changed. "
                 f"{refused}",
-                status=401,
+                status=answer.status,
             )
         raise error
+
+
+def weakness(password: str) -> str | None:
+    """What a password lacks by the rules of the service's user pool, None where it keeps them."""
+    lacking = [
+        what
+        for holds, what in (
+            (len(password) >= 8, "8 characters"),
+            (any(c.isupper() for c in password), "a capital letter"),
+            (any(c.islower() for c in password), "a small letter"),
+            (any(c.isdigit() for c in password), "a digit"),
+            (any(not c.isalnum() for c in password), "a symbol"),
+        )
+        if not holds
+    ]
+    return listed(lacking, len(lacking)) if lacking else None
+
+
+def rules(password: str) -> str:
+    """The rules in a sentence, with what this password lacks."""
+    lacks = weakness(password)
+    return _RULES if lacks is None else f"The new password lacks {lacks}. {_RULES}"

@@ -1,4 +1,4 @@
-"""The tokens of one account, shared by all processes of this machine through one file.
+"""The tokens of one account, shared by all processes of this machine through one file, and a challenge that waits there.
 
 Source: the service's authentication rules: an access token lives a day, a refresh token 90 days from the login and for
 at most 90 refreshes. Lives are kept as durations on this machine's clock, so a clock that differs from the service's
@@ -13,7 +13,7 @@ import json
 import logging
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter
@@ -23,10 +23,11 @@ from resources.enterprise.errors import DiskFull, StateBusy, StateError
 from resources.enterprise.models import Moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 #: Characters; real ones have about 1,100.
 LONGEST_TOKEN = 8_192
@@ -137,14 +138,26 @@ class TokenStore:
 
     def read(self) -> Tokens | None:
         """The tokens of this account, or None: none stored, another account's, or a damaged file (said in the log)."""
+        fields = self._fields()
+        return None if fields.keys() <= {"challenge"} else self._parsed(fields, _tokens)
+
+    def read_session(self) -> str | None:
+        """The session of the challenge that the last login was answered with, until it is answered; it lives for minutes."""
+        challenge = self._fields().get("challenge")
+        return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
+
+    def _fields(self) -> dict[str, Any]:
+        """What the file says of this account; nothing where there is no file, or it is another's or damaged."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
-            return None
+            return {}
         except OSError as error:
             problem = error.strerror
         else:
-            return self._parse(content)
+            fields = self._parsed(content, lambda text: dict(json.loads(text).items())) or {}
+            is_ours = all(fields.pop(name, None) == value for name, value in self._owner.items())
+            return fields if is_ours else {}
         raise StateError(
             f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Give it to the user who runs "
             "this, or delete it: the next login writes a new one."
@@ -157,31 +170,29 @@ class TokenStore:
             StateError: The file cannot be written.
             DiskFull: There is no room for it.
         """
-        fields = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(tokens).items()}
-        with self._writing():
-            files.write(self._path, json.dumps(self._owner | fields, indent=2).encode() + b"\n", mode=0o600)
+        self._store({k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(tokens).items()})
+
+    def write_session(self, session: str) -> None:
+        """Keep the session of a challenge, beside tokens that are still stored. Call with the lock held.
+
+        Raises:
+            StateError: As for `write`.
+        """
+        self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:
         """Forget the tokens. Call with the lock held."""
         with self._writing():
             self._path.unlink(missing_ok=True)
 
-    def _parse(self, content: bytes) -> Tokens | None:
+    def _store(self, fields: dict[str, Any]) -> None:
+        with self._writing():
+            files.write(self._path, json.dumps(self._owner | fields, indent=2).encode() + b"\n", mode=0o600)
+
+    def _parsed(self, content: Any, parse: Callable[[Any], _T]) -> _T | None:
         try:
-            fields: dict[str, Any] = json.loads(content)
-            if {name: fields.get(name) for name in self._owner} != self._owner:
-                return None
-            moments = {
-                name: _MOMENT.validate_python(datetime.fromisoformat(fields[name])).astimezone(UTC)
-                for name in ("access_obtained_at", "access_expires_at", "refresh_obtained_at")
-            }
-            return Tokens(
-                access_token=_TOKEN.validate_python(fields["access_token"]),
-                refresh_token=_TOKEN.validate_python(fields["refresh_token"]),
-                refresh_count=int(fields["refresh_count"]),
-                **moments,
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+            return parse(content)
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             _log.warning("The token file %s is damaged and is ignored; the next login writes a new one.", self._path)
             return None
 
@@ -209,3 +220,16 @@ class TokenStore:
             f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or choose "
             "another data folder."
         )
+
+
+def _tokens(fields: dict[str, Any]) -> Tokens:
+    moments = {
+        name: _MOMENT.validate_python(datetime.fromisoformat(fields[name])).astimezone(UTC)
+        for name in ("access_obtained_at", "access_expires_at", "refresh_obtained_at")
+    }
+    return Tokens(
+        access_token=_TOKEN.validate_python(fields["access_token"]),
+        refresh_token=_TOKEN.validate_python(fields["refresh_token"]),
+        refresh_count=int(fields["refresh_count"]),
+        **moments,
+    )

@@ -5,43 +5,59 @@ The work is in `resources/enterprise`.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
 
 from pipelines.cli import service, terminal
-from pipelines.report.account import account_text, tokens_text
+from pipelines.cli.secret_input import CODE, NEW_PASSWORD, Unargued, from_stdin, secret
+from pipelines.report.account import account_json, account_text, tokens_text
 from pipelines.settings import read as read_settings
 
 if TYPE_CHECKING:
     from resources.enterprise import EnterpriseClient
 
-
-_new_password_option = click.option(
-    "--password", "new", prompt=True, hide_input=True, confirmation_prompt=True, help="New password."
-)
+_PASSWORD = "WME_PASSWORD"  # noqa: S105  a name
+_DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
 
 
-@click.group()
+class _Auth(click.Group):
+    command_class = Unargued
+
+
+@click.group(cls=_Auth)
 def auth() -> None:
-    """Manage the account: log in, show or revoke the tokens, change the password."""
+    """Manage the account: log in, show or revoke the tokens, change the password.
+
+    Passwords and codes are never arguments. They are typed at a prompt that does not show them, or come from a variable
+    (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE), or from standard input with --password-stdin.
+    """
 
 
 @auth.command()
-def login() -> None:
+@from_stdin
+def login(*, stdin: bool) -> None:
     """Log in with WME_USERNAME and WME_PASSWORD. All processes that use this data folder share the tokens."""
     with service.client(read_settings()) as client:
-        client.account.login()
+        client.account.login(_known(client, stdin=stdin))
         _show_tokens(client)
 
 
 @auth.command("status")
-def auth_status() -> None:
-    """Show how long the tokens are valid and, when logged in, the account's groups and quotas."""
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def auth_status(*, as_json: bool) -> None:
+    """Show how long the tokens are valid and, when logged in, the account's groups and the quota left."""
     with service.client(read_settings()) as client:
-        _show_tokens(client)
-        if client.account.status().logged_in:
-            terminal.say(account_text(client.account.user()))
+        status = client.account.status()
+        if not as_json:
+            _show_tokens(client)
+        user = client.account.user() if status.logged_in else None
+        if as_json:
+            # asking for the account may have renewed the token
+            click.echo(json.dumps(account_json(client.account.status(), user, client.account.now()), indent=2))
+        elif user is not None:
+            terminal.say(account_text(user))
 
 
 @auth.command()
@@ -64,7 +80,14 @@ def revoke() -> None:
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.say(tokens_text(client.account.status()))
+    terminal.say(tokens_text(client.account.status(), client.account.now()))
+
+
+def _known(client: EnterpriseClient, *, stdin: bool) -> str | None:
+    """The present password: the configured one, or one that is asked for; None where there is no account."""
+    if client.service.password is not None or client.service.username is None:
+        return client.service.password
+    return secret("password", _PASSWORD, stdin=stdin)
 
 
 @auth.command("forgot-password")
@@ -76,31 +99,36 @@ def forgot_password() -> None:
 
 
 @auth.command("confirm-password")
-@click.option("--code", prompt=True, help="Confirmation code.")
-@_new_password_option
-def confirm_password(*, code: str, new: str) -> None:
-    """Set a new password with a confirmation code."""
+@from_stdin
+def confirm_password(*, stdin: bool) -> None:
+    """Set a new password with a confirmation code. Asks for the code, then for the new password."""
     with service.client(read_settings()) as client:
-        client.account.confirm_password(code, new)
-    terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
+        code = secret("confirmation code", CODE, stdin=stdin)
+        client.account.confirm_password(code, secret("new password", NEW_PASSWORD, stdin=stdin, again=True))
+    terminal.OUT.print(_DONE)
 
 
 @auth.command("change-password")
-@click.option(
-    "--previous", envvar="WME_PASSWORD", prompt=True, hide_input=True, help="Old password; default: WME_PASSWORD."
-)
-@_new_password_option
-def change_password(*, previous: str, new: str) -> None:
-    """Change the password."""
+@from_stdin
+def change_password(*, stdin: bool) -> None:
+    """Change the password. Asks for the present one, unless WME_PASSWORD has it, then for the new one."""
     with service.client(read_settings()) as client:
-        client.account.change_password(previous, new)
-    terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
+        previous = _known(client, stdin=stdin)
+        new = secret("new password", NEW_PASSWORD, stdin=stdin, again=True)
+        client.account.change_password(previous or "", new)
+    terminal.OUT.print(_DONE)
 
 
 @auth.command("new-password")
-@_new_password_option
-def new_password(*, new: str) -> None:
-    """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED)."""
+@from_stdin
+def new_password(*, stdin: bool) -> None:
+    """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED).
+
+    Answers the challenge of the last `wme auth login`. Without one it asks for the present password first, unless
+    WME_PASSWORD has it.
+    """
     with service.client(read_settings()) as client:
-        client.account.new_password(new)
-    terminal.OUT.print("The new password is set. Update WME_PASSWORD.")
+        waits = client.account.status().new_password_required
+        previous = client.service.password if waits else _known(client, stdin=stdin)
+        client.account.new_password(secret("new password", NEW_PASSWORD, stdin=stdin, again=True), previous)
+    terminal.OUT.print("The new password is set, and the account is logged in. Update WME_PASSWORD.")

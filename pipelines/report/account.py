@@ -1,8 +1,8 @@
-"""The account and its tokens, in sentences."""
+"""The account and its tokens, in sentences, and for machines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resources.formatting import counted, moment_text
 
@@ -13,26 +13,71 @@ if TYPE_CHECKING:
     from resources.enterprise.models import User
 
 
-def tokens_text(status: TokenStatus) -> str:
+def tokens_text(status: TokenStatus, now: datetime) -> str:
     """The state of the tokens in a sentence."""
+    asked = " The service asks for a new password: run `wme auth new-password`." if status.new_password_required else ""
     if not status.logged_in:
-        return f"Not logged in as {status.username or 'anybody'}; the first request logs in."
+        return f"Not logged in as {status.username or 'anybody'}; the first request logs in.{asked}"
     uses = status.refreshes_left + status.refreshes_used
+    age = (
+        ""
+        if status.refresh_obtained_at is None
+        else f", {counted((now - status.refresh_obtained_at).days, 'day')} old,"
+    )
     return (
         f"Logged in as {status.username}. The access token lasts until {_until(status.access_expires_at)}, the refresh "
-        f"token until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {counted(uses, 'use')} are left."
+        f"token{age} until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {counted(uses, 'use')} are left.{asked}"
     )
 
 
 def account_text(user: User) -> str:
-    """What the account may do, and what it has used of it, in a sentence."""
+    """What the account may do, and what is left of it, in a sentence."""
     groups = ", ".join(user.groups or ()) or "none"
-    used = [
-        f"{product} {quota.used:,} of {'unlimited' if quota.limit is None else f'{quota.limit:,}'}"
+    left = [
+        f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} ({quota.used:,} used)"
         for product, quota in sorted(user.quotas.items())
     ]
-    return f"Groups: {groups}. Units used: {'; '.join(used) or 'none reported'}. Hourly files cost none."
+    return f"Groups: {groups}. Units left: {'; '.join(left) or 'none reported'}. Hourly files cost none."
+
+
+def account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:
+    """The same for machines: moments in ISO 8601, numbers as numbers, null for what is not known or has no limit."""
+    return {
+        "auth_url": status.auth_url,
+        "username": status.username,
+        "logged_in": status.logged_in,
+        "new_password_required": status.new_password_required,
+        "access_token": {
+            "expires_at": _iso(status.access_expires_at),
+            "seconds_left": _seconds(status.access_expires_at, now),
+        },
+        "refresh_token": {
+            "obtained_at": _iso(status.refresh_obtained_at),
+            "age_seconds": None
+            if status.refresh_obtained_at is None
+            else -(_seconds(status.refresh_obtained_at, now) or 0),
+            "expires_at": _iso(status.refresh_expires_at),
+            "seconds_left": _seconds(status.refresh_expires_at, now),
+            "uses": status.refreshes_used,
+            "uses_left": status.refreshes_left,
+        },
+        "groups": None if user is None else list(user.groups or ()),
+        "quotas": None
+        if user is None
+        else {
+            product: {"used": quota.used, "limit": quota.limit, "left": quota.left}
+            for product, quota in sorted(user.quotas.items())
+        },
+    }
 
 
 def _until(value: datetime | None) -> str:
     return "an unknown moment" if value is None else f"{moment_text(value)} UTC"
+
+
+def _iso(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
+def _seconds(value: datetime | None, now: datetime) -> int | None:
+    return None if value is None else round((value - now).total_seconds())

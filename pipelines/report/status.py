@@ -93,7 +93,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 def _tell_tokens(report: Status, settings: Settings) -> None:
     try:
         with build_enterprise(settings).client() as client:
-            report.facts.append(("tokens", tokens_text(client.account.status())))
+            report.facts.append(("tokens", tokens_text(client.account.status(), client.account.now())))
     except MirrorError as error:
         report.troubles.append(str(error))
 

@@ -26,8 +26,6 @@ from pipelines.report.status import collect
 from pipelines.settings import read
 from resources.enterprise.http.clock import ServiceClock
 
-NEW_PASSWORD = "N3w-password!"
-
 
 @pytest.fixture
 def environ(account, tmp_path):
@@ -477,90 +475,6 @@ def test_published_file_that_is_damaged(filled, call, tmp_path):
     told = call("status", environ=filled[0] | {"WME_DATA": str(tmp_path)})
     assert told.code == 0
     assert "! DuckDB cannot open warehouse.duckdb" in told.out
-
-
-# --- auth ------------------------------------------------------------------------------------------------------------
-
-
-def test_auth_login_status_refresh_revoke(environ, call, account):
-    assert (
-        call("auth", "status", environ=environ).out
-        == f"Not logged in as {account.username}; the first request logs in.\n"
-    )
-    told = call("auth", "login", environ=environ)
-    assert told.code == 0
-    assert told.out.startswith(f"Logged in as {account.username}. The access token lasts until ")
-    assert "Groups: group_3. Units used: chunk 0 of 10,000,000" in call("auth", "status", environ=environ).out
-    assert "90 of its 90 uses are left" in told.out
-    assert "89 of its 90 uses are left" in call("auth", "refresh", environ=environ).out
-    assert "89 of its 90 uses are left" in call("auth", "status", environ=environ | {"WME_PASSWORD": ""}).out
-    assert call("auth", "revoke", environ=environ).out == "Revoked. The next request logs in again.\n"
-    assert "Not logged in" in call("auth", "status", environ=environ).out
-    again = call("auth", "revoke", environ=environ)
-    assert again.code == 0
-    assert again.out == "There are no tokens to revoke: nobody is logged in from this data folder.\n"
-
-
-def test_auth_login_with_a_wrong_password(environ, call, account):
-    told = call("auth", "login", environ=environ | {"WME_PASSWORD": "wrong-Passw0rd!"})
-    assert (told.code, told.out) == (1, "")
-    assert "`wme auth forgot-password` sends a code" in told.err
-    assert is_sentence(told.err.replace("Exception", ""))
-    assert "wrong-Passw0rd!" not in told.err
-
-
-def test_forgotten_password(environ, call, account, service):
-    told = call("auth", "forgot-password", environ=environ)
-    assert told.code == 0
-    assert "`wme auth confirm-password`" in told.out
-    code = service.accounts.outbox(account.username)[-1].secret
-    told = call("auth", "confirm-password", "--code", "000000x", "--password", NEW_PASSWORD, environ=environ)
-    assert told.code == 1
-    assert "Check the code" in told.err
-    told = call("auth", "confirm-password", "--code", code, "--password", "short", environ=environ)
-    assert told.code == 1
-    assert "at least 8 characters" in told.err
-    told = call("auth", "confirm-password", "--code", code, "--password", NEW_PASSWORD, environ=environ)
-    assert told.code == 0
-    assert NEW_PASSWORD not in told.out + told.err
-    assert call("auth", "login", environ=environ).code == 1
-    assert call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}).code == 0
-
-
-def test_changed_password(environ, call, account):
-    told = call("auth", "change-password", "--previous", "Wr0ng-password!", "--password", NEW_PASSWORD, environ=environ)
-    assert told.code == 1
-    assert "Check the previous password" in told.err
-    told = call("auth", "change-password", "--password", NEW_PASSWORD, environ=environ)
-    assert (told.code, told.out) == (0, "The new password is set. Update WME_PASSWORD.\n")
-    assert call("auth", "login", environ=environ).code == 1
-    assert call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}).code == 0
-
-
-def test_challenge_for_a_new_password(call, service, tmp_path, account):
-    temporary = "Temporary-1!"
-    service.accounts.create(f"{account.username}-new", temporary, groups=["group_3"], temporary=True)
-    environ = account.environ(tmp_path / "data", WME_USERNAME=f"{account.username}-new", WME_PASSWORD=temporary)
-    told = call("auth", "login", environ=environ)
-    assert told.code == 1
-    assert "Run `wme auth new-password`." in told.err
-    told = call("auth", "new-password", "--password", NEW_PASSWORD, environ=environ)
-    assert told.code == 0
-    told = call("auth", "login", environ=environ | {"WME_PASSWORD": NEW_PASSWORD})
-    assert "90 of its 90 uses are left" in told.out
-    told = call(
-        "auth", "new-password", "--password", "0ther-Password!", environ=environ | {"WME_PASSWORD": NEW_PASSWORD}
-    )
-    assert told.code == 1
-    assert "asks" in told.err
-    assert "`wme auth change-password`" in told.err
-
-
-def test_without_a_password_an_account_is_told_what_to_do(environ, call):
-    told = call("auth", "login", environ=environ | {"WME_PASSWORD": ""})
-    assert told.code == 1
-    assert "Set WME_PASSWORD" in told.err
-    assert is_sentence(told.err)
 
 
 # --- batches, rejects, dictionary, sandbox ---------------------------------------------------------------------------

@@ -7,6 +7,8 @@ compressed or not, and every other file of the data folder.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sqlite3
 import stat
@@ -57,7 +59,8 @@ def secrets(account: Any, monkeypatch: pytest.MonkeyPatch) -> Secrets:
 
         def watched(*arguments: Any, _original: Any = original) -> Any:
             tokens = _original(*arguments)
-            secrets.learn(tokens.id_token, tokens.access_token, tokens.refresh_token)
+            for secret in ("id_token", "access_token", "refresh_token", "session"):
+                secrets.learn(getattr(tokens, secret, None))
             return tokens
 
         monkeypatch.setattr(accounts, name, watched)
@@ -203,6 +206,52 @@ def test_no_secret_is_ever_shown_or_stored(
     assert {name: leaks for name, leaks in shown.items() if leaks} == {}
     places = dict.fromkeys(place for place, content in left_in(data) if secrets.found_in(content))
     assert list(places) == []
+
+
+def test_no_password_code_or_session_is_shown_or_stored(
+    account: Any, secrets: Secrets, talkative: Any, tmp_path: Path
+) -> None:
+    """Every flow of passwords, refused and done, with variables as their source; the service repeats what it was sent."""
+    accounts, add = account.sandbox.accounts, account.sandbox.faults.add
+    names = (
+        "Weak-but-secret",
+        "N3w-password-one!",
+        "N3w-password-two!",
+        "Wr0ng-password-of-nobody",
+        "Temp0rary-Password!",
+    )
+    secrets.learn(*names, "987654321")
+    weak, first, second, wrong, temporary = names
+    outputs = {"login": talkative(WME, "-v", "auth", "login")}
+    outputs["ask for a code"] = talkative(WME, "-v", "auth", "forgot-password")
+    code = "Code-" + os.urandom(6).hex()  # six digits may stand anywhere by chance
+    accounts._database.change("UPDATE codes SET code = ? WHERE username = ?", code, account.username)
+    secrets.learn(code)
+    for given, new in (("987654321", first), (code, weak), (code, first)):
+        add(path="/v1/forgot-password-confirm", kind="status", status=401, message=f"{given} and {new}?")
+        outputs[f"echoed {given}, {new}"] = talkative(
+            WME, "-v", "auth", "confirm-password", WME_CODE=given, WME_NEW_PASSWORD=new
+        )
+        outputs[f"code {given}, {new}"] = talkative(
+            WME, "-v", "auth", "confirm-password", WME_CODE=given, WME_NEW_PASSWORD=new
+        )
+    for previous, new in ((wrong, second), (first, weak), (first, second)):
+        outputs[f"change {previous}, {new}"] = talkative(
+            WME, "-v", "auth", "change-password", WME_PASSWORD=previous, WME_NEW_PASSWORD=new
+        )
+    accounts.set_password(account.username, temporary, temporary=True)
+    outputs["challenge"] = talkative(WME, "-v", "auth", "login", WME_PASSWORD=temporary)
+    session = json.loads((tmp_path / "data" / "state" / "tokens.json").read_bytes())["challenge"]
+    assert session.encode() in secrets.known
+    outputs["weak answer"] = talkative(WME, "-v", "auth", "new-password", WME_PASSWORD="", WME_NEW_PASSWORD=weak)
+    outputs["status"] = talkative(WME, "-v", "auth", "status", "--json", WME_PASSWORD="")
+    outputs["answer"] = talkative(WME, "-v", "auth", "new-password", WME_PASSWORD="", WME_NEW_PASSWORD=first)
+
+    assert [code for code, _ in outputs.values()] == [0, 0, 1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0, 0]
+    assert "DEBUG" in outputs["answer"][1]
+    shown = {name: secrets.found_in(output.encode()) for name, (_, output) in outputs.items()}
+    assert {name: leaks for name, leaks in shown.items() if leaks} == {}
+    assert [place for place, content in left_in(tmp_path / "data") if secrets.found_in(content)] == []
 
 
 def test_the_token_store_is_for_its_owner_alone(account: Any, secrets: Secrets, talkative: Any, tmp_path: Path) -> None:

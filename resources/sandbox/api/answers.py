@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox
-    """An answer with an error status; `message` None: the status text."""
+    """An answer with an error status; `message` None: the status text.
 
-    def __init__(self, status: int, message: str | None = None) -> None:
+    `reason` is what the service keeps to itself: it goes into a header of the sandbox's own.
+    """
+
+    def __init__(self, status: int, message: str | None = None, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.reason = reason
         self.message = message if message is not None else HTTPStatus(status).phrase
 
 

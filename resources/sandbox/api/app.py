@@ -72,6 +72,8 @@ def service_app(service: Service, control: Control) -> ASGIApp:
             response = await answer(request)
         except Refusal as refusal:
             response = answers.error(accept, refusal.status, refusal.message)
+            if refusal.reason is not None:
+                response.headers["X-Sandbox-Reason"] = refusal.reason
         except ClientDisconnect:
             return
         except Exception:

@@ -261,11 +261,17 @@ class TestChangePassword:
         client.login(password="Another-5678")
 
     @pytest.mark.parametrize(
-        "change",
-        [{"access_token": "x"}, {"previous_password": "wrong-one"}, {"proposed_password": "too-weak"}],
+        ("change", "reason"),
+        [
+            ({"access_token": "x"}, "number of segments"),
+            ({"previous_password": "wrong-one"}, "NotAuthorizedException: Incorrect"),
+            ({"proposed_password": "too-weak"}, "InvalidPasswordException: Password did not conform with policy: "),
+        ],
     )
-    def test_refuses_without_saying_why(self, client, change):
-        assert refusal(self.change(client, **change)) == (401, "Incorrect username or password.")
+    def test_refuses_without_saying_why_but_in_a_header_of_its_own(self, client, change, reason):
+        answer = self.change(client, **change)
+        assert refusal(answer) == (401, "Incorrect username or password.")
+        assert reason in answer.headers["X-Sandbox-Reason"]
         client.login()
 
 

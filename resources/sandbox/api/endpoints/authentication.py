@@ -92,8 +92,8 @@ async def _change_password(call: Call) -> Response:
         call.service.accounts.change_password(
             body["access_token"], body["previous_password"], body["proposed_password"]
         )
-    except AccountError:
-        raise Refusal(401, _WRONG) from None
+    except AccountError as refusal:
+        raise Refusal(401, _WRONG, reason=str(refusal)) from None
     return answers.no_content()
 
 
@@ -101,8 +101,8 @@ async def _new_password_required(call: Call) -> Response:
     body = await _bind(call, _NEW)
     try:
         tokens = call.service.accounts.answer_challenge(body["username"], body["session"], body["new_password"])
-    except AccountError:
-        raise Refusal(401, "Unauthorized.") from None
+    except AccountError as refusal:
+        raise Refusal(401, "Unauthorized.", reason=str(refusal)) from None
     answer = _tokens(tokens)
     if not call.service.settings.source_2025:
         answer["session"] = body["session"]

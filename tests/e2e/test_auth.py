@@ -1,0 +1,301 @@
+"""`wme auth` against the sandbox: every flow of passwords and tokens, what is told of it, and where secrets may come from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import select
+import stat
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+import pytest
+
+from pipelines import cli
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, WME, bare
+
+NEW_PASSWORD = "N3w-password!"
+WEAK = "weakling1"
+
+
+@pytest.fixture
+def environ(account, tmp_path):
+    """The environment of an empty data folder with an account of its own."""
+    return account.environ(tmp_path / "data")
+
+
+@pytest.fixture
+def auth(call, environ):
+    """Calls `wme auth`, with further variables by keyword; no secret may be told."""
+
+    def run(*words, stdin="", **more):
+        given = environ | more
+        told = call("auth", *words, environ=given, stdin=stdin)
+        secrets = {given[name] for name in ("WME_PASSWORD", "WME_NEW_PASSWORD", "WME_CODE") if given.get(name)}
+        for secret in secrets | {line for line in stdin.splitlines() if len(line) > 5}:
+            assert secret not in told.out + told.err
+        return told
+
+    return run
+
+
+def fails(told, *words, code=1):
+    assert (told.code, told.out) == (code, "")
+    assert "Traceback" not in told.err
+    for word in words:
+        assert word in told.err
+
+
+def stored(environ):
+    path = Path(environ["WME_DATA"]) / "state" / "tokens.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    return json.loads(path.read_bytes())
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_login_status_refresh_revoke(auth, account, environ):
+    assert auth("status").out == f"Not logged in as {account.username}; the first request logs in.\n"
+    told = auth("login")
+    assert told.code == 0
+    assert told.out.startswith(f"Logged in as {account.username}. The access token lasts until ")
+    assert "0 days old" in told.out
+    assert "90 of its 90 uses are left" in told.out
+    assert "Groups: group_3. Units left: chunk 10,000,000 of 10,000,000 (0 used); ondemand" in auth("status").out
+    assert "89 of its 90 uses are left" in auth("refresh").out
+    assert "89 of its 90 uses are left" in auth("status", WME_PASSWORD="").out
+    assert auth("revoke").out == "Revoked. The next request logs in again.\n"
+    assert not (Path(environ["WME_DATA"]) / "state" / "tokens.json").exists()
+    assert "Not logged in" in auth("status").out
+    again = auth("revoke")
+    assert (again.code, again.out) == (0, "There are no tokens to revoke: nobody is logged in from this data folder.\n")
+
+
+def test_status_for_machines(auth, account, service):
+    status = json.loads(auth("status", "--json").out)
+    assert (status["logged_in"], status["groups"], status["quotas"]) == (False, None, None)
+    service.accounts.set_quota(account.username, "ondemand", limit=50, used=8)
+    auth("login")
+    auth("refresh")
+    status = json.loads(auth("status", "--json").out)
+    assert (status["username"], status["logged_in"]) == (account.username, True)
+    assert status["groups"] == ["group_3"]
+    assert status["quotas"]["ondemand"] == {"used": 8, "limit": 50, "left": 42}
+    assert (status["refresh_token"]["uses"], status["refresh_token"]["uses_left"]) == (1, 89)
+    assert 0 <= status["refresh_token"]["age_seconds"] < 3600
+    assert 89 * 86_400 < status["refresh_token"]["seconds_left"] <= 90 * 86_400
+    assert 23 * 3600 < status["access_token"]["seconds_left"] <= 24 * 3600
+    assert datetime.fromisoformat(status["access_token"]["expires_at"]).tzinfo is not None
+
+
+def test_a_wrong_password(auth):
+    told = auth("login", WME_PASSWORD="wrong-Passw0rd!")
+    fails(told, "`wme auth forgot-password` sends a code")
+
+
+def test_a_password_by_standard_input(auth, account):
+    told = auth("login", "--password-stdin", stdin=f"{account.password}\n", WME_PASSWORD="")
+    assert told.code == 0
+    assert "Logged in" in told.out
+
+
+def test_a_revoked_token_is_replaced_where_there_is_a_password(auth, account, service, environ):
+    auth("login")
+    before = stored(environ)["refresh_token"]
+    service.accounts.revoke_all(account.username)
+    fails(auth("refresh", WME_PASSWORD=""), "was refused (expired, revoked or used up)", "Run `wme auth login`")
+    told = auth("refresh")
+    assert "90 of its 90 uses are left" in told.out
+    assert stored(environ)["refresh_token"] != before
+
+
+def test_an_exhausted_token_is_replaced_where_there_is_a_password(auth, account, service):
+    auth("login")
+    assert service.accounts.exhaust(account.username) == 1
+    fails(auth("refresh", WME_PASSWORD=""), "used up", "Run `wme auth login`, or set WME_PASSWORD.")
+    assert "90 of its 90 uses are left" in auth("refresh").out
+    status = json.loads(auth("status", "--json").out)
+    assert status["refresh_token"]["uses_left"] == 90
+
+
+def test_ninety_uses_are_counted(auth, environ, service, account):
+    auth("login")
+    path = Path(environ["WME_DATA"]) / "state" / "tokens.json"
+    path.write_text(json.dumps(stored(environ) | {"refresh_count": 89}))
+    assert "0 of its 90 uses are left" in auth("refresh").out
+    service.requests.clear()
+    fails(auth("refresh", WME_PASSWORD=""), "The refresh token is used up or expired")
+    assert [seen.path for seen in service.requests] == []
+
+
+# --- passwords ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_forgotten_password(auth, account, service):
+    told = auth("forgot-password")
+    assert told.code == 0
+    assert "`wme auth confirm-password`" in told.out
+    code = service.accounts.outbox(account.username)[-1].secret
+    fails(auth("confirm-password", WME_CODE="000000x", WME_NEW_PASSWORD=NEW_PASSWORD), "Check the code", "CodeMismatch")
+    told = auth("confirm-password", WME_CODE=code, WME_NEW_PASSWORD=WEAK)
+    fails(
+        told, "InvalidPasswordException", "The new password lacks a capital letter, a symbol.", "at least 8 characters"
+    )
+    assert auth("confirm-password", "--password-stdin", stdin=f"{code}\n{NEW_PASSWORD}\n").code == 0
+    assert auth("login").code == 1
+    assert auth("login", WME_PASSWORD=NEW_PASSWORD).code == 0
+    fails(auth("confirm-password", WME_CODE=code, WME_NEW_PASSWORD="0ther-Password!"), "ExpiredCodeException")
+
+
+def test_a_code_that_has_expired(auth, account, service):
+    auth("forgot-password")
+    code = service.accounts.outbox(account.username)[-1].secret
+    service.accounts._database.change("UPDATE codes SET issued_at = issued_at - 3601")
+    fails(auth("confirm-password", WME_CODE=code, WME_NEW_PASSWORD=NEW_PASSWORD), "`wme auth forgot-password`")
+
+
+def test_a_changed_password_leaves_the_tokens(auth, account, environ):
+    auth("login")
+    before = stored(environ)
+    fails(
+        auth("change-password", WME_PASSWORD="Wr0ng-password!", WME_NEW_PASSWORD=NEW_PASSWORD),
+        "Check the previous password",
+    )
+    told = auth("change-password", WME_NEW_PASSWORD=WEAK)
+    fails(told, "The new password lacks a capital letter, a symbol.")
+    fails(auth("change-password", WME_NEW_PASSWORD="Ab1-"), "The new password lacks 8 characters.")
+    told = auth("change-password", WME_NEW_PASSWORD=NEW_PASSWORD)
+    assert (told.code, told.out) == (0, "The new password is set. Stored tokens stay valid. Update WME_PASSWORD.\n")
+    # three refusals bought no token, and what is valid was kept
+    assert stored(environ) == before
+    assert auth("status", WME_PASSWORD="").code == 0
+    assert auth("login").code == 1
+    assert auth("login", WME_PASSWORD=NEW_PASSWORD).code == 0
+
+
+def test_a_password_is_changed_with_a_token_that_was_revoked(auth, account, service):
+    auth("login")
+    service.accounts.revoke_access(account.username)
+    assert auth("change-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0
+
+
+@pytest.fixture
+def invited(account, service, tmp_path, call):
+    """Calls `wme auth` for an account whose temporary password must be replaced."""
+    name = f"{account.username}-new"
+    service.accounts.create(name, "Temporary-1!", groups=["group_3"], temporary=True)
+    environ = account.environ(tmp_path / "invited", WME_USERNAME=name, WME_PASSWORD="Temporary-1!")
+
+    def run(*words, stdin="", **more):
+        return call("auth", *words, environ=environ | more, stdin=stdin)
+
+    run.environ = environ
+    return run
+
+
+def sessions(service):
+    return sum(seen.path == "/v1/login" for seen in service.requests)
+
+
+def test_the_challenge_of_a_login_is_answered(invited, service):
+    fails(invited("login"), "Run `wme auth new-password`.")
+    assert stored(invited.environ)["challenge"]
+    assert "The service asks for a new password: run `wme auth new-password`." in invited("status").out
+    assert json.loads(invited("status", "--json").out)["new_password_required"] is True
+    service.requests.clear()
+    # with the session that was kept: no old password is needed
+    told = invited("new-password", WME_PASSWORD="", WME_NEW_PASSWORD=NEW_PASSWORD)
+    assert told.code == 0, told.err
+    assert sessions(service) == 0
+    assert "challenge" not in stored(invited.environ)
+    assert "90 of its 90 uses are left" in invited("status", WME_PASSWORD=NEW_PASSWORD).out
+    told = invited("new-password", WME_PASSWORD=NEW_PASSWORD, WME_NEW_PASSWORD="0ther-Password!")
+    fails(told, "asks", "`wme auth change-password`")
+
+
+def test_a_challenge_that_has_expired(invited, service):
+    invited("login")
+    service.accounts._database.change("UPDATE sessions SET issued_at = issued_at - 181")
+    told = invited("new-password", WME_PASSWORD="", WME_NEW_PASSWORD=NEW_PASSWORD)
+    fails(told, "If it was minutes ago, log in again: `wme auth login`.")
+    service.requests.clear()
+    # where the old password is known, another login brings another session
+    assert invited("new-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0
+    assert sessions(service) == 1
+
+
+def test_a_weak_password_does_not_spend_the_challenge(invited, service):
+    invited("login")
+    service.requests.clear()
+    fails(invited("new-password", WME_NEW_PASSWORD=WEAK), "The new password lacks a capital letter, a symbol.")
+    assert invited("new-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0
+    assert sessions(service) == 0
+
+
+# --- where secrets come from ---------------------------------------------------------------------------------------------
+
+
+def test_no_option_takes_a_secret():
+    for name, command in cli.wme.get_command(None, "auth").commands.items():
+        for parameter in command.params:
+            assert isinstance(parameter, click.Option), name
+            assert parameter.is_flag, f"wme auth {name} {parameter.name}"
+
+
+@pytest.mark.parametrize("words", [("login", "Secret-0!"), ("confirm-password", "123456", "Secret-0!")])
+def test_what_is_typed_as_an_argument_is_not_repeated(auth, words):
+    told = auth(*words)
+    assert told.code == 2
+    assert "Secret-0!" not in told.err
+    assert "123456" not in told.err
+    assert "--password-stdin" in told.err
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"),
+    [("change-password", "WME_NEW_PASSWORD"), ("confirm-password", "WME_CODE"), ("new-password", "WME_NEW_PASSWORD")],
+)
+def test_without_a_terminal_a_variable_or_standard_input_is_named(auth, command, variable):
+    fails(auth(command), f"Set {variable}, or pass --password-stdin", code=2)
+    fails(auth(command, "--password-stdin"), "Standard input has no line with the", code=2)
+    fails(auth("login", WME_PASSWORD=""), "Set WME_PASSWORD", code=2)
+
+
+def test_a_terminal_asks_and_shows_nothing(account, environ):
+    """Every prompt is answered as it comes; what the terminal shows has no answer in it."""
+    answers = {"Password": account.password, "New password": NEW_PASSWORD, "Repeat the new password": NEW_PASSWORD}
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", WME, "auth", "change-password"],
+        cwd=ROOT,
+        env=bare() | environ | {"WME_PASSWORD": "", "TERM": "xterm", "COLUMNS": "200"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown, waiting = b"", dict(answers)
+    with contextlib.suppress(OSError):  # reading from a terminal whose other end was closed
+        while True:
+            assert select.select([ours], [], [], PATIENCE_SECONDS)[0], shown
+            if not (piece := os.read(ours, 4096)):
+                break
+            shown += piece
+            for prompt in list(waiting):
+                if shown.endswith(f"{prompt}: ".encode()):
+                    os.write(ours, waiting.pop(prompt).encode() + b"\n")
+                    break
+    os.close(ours)
+    process.wait(timeout=PATIENCE_SECONDS)
+    text = shown.decode()
+    assert process.returncode == 0, text
+    assert "The new password is set." in text
+    for answer in answers.values():
+        assert answer not in text

@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     terminalreporter.section("declared choices")
     for choice in CHOICES:
-        verdict, _, reason = VERDICTS.get(choice.name, "not tried").partition(" (")
+        verdict, _, reason = VERDICTS.get(choice.name, f"not tried ({choice.untried})").partition(" (")
         terminalreporter.line(f"{verdict:<10} {choice.name}: {choice.statement}{reason and f' ({reason}'}")
     counted = [sum(verdict.startswith(word) for verdict in VERDICTS.values()) for word in ("confirmed", "refuted")]
     terminalreporter.line(f"{counted[0]} confirmed, {counted[1]} refuted, {len(CHOICES) - sum(counted)} not tried")

@@ -18,7 +18,7 @@ _PAGE = """\
 """
 _START = """\
 SwaggerUIBundle({
-  url: "/spec", dom_id: "#page", deepLinking: true, docExpansion: "none", filter: true,
+  url: "/spec", dom_id: "#page", deepLinking: true, docExpansion: "list", filter: true,
   tryItOutEnabled: true, persistAuthorization: true, validatorUrl: null,
 });
 """

@@ -1,0 +1,166 @@
+"""Every endpoint of the interface with its way through the project, as a page: `python -m tests.endpoints`.
+
+Paths come from the interface description, routes from the sandbox, assets from the declared datasets; what is declared
+here is the call of the client, the command and the test. A cell without a name begins with a dash and says why.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from resources import datasets
+from resources.datasets import Family
+from resources.sandbox.api.app import OPERATIONS as SERVED
+from resources.sandbox.api.description.operations import OPERATIONS, Described
+from resources.sandbox.choices import CHOICES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEAD = """\
+# Endpoints
+
+Every endpoint of the [interface description](sandbox.md#what-it-serves) and where it is found in this project. Made by
+`python -m tests.endpoints > docs/endpoints.md`; the tests fail when the page, the description and the code differ.
+
+*Client* is a method of `EnterpriseClient`, *command* one of `wme`, *sandbox* a module of `resources/sandbox/api/endpoints`, *test* a
+function below `tests`.
+
+| endpoint | client | command | assets | sandbox | test |
+|---|---|---|---|---|---|
+"""
+_CHOICES = """
+## What was chosen
+
+Where the service's texts are silent or disagree, the most likely form was chosen. `make test-live` tries what can be tried with the
+service of the configured account.
+
+| statement | instead | decided in | tried |
+|---|---|---|---|
+"""
+_SANDBOX = "unit/sandbox/test_service_"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How an endpoint is reached: the client's method, the command, and a test that asks it."""
+
+    client: str
+    command: str
+    test: str
+
+
+def _account(client: str, command: str, test: str) -> Reach:
+    return Reach(f"account.{client}", f"auth {command}", f"{_SANDBOX}authentication.py::{test}")
+
+
+_LIST_HAS_IT = "- the list has every record"
+_ADMINISTRATION = "- for monitoring"
+_STREAM = "- answers without an end"
+_ONLY_METADATA = f"{_SANDBOX}metadata.py::test_lists_and_single_records_by_get_and_post"
+_NOT_MIRRORED = "- not mirrored"
+_CLIENT = "- by the client alone"
+_DESCRIBED = f"{_SANDBOX}schemathesis.py::test_answers_are_as_described"
+_BY_NAME: dict[str, Reach] = {
+    "login": _account("login", "login", "test_login_hands_out_tokens_that_open_data"),
+    "token-refresh": _account("refresh", "refresh", "test_makes_another_access_token_and_no_refresh_token"),
+    "token-revoke": _account("revoke", "revoke", "test_ends_the_refresh_token_and_what_came_from_it"),
+    "forgot-password": _account("forgot_password", "forgot-password", "test_is_replaced_with_the_code_of_the_outbox"),
+    "forgot-password-confirm": _account("confirm_password", "confirm-password", "test_wrong_codes"),
+    "change-password": _account("change_password", "change-password", "test_changes_it"),
+    "new-password-required": _account("new_password", "new-password", "test_first_login_is_answered_with_a_challenge"),
+    "get-user": _account("user", "status", "test_tells_groups_counters_and_permissions"),
+    "snapshots": Reach("snapshots", "snapshots list", f"{_SANDBOX}snapshots.py::test_the_list"),
+    "snapshot": Reach("snapshot", "snapshots plan", f"{_SANDBOX}snapshots.py::test_one_record"),
+    "snapshot-download": Reach(
+        "fetch_piece", "snapshots download", f"{_SANDBOX}snapshots.py::test_a_download_by_redirect_and_its_headers"
+    ),
+    "chunks": Reach("chunks", "snapshots plan", f"{_SANDBOX}snapshots.py::test_chunks"),
+    "chunk": Reach(
+        "fetch_piece", "snapshots download", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
+    ),
+    "chunk-download": Reach(
+        "fetch_piece", "snapshots download", f"{_SANDBOX}snapshots.py::test_a_chunk_in_parts_through_one_signed_url"
+    ),
+    "batches": Reach("batches", "batches", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
+    "batch": Reach("batch", _LIST_HAS_IT, f"{_SANDBOX}batches.py::test_one_record"),
+    "batch-download": Reach("download_batch", "run", f"{_SANDBOX}batches.py::test_get_is_redirected_to_the_other_port"),
+    "articles": Reach("article", _CLIENT, f"{_SANDBOX}lookups.py::test_a_title_in_every_spelling_of_a_path"),
+    "structured-contents": Reach("structured", _CLIENT, _DESCRIBED),
+}
+
+
+def reach(operation: Described) -> Reach:
+    """How an endpoint is reached. The families have the same calls for each of their datasets."""
+    if operation.area == "realtime":
+        return Reach(_STREAM, _STREAM, _STREAM)
+    if operation.tag == "Service":
+        return Reach(_ADMINISTRATION, _ADMINISTRATION, f"{_SANDBOX}metadata.py::test_open_routes")
+    if operation.tag == "Metadata":
+        return (
+            Reach("reference", "lists", _ONLY_METADATA)
+            if operation.many
+            else Reach("record", _LIST_HAS_IT, _ONLY_METADATA)
+        )
+    if operation.tag == "Wikidata":
+        return Reach("entity", _CLIENT, _DESCRIBED)
+    plain = operation.name.removeprefix("wikidata-").removeprefix("structured-")
+    if operation.name in _BY_NAME:
+        return _BY_NAME[operation.name]
+    way = replace(_BY_NAME[plain], test=_DESCRIBED)
+    return way if assets(operation) else replace(way, command=_NOT_MIRRORED)
+
+
+def assets(operation: Described) -> tuple[str, ...]:
+    """The assets that ask an endpoint: the archives of the datasets whose own paths begin as this one does."""
+    place = operation.path.partition("{")[0].strip("/").removeprefix("v2/")
+    found = [one for one in datasets.datasets() if one.endpoint == place and operation.area == "data"]
+    if any(one.family is Family.LIST for one in found) and not operation.many:
+        return ()
+    return tuple(sorted({f"archive/{one.archive}" for one in found}))
+
+
+def render() -> str:
+    """The whole page (Markdown)."""
+    return _HEAD + "\n".join(_rows()) + "\n" + _CHOICES + "\n".join(_chosen()) + "\n"
+
+
+def _rows() -> Iterator[str]:
+    modules = {one.path: one.handler.__module__.rpartition(".")[2] for one in SERVED}
+    for operation in OPERATIONS:
+        way = reach(operation)
+        cells = [
+            f"`{', '.join(operation.methods)} {operation.path}`" + (" (Beta)" if operation.beta else ""),
+            _name(way.client),
+            _name(way.command, "wme "),
+            ", ".join(f"`{key}`" for key in assets(operation)) or _without_asset(operation),
+            _name(modules.get(operation.path, "- not served")),
+            _name(way.test),
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _without_asset(operation: Described) -> str:
+    if operation.area == "authentication" or operation.tag == "Service":
+        return "- no data"
+    if operation.area == "realtime":
+        return _STREAM
+    if operation.tag == "Metadata":
+        return _LIST_HAS_IT
+    return "- asked for singly" if operation.quota == "ondemand" else _NOT_MIRRORED
+
+
+def _name(cell: str, before: str = "") -> str:
+    return cell if cell.startswith("- ") else f"`{before}{cell}`"
+
+
+def _chosen() -> Iterator[str]:
+    for choice in CHOICES:
+        cells = [choice.statement, choice.instead, choice.decided, choice.untried or f"`{choice.name}`"]
+        yield f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

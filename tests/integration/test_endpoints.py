@@ -1,0 +1,65 @@
+"""The page of the endpoints: every endpoint of the description has its way through the project, or says why not."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import wme
+from resources.enterprise import EnterpriseClient
+from resources.enterprise.account.authenticator import Authenticator
+from resources.sandbox.api.description.operations import OPERATIONS
+from tests import endpoints
+
+ROOT = Path(__file__).resolve().parents[2]
+GRAPH = (ROOT / "tests/integration/asset_graph.txt").read_text().splitlines()
+WAYS = [pytest.param(one, endpoints.reach(one), id=one.name) for one in OPERATIONS]
+
+
+@cache
+def functions(path):
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+def explained(cell):
+    """Whether a cell has no name, but a reason."""
+    return cell.startswith("- ") and len(cell) > 5
+
+
+def test_the_page_is_what_description_and_code_say():
+    page = (ROOT / "docs/endpoints.md").read_text()
+    assert page == endpoints.render(), "Make it again: python -m tests.endpoints > docs/endpoints.md"
+
+
+@pytest.mark.parametrize(("operation", "way"), WAYS)
+def test_the_call_of_the_client_exists(operation, way):
+    first, _, second = way.client.partition(".")
+    assert explained(way.client) or callable(getattr(Authenticator if second else EnterpriseClient, second or first))
+
+
+@pytest.mark.parametrize(("operation", "way"), WAYS)
+def test_the_command_exists(operation, way):
+    command = wme
+    for word in [] if explained(way.command) else way.command.split():
+        command = command.commands[word]
+
+
+@pytest.mark.parametrize(("operation", "way"), WAYS)
+def test_the_test_exists(operation, way):
+    path, _, function = way.test.partition("::")
+    assert explained(way.test) or function in functions(ROOT / "tests" / path)
+
+
+def test_assets_exist_and_every_archive_has_its_endpoint():
+    named = {asset for operation in OPERATIONS for asset in endpoints.assets(operation)}
+    assert named <= set(GRAPH)
+    assert named == {line for line in GRAPH if line.startswith("archive/")}
+
+
+def test_the_page_has_a_row_for_each_and_no_empty_cell():
+    rows = [line for line in endpoints.render().splitlines() if line.startswith("| ")]
+    assert len([row for row in rows if "`GET" in row or "`POST" in row]) == len(OPERATIONS)
+    assert not [row for row in rows if any(not cell.strip() for cell in row.strip("|").split("|"))]

@@ -130,7 +130,9 @@ def _filter(item: Any) -> Filter:
 
 
 def _mismatch(value: Any, target: str) -> Refusal:
-    names = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    # a fraction where a whole number belongs is named in full
+    fraction = f"number {value}" if target.endswith(" int") else "number"
+    names = {bool: "bool", int: "number", float: fraction, str: "string", list: "array", dict: "object"}
     return Refusal(422, f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {target}")
 
 

@@ -16,12 +16,8 @@ from resources.sandbox.api.description.document import describe
 from resources.sandbox.api.description.operations import OPERATIONS as DESCRIBED
 from resources.sandbox.api.operations import FREE_GROUP
 
-#: Described, and to be served later: a path, or the start of several.
+#: Described, and not served: a stream is no answer to a request.
 STREAMS = {"/v2/articles", "/v2/wikidata"}
-NOT_YET = (
-    "/v2/structured-contents/",
-    "/v2/snapshots/structured-contents",
-)
 ERRORS = re.compile(r"[45]\d\d")
 
 
@@ -186,12 +182,10 @@ class TestServed:
             assert re.search("[&*]id[0-9]", answer.text) is None
 
     def test_what_is_served_is_described_and_the_other_way_round(self):
-        """But for what is declared as not yet served."""
         routes = {(method, one.path) for one in SERVED for method in one.methods}
         described = {(method, one.path) for one in DESCRIBED for method in one.methods}
         assert routes <= described
-        missing = {path for _, path in described - routes}
-        assert {path for path in missing - STREAMS if not path.startswith(NOT_YET)} == set()
+        assert {path for _, path in described - routes} == STREAMS
 
     def test_groups_quotas_and_tokens_are_as_described(self):
         by_path = {one.path: one for one in DESCRIBED}

@@ -156,6 +156,7 @@ class TestPost:
             ('{"filters":[1]}', "json: cannot unmarshal number into Go value of type handlers.Filter"),
             ('{"filters":[{"field":1}]}', "json: cannot unmarshal number into Go struct field Filter.field"),
             ('{"limit":"1"}', "json: cannot unmarshal string into Go struct field Model.limit of type int"),
+            ('{"limit":2.0}', "json: cannot unmarshal number 2.0 into Go struct field Model.limit of type int"),
             ('{"limit":101}', "Key: 'Model.Limit' Error:Field validation for 'Limit' failed on the 'max' tag"),
             ('{"fields":[""]}', "Key: 'Model.Fields[0]' Error:Field validation for 'Fields[0]' failed on the 'min'"),
             (json.dumps({"fields": ["a", "x" * 256]}), "Key: 'Model.Fields[1]' Error:Field validation for"),

@@ -36,7 +36,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
         for dataset in datasets.datasets(Family.HOURLY)
         # not of the published file, which may be older, or not be there
         for row in warehouse.warehouse.coverage(since=since, published=False, dataset=dataset)
-        if (row.project_id, row.namespace_id) in set(enterprise.scope) and row.state not in NO_GAP
+        if (row.project_id, row.namespace_id) in set(enterprise.scope_of(dataset)) and row.state not in NO_GAP
     ]
     return dg.AssetCheckResult(
         passed=not wrong,

@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
-from assets.articles import IN_ARTICLES
 from assets.articles import KEY as ARTICLES
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
+from assets.entities import KEY as ENTITIES
 from assets.failures import as_failure
 from assets.housekeeping import clean, is_due
 from resources import datasets
@@ -36,7 +36,8 @@ def published_warehouse() -> dg.AssetsDefinition:
 
     @dg.asset(
         key=KEY,
-        deps=[ARTICLES, *(layers.warehouse_key(one) for one in datasets.datasets() if one not in IN_ARTICLES)],
+        # what decides a current state comes by way of it
+        deps=[ARTICLES, ENTITIES, *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None)],
         group_name="published",
         kinds={"duckdb"},
         owners=list(OWNERS),
@@ -55,7 +56,9 @@ def published_warehouse() -> dg.AssetsDefinition:
         with as_failure():
             # in any case, since the checks look for gaps there
             for dataset in datasets.datasets(Family.HOURLY):
-                store.fill_coverage(enterprise.projects, enterprise.namespaces, dataset=dataset)
+                if scope := enterprise.scope_of(dataset):
+                    projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
+                    store.fill_coverage(projects, namespaces, dataset=dataset)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
             metadata = _times(store, every) | {"changed": False}

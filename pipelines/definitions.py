@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import articles, checks, partitions, published
+from assets import articles, checks, entities, partitions, published
 from assets.families import hourly, lists, snapshots
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
@@ -33,6 +33,7 @@ def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefiniti
         *(asset for one in datasets.datasets(Family.SNAPSHOT) for asset in snapshots.snapshot_assets(one)),
         *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
         articles.articles,
+        entities.entities,
         published.published_warehouse(),
     ]
 
@@ -74,6 +75,7 @@ def _enterprise(settings: settings_module.Settings, password: str | None) -> Ent
         data=str(settings.data),
         projects=list(settings.projects),
         namespaces=list(settings.namespaces),
+        wikidata=settings.wikidata,
         auth_url=settings.auth_url,
         base_url=settings.base_url,
         realtime_url=settings.realtime_url,
@@ -121,7 +123,7 @@ def build_defs(
     chosen = settings if settings is not None else settings_module.read()
     loggers = overrides.pop("loggers", None)
     hours = partitions.hours_since(first_hour(chosen, *asked))
-    jobs = build_jobs()
+    jobs = build_jobs(lambda dataset: bool(chosen.scope_of(dataset)))
     return dg.Definitions(
         assets=build_assets(hours),
         asset_checks=checks.STANDING,

@@ -34,6 +34,8 @@ from resources.errors import MirrorError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from resources.datasets import Dataset
+
 #: The project's folder. `.env` and a relative WME_DATA belong to it, wherever a command or Dagster is started.
 PROJECT = Path(__file__).resolve().parents[1]
 #: What the sandbox serves by default.
@@ -202,6 +204,12 @@ class Settings(BaseModel):
         description="Namespaces to mirror: 0 article, 6 file, 10 template, 14 category. Default: `0`.",
         examples=["0"],
     )
+    wikidata: _Flag = Field(
+        False,
+        description="`1`: mirror the items and properties of Wikidata as well, which is far more data than any other project. "
+        "Default: `0`.",
+        examples=["1"],
+    )
     bodies: Annotated[tuple[str, ...], _parsed(_bodies)] = Field(
         BODIES,
         description="Bodies to keep: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
@@ -294,6 +302,11 @@ class Settings(BaseModel):
                 "often), or off."
             )
         return timedelta(minutes=minutes)
+
+    def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
+        """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
+        mirrored = ((project, namespace) for project in self.projects for namespace in self.namespaces)
+        return dataset.scope(mirrored, wikidata=self.wikidata)
 
     @property
     def dagster_home(self) -> Path:

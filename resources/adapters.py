@@ -52,12 +52,17 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
     min_free_gb: float = Field(default=0.0, description="Free disk space (GB) that downloads leave untouched.")
     requests_per_second: float | None = Field(default=None, description="Requests a second that the account may make.")
+    wikidata: bool = Field(default=False, description="Mirror the items and properties of Wikidata, too.")
     use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
 
     @property
     def scope(self) -> tuple[tuple[str, int], ...]:
         """The mirrored (project, namespace) pairs, in the order configured."""
         return tuple((project, namespace) for project in self.projects for namespace in self.namespaces)
+
+    def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
+        """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
+        return dataset.scope(self.scope, wikidata=self.wikidata)
 
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""

@@ -252,6 +252,11 @@ class HourlyRun:
     lost: errors.UnreachableError | None = None
     is_warehouse_unavailable: bool = False
 
+    @property
+    def scope(self) -> Scope:
+        """What is brought in: what is mirrored, and all of a dataset that is not mirrored but asked for by hand."""
+        return self.enterprise.scope_of(self.dataset) or self.dataset.places
+
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """List every hour before anything is fetched, and see that the disk holds it all.
 
@@ -267,7 +272,7 @@ class HourlyRun:
         with self.engine.task("list", len(hours), "hour") as advance:
             for hour in hours:
                 try:
-                    self.plans[hour] = plan_hour(hour, client, layout, self.enterprise.scope, self.dataset)
+                    self.plans[hour] = plan_hour(hour, client, layout, self.scope, self.dataset)
                 except errors.RetentionPassed as error:
                     if not layout.batch_list(self.dataset, hour).exists():
                         failed[hour] = error
@@ -290,7 +295,7 @@ class HourlyRun:
         """Of what no list of the run names, see that the service has it: it may be quiet, or misspelt."""
         if not self.plans:
             return
-        absent = [place for place in self.enterprise.scope if all(place in plan.absent for plan in self.plans.values())]
+        absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
         # an outage of the reference lists must cost no hour: names that no list has are looked at by the next run
         try:
             names.check(client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent])
@@ -330,7 +335,7 @@ class HourlyRun:
         try:
             if client is not None and hour in self.plans and self.lost is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            return archived_hour(hour, self.lake.layout, self.enterprise.scope, self.dataset)
+            return archived_hour(hour, self.lake.layout, self.scope, self.dataset)
         except errors.UnreachableError as error:
             self.lost = error
             raise
@@ -344,7 +349,7 @@ class HourlyRun:
         layout = self.lake.layout
         for hour in hours:
             try:
-                self.archived[hour] = archived_hour(hour, layout, self.enterprise.scope, self.dataset)
+                self.archived[hour] = archived_hour(hour, layout, self.scope, self.dataset)
             except NotArchivedError:
                 continue  # the coverage shows it
             self.conversions[hour] = known_conversions(
@@ -375,9 +380,7 @@ class HourlyRun:
             self.failed[hour] = error
         if isinstance(error, names.UnknownNameError) or self.is_warehouse_unavailable:
             return
-        statuses = [
-            HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in self.enterprise.scope
-        ]
+        statuses = [HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in self.scope]
         try:
             self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import articles, layers, published
+from assets import articles, entities, layers, published
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
 REFERENCE, HOURS, HOURLY, PUBLISH = "reference", "hours", "hourly", "publish"
@@ -23,14 +25,14 @@ def of_snapshots(dataset: Dataset) -> str:
     return dataset.archive
 
 
-def build_jobs() -> list[UnresolvedAssetJobDefinition]:
-    """The jobs over the assets of every declared dataset."""
-    state = dg.AssetSelection.assets(articles.KEY, published.KEY)
-    hours = _all_of(Family.HOURLY)
+def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[UnresolvedAssetJobDefinition]:
+    """The jobs over the assets of every declared dataset; those over hours leave out what is not mirrored."""
+    state = dg.AssetSelection.assets(articles.KEY, entities.KEY, published.KEY)
+    hours = _all_of(filter(is_mirrored, datasets(Family.HOURLY)))
     return [
         dg.define_asset_job(
             REFERENCE,
-            selection=_all_of(Family.LIST),
+            selection=_all_of(datasets(Family.LIST)),
             description="Takes the reference lists from the service to DuckDB.",
         ),
         *(
@@ -57,6 +59,6 @@ def build_jobs() -> list[UnresolvedAssetJobDefinition]:
     ]
 
 
-def _all_of(family: Family) -> dg.AssetSelection:
-    keys = dict.fromkeys(key for dataset in datasets(family) for key in layers.keys(dataset))
+def _all_of(some: Iterable[Dataset]) -> dg.AssetSelection:
+    keys = dict.fromkeys(key for dataset in some for key in layers.keys(dataset))
     return dg.AssetSelection.assets(*keys)

@@ -49,6 +49,8 @@ def discover_hours(
     """Ask for a run per span of missing hours. A few requests, whatever is missing."""
     requests, reasons = [], []
     for dataset in datasets(Family.HOURLY):
+        if not enterprise.scope_of(dataset):
+            continue
         try:
             found = _missing(context, dataset, enterprise, lake, warehouse)
         except MirrorError as error:
@@ -72,7 +74,7 @@ def _missing(
     store = warehouse.glance
     is_built = store.build_path.exists()
     rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if is_built else []
-    missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope, dataset)
+    missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope_of(dataset), dataset)
     key = layers.warehouse_key(dataset)
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
     # an operator may want to begin later than the service could
@@ -87,7 +89,8 @@ def _missing(
     if not wanted:
         return "The service has not published the newest hours yet. They are looked for again."
     # a run over all datasets where there is but one
-    selection = list(layers.keys(dataset)) if len(datasets(Family.HOURLY)) > 1 else None
+    mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
+    selection = list(layers.keys(dataset)) if len(mirrored) > 1 else None
     return [
         dg.RunRequest(
             # what is under way is not asked for, so the key has only to tell two looks at the same moment apart
@@ -115,9 +118,11 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.SensorResult | dg.SkipReason:
         """Ask for one run per new version of a mirrored snapshot."""
+        if not (scope := enterprise.scope_of(dataset)):
+            return dg.SkipReason(f"{dataset.name} is not mirrored.")
         try:
             with enterprise.client(_ANSWER_SECONDS) as client:
-                records = snapshot.mirrored(client.snapshots(dataset).records, enterprise.scope)
+                records = snapshot.mirrored(client.snapshots(dataset).records, scope)
         except MirrorError as error:
             return dg.SkipReason(sentence(error))
         changed = [record for record in records if not snapshot.is_archived(record, lake.layout, dataset)]

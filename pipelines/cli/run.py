@@ -121,7 +121,7 @@ def run(
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if not (settings.sandbox if snapshots is None else snapshots):
             return {}
-        return runs.missing_snapshots(client, enterprise.scope, Warehouse(settings.data), wanted)
+        return runs.missing_snapshots(client, enterprise, Warehouse(settings.data), wanted)
 
     def attempt() -> RunReport:
         try:
@@ -135,7 +135,7 @@ def run(
     if dry_run:
         with enterprise.client() as client:
             missing = choose(client)
-            _show_dry_run(runs.dry_run(hours, missing, client, enterprise.scope, layout))
+            _show_dry_run(runs.dry_run(hours, missing, client, enterprise, layout))
         return
     say = partial(terminal.ERR.print, markup=False)
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)

@@ -156,11 +156,13 @@ def reference_due(layout: Layout, now: datetime) -> bool:
 
 
 def missing_snapshots(
-    client: EnterpriseClient, scope: batches.Scope, warehouse: Warehouse, wanted: Iterable[Dataset] = ()
+    client: EnterpriseClient, enterprise: EnterpriseResource, warehouse: Warehouse, wanted: Iterable[Dataset] = ()
 ) -> dict[Dataset, list[str]]:
     """The service's snapshots of mirrored projects and namespaces of which none is loaded, by dataset (default: each)."""
-    order, missing = {place: number for number, place in enumerate(scope)}, {}
-    for dataset in tuple(wanted) or datasets.datasets(Family.SNAPSHOT):
+    missing = {}
+    for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
+        scope = enterprise.scope_of(dataset) or dataset.places
+        order = {place: number for number, place in enumerate(scope)}
         loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
         records = snapshot_sets.mirrored(client.snapshots(dataset).records, [one for one in scope if one not in loaded])
         records.sort(key=lambda one: order[one.project_id, one.namespace_id])
@@ -172,14 +174,18 @@ def dry_run(
     hours: Iterable[datetime],
     snapshots: Mapping[Dataset, Iterable[str]],
     client: EnterpriseClient,
-    scope: batches.Scope,
+    enterprise: EnterpriseResource,
     layout: Layout,
 ) -> DryRun:
-    """List the hours of every dataset, and the snapshots, and say what would be fetched; nothing is."""
+    """List the hours of every mirrored dataset, and the snapshots, and say what would be fetched; nothing is."""
     hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
     wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
     return DryRun(
-        tuple(batches.plan_hour(hour, client, layout, scope, dataset) for hour, dataset in hourly),
+        tuple(
+            batches.plan_hour(hour, client, layout, scope, dataset)
+            for hour, dataset in hourly
+            if (scope := enterprise.scope_of(dataset))
+        ),
         tuple(snapshot_sets.plan_snapshot(name, client, layout, 0, dataset) for name, dataset in wanted),
         reference_due(layout, datetime.now(UTC)),
     )

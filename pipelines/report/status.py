@@ -62,8 +62,12 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     report = Status()
     origin = origin_of(settings.data)
     report.facts.append(("service", origin or ("sandbox (not started yet)" if settings.sandbox else settings.base_url)))
+    wikidata = "; Wikidata" if settings.wikidata else ""
     report.facts.append(
-        ("mirrored", f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}")
+        (
+            "mirrored",
+            f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}{wikidata}",
+        )
     )
     report.facts.append(("data", settings.data))
     if settings.data.exists():
@@ -168,11 +172,12 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
 def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hours: int, now: datetime) -> None:
     newest_complete = last_complete_hour(now)
     since = newest_complete - timedelta(hours=hours - 1)
-    scope = [(project, namespace) for project in settings.projects for namespace in settings.namespaces]
+    scopes = {dataset.name: settings.scope_of(dataset) for dataset in datasets.datasets(Family.HOURLY)}
+    scope = {place for places in scopes.values() for place in places}
     report.places = [
         place
         for dataset in datasets.datasets(Family.HOURLY)
-        for place in coverage_.survey(warehouse, scope, since, newest_complete, dataset)
+        for place in coverage_.survey(warehouse, scopes[dataset.name], since, newest_complete, dataset)
     ]
     report.gaps = coverage_.gaps(report.places, now)
     report.troubles += [gap.sentence for gap in report.gaps]

@@ -12,8 +12,10 @@ from __future__ import annotations
 from resources.datasets.declaration import RETENTION, Dataset, Family
 from resources.datasets.registry import (
     ARTICLE_CHANGES,
+    ENTITY_CHANGES,
     LISTS,
     SNAPSHOT_ARTICLES,
+    SNAPSHOT_ENTITIES,
     STRUCTURED_ARTICLES,
     also,
     datasets,
@@ -23,9 +25,11 @@ from resources.datasets.registry import (
 
 __all__ = [
     "ARTICLE_CHANGES",
+    "ENTITY_CHANGES",
     "LISTS",
     "RETENTION",
     "SNAPSHOT_ARTICLES",
+    "SNAPSHOT_ENTITIES",
     "STRUCTURED_ARTICLES",
     "Dataset",
     "Family",

@@ -12,6 +12,8 @@ import pyarrow as pa
 from resources.tables import TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from resources.tables import Column, Table
 
 
@@ -49,9 +51,12 @@ class Dataset:
         is_chunked: Snapshots only: the service offers them in chunks as well.
         quota: Counter of `get-user` that a file draws on; None: files are free.
         chunk_quota: The same for a chunk.
-        bodies: Snapshots only: the view of the published file that has the body columns, which stay in the lake. None: there
-            is none.
+        bodies: The view of the published file that has the body columns, which stay in the lake; hours and snapshots may have
+            one together. None: there is none.
         derived: Views that follow from `bodies`, a file of SQL each.
+        state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
+        places: The (project, namespace) pairs that it is of, whichever are mirrored; it is itself mirrored only where that is
+            asked for. Empty: it is of the pairs that are mirrored.
     """
 
     table: Table
@@ -64,6 +69,8 @@ class Dataset:
     chunk_quota: str | None = None
     bodies: Table | None = None
     derived: tuple[Table, ...] = ()
+    state: Table | None = None
+    places: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,6 +81,10 @@ class Dataset:
     def given(self) -> tuple[str, ...]:
         """The columns that the archive knows; a record that says another value than the archive is rejected."""
         return tuple(_GIVEN[self.family])
+
+    def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
+        """What of it is mirrored, given the mirrored (project, namespace) pairs and whether Wikidata is."""
+        return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process the dataset is the one that is declared there."""
@@ -98,10 +109,8 @@ class Dataset:
             return "is the first of other columns, so that it has no path and no default of its own"
         if (column.default is not None or column.values) and column.type != pa.string():
             return "is no text, which alone may have a default or certain values only"
-        if column.json and (
-            column.type != pa.string() or "." in (column.path or ".") or column.required or column.values
-        ):
-            return "is kept as JSON, and is no optional text that is a member of the record itself"
+        if column.json and (column.type != pa.string() or column.path is None or column.required or column.values):
+            return "is kept as JSON, and is no optional text that is in the record"
         if any(table[name].json for name in column.first_of):
             return "is the first of columns that are kept as JSON"
         if column.default is not None and column.values and column.default not in column.values:

@@ -11,6 +11,9 @@ from resources.tables import (
     ABOUT,
     ARTICLE_BODIES,
     ARTICLES,
+    ENTITIES,
+    ENTITY_BODIES,
+    ENTITY_VIEWS,
     HOURS,
     LOADS,
     PROJECT_STATE,
@@ -23,7 +26,9 @@ from resources.tables import (
     STRUCTURED_VIEWS,
 )
 from resources.tables import ARTICLE_CHANGES as _ARTICLE_CHANGES
+from resources.tables import ENTITY_CHANGES as _ENTITY_CHANGES
 from resources.tables import SNAPSHOT_ARTICLES as _SNAPSHOT_ARTICLES
+from resources.tables import SNAPSHOT_ENTITIES as _SNAPSHOT_ENTITIES
 from resources.tables import STRUCTURED_ARTICLES as _STRUCTURED_ARTICLES
 
 if TYPE_CHECKING:
@@ -47,6 +52,7 @@ ARTICLE_CHANGES = Dataset(
     endpoint="batches",
     archive="batches",
     description="The service's hourly files of changed articles, verified.",
+    state=ARTICLES,
 )
 SNAPSHOT_ARTICLES = Dataset(
     _SNAPSHOT_ARTICLES,
@@ -57,6 +63,7 @@ SNAPSHOT_ARTICLES = Dataset(
     is_chunked=True,
     quota="snapshot",
     chunk_quota="chunk",
+    state=ARTICLES,
 )
 STRUCTURED_ARTICLES = Dataset(
     _STRUCTURED_ARTICLES,
@@ -67,7 +74,40 @@ STRUCTURED_ARTICLES = Dataset(
     bodies=STRUCTURED_BODIES,
     derived=STRUCTURED_VIEWS,
 )
-_declared: list[Dataset] = [*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES]
+#: Items and properties. What no public text says of Wikidata's files, their identifiers above all, is as for articles.
+WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))
+ENTITY_CHANGES = Dataset(
+    _ENTITY_CHANGES,
+    Family.HOURLY,
+    endpoint="batches/wikidata",
+    archive="wikidata_batches",
+    description="The service's hourly files of changed items and properties of Wikidata, verified.",
+    bodies=ENTITY_BODIES,
+    state=ENTITIES,
+    places=WIKIDATA,
+)
+SNAPSHOT_ENTITIES = Dataset(
+    _SNAPSHOT_ENTITIES,
+    Family.SNAPSHOT,
+    endpoint="snapshots/wikidata",
+    archive="wikidata_snapshots",
+    description="The service's snapshots of all items and properties of Wikidata, verified.",
+    bodies=ENTITY_BODIES,
+    state=ENTITIES,
+    places=WIKIDATA,
+    derived=ENTITY_VIEWS,
+    is_chunked=True,
+    quota="snapshot",
+    chunk_quota="chunk",
+)
+_declared: list[Dataset] = [
+    *LISTS,
+    ARTICLE_CHANGES,
+    SNAPSHOT_ARTICLES,
+    STRUCTURED_ARTICLES,
+    ENTITY_CHANGES,
+    SNAPSHOT_ENTITIES,
+]
 
 
 def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
@@ -82,12 +122,12 @@ def named(name: str) -> Dataset:
 
 def tables() -> tuple[Table, ...]:
     """All tables, those of the datasets among them, in the order of the dictionary."""
-    own = [
+    own = dict.fromkeys(
         table
         for one in _declared
         if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)
-        for table in (one.table, *filter(None, [one.bodies]), *one.derived)
-    ]
+        for table in (*filter(None, [one.state]), one.table, *filter(None, [one.bodies]), *one.derived)
+    )
     return (
         ARTICLES,
         _ARTICLE_CHANGES,

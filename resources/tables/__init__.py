@@ -19,6 +19,14 @@ from resources.tables.articles import (
     ChangeType,
 )
 from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
+from resources.tables.entities import (
+    ENTITIES,
+    ENTITIES_AT,
+    ENTITY_BODIES,
+    ENTITY_CHANGES,
+    ENTITY_VIEWS,
+    SNAPSHOT_ENTITIES,
+)
 from resources.tables.ledger import (
     ABOUT,
     COVERED,
@@ -41,6 +49,11 @@ __all__ = [
     "ARTICLE_BODIES",
     "ARTICLE_CHANGES",
     "COVERED",
+    "ENTITIES",
+    "ENTITIES_AT",
+    "ENTITY_BODIES",
+    "ENTITY_CHANGES",
+    "ENTITY_VIEWS",
     "HOURS",
     "LOADS",
     "MACROS",
@@ -52,6 +65,7 @@ __all__ = [
     "REJECTS",
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
+    "SNAPSHOT_ENTITIES",
     "STRUCTURED_ARTICLES",
     "STRUCTURED_BODIES",
     "STRUCTURED_VIEWS",

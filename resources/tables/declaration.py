@@ -31,7 +31,7 @@ class Column:
     `default` stands where the record has no value, and `values` are those that it may have (empty: any).
     `wire` is the type to parse the JSON value as where it differs from `type` (the cast must be lossless).
     `required`: a record without the value is rejected; a text must not be empty either where it is a `lookup`.
-    `json`: the value, whatever it is, is kept as JSON text, exactly as the record has it; it is a member of the record itself.
+    `json`: the value, whatever it is, is kept as JSON text, exactly as the record has it.
     `body` marks the large text columns: stored last, without statistics, in the lake only.
     `lookup` marks the columns by whose values single rows are asked for: lake files can tell without reading where a
     value does not stand.

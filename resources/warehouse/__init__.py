@@ -18,6 +18,7 @@ from resources.warehouse.errors import (
 from resources.warehouse.read.ledger import Ledger, LoadedFile, Named
 from resources.warehouse.records import (
     Applied,
+    AppliedEntities,
     CoverageRow,
     HourAudit,
     HourLoad,
@@ -36,6 +37,7 @@ from resources.warehouse.warehouse import Warehouse
 
 __all__ = [
     "Applied",
+    "AppliedEntities",
     "CoverageRow",
     "HourAudit",
     "HourLoad",

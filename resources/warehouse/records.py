@@ -198,6 +198,36 @@ class Applied:
 
 
 @dataclass(frozen=True)
+class AppliedEntities:
+    """What bringing `entities` up to date did; `entity_count` is all entities afterwards.
+
+    `file_count` counts files of hours; `is_renewed`: all entities were decided anew, because of a new snapshot or a rebuild.
+    """
+
+    file_count: int
+    is_renewed: bool
+    entity_count: int
+    touched_count: int
+    written_count: int
+    seconds: float
+
+    @property
+    def changed(self) -> bool:
+        """False when nothing was pending."""
+        return self.file_count > 0 or self.is_renewed
+
+    def __str__(self) -> str:
+        """The step in one sentence."""
+        if not self.changed:
+            return f"Entities: nothing pending, {self.entity_count:,} entities."
+        how = "decided anew" if self.is_renewed else f"advanced by {self.file_count} files"
+        return (
+            f"Entities: {how}, {self.touched_count:,} looked at, {self.written_count:,} written, {self.entity_count:,} "
+            f"entities now, {self.seconds:.2f} s."
+        )
+
+
+@dataclass(frozen=True)
 class Publication:
     """What is published: since when, and which revision of the build file."""
 

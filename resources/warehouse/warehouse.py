@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.database.connect import Connector, locked
+from resources.warehouse.entities import current as entities
 from resources.warehouse.load import coverage
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.warehouse.records import (
         Applied,
+        AppliedEntities,
         HourLoad,
         HourStatus,
         LakeFile,
@@ -157,6 +159,16 @@ class Warehouse(Reader):
         """Make `articles` anew from all changes and snapshots, in one transaction: the same table that `apply_changes` leads to."""
         with self._connector.build("rebuild articles") as connection:
             return current.rebuild_articles(connection, self._lake_root, self._clock())
+
+    def apply_entity_changes(self) -> AppliedEntities:
+        """Advance `entities` by all pending hours and snapshots of Wikidata, in one transaction."""
+        with self._connector.build("bring entities up to date") as connection:
+            return entities.apply_changes(connection, self._clock())
+
+    def rebuild_entities(self) -> AppliedEntities:
+        """Make `entities` anew from all its changes and snapshots: the same table that `apply_entity_changes` leads to."""
+        with self._connector.build("rebuild entities") as connection:
+            return entities.rebuild(connection, self._clock())
 
     def drop_project(self, project_id: str, namespace_id: int | None = None) -> Applied:
         """Forget a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.

@@ -9,7 +9,7 @@ import itertools
 import logging
 import random
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from assets.partitions import EARLIEST, HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings as PipelineSettings
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
 from resources.lake import Layout
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from resources.datasets import Dataset
     from resources.sandbox import Sandbox
 
 PROJECTS = ("enwiki", "frwiki")
@@ -91,6 +92,7 @@ class Mirror:
         patience: Patience | None = None,
         min_free_gb: float = 0.0,
         bodies: Sequence[str] = ("html", "wikitext"),
+        wikidata: bool = False,
     ) -> None:
         number = next(_numbers)
         self.sandbox = sandbox
@@ -112,6 +114,7 @@ class Mirror:
             projects=tuple(projects),
             namespaces=tuple(namespaces),
             bodies=tuple(bodies),
+            wikidata=wikidata,
             data=data,
             sandbox=False,
             min_free_gb=min_free_gb,
@@ -152,14 +155,16 @@ class Mirror:
         span = {ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]), ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1])}
         return self._run("hours", {**span, **(tags or {})}, selection, overrides)
 
-    def take_snapshots(self, identifiers: Iterable[str] | None = None, **overrides: Any) -> list[Made]:
-        """Materialize the three layers of snapshots, each in a run of its own; default: those of all mirrored projects."""
+    def take_snapshots(
+        self, identifiers: Iterable[str] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES, **overrides: Any
+    ) -> list[Made]:
+        """Materialize the three layers of snapshots, each in a run of its own; default: those of all that is mirrored."""
         with self.client() as client:
-            listed = sorted(record.identifier for record in client.snapshots().records)
-        scope = {f"{p}_namespace_{n}" for p in self.settings.projects for n in self.settings.namespaces}
+            listed = sorted(record.identifier for record in client.snapshots(dataset).records)
+        scope = {f"{project}_namespace_{number}" for project, number in self.settings.scope_of(dataset)}
         wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
-        self.instance.add_dynamic_partitions("snapshots", wanted)
-        return [self._run("snapshots", {PARTITION_NAME_TAG: one}, None, overrides) for one in wanted]
+        self.instance.add_dynamic_partitions(dataset.archive, wanted)
+        return [self._run(dataset.archive, {PARTITION_NAME_TAG: one}, None, overrides) for one in wanted]
 
     def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
         """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
@@ -306,6 +311,7 @@ class Mirror:
             "data": str(s.data),
             "projects": list(s.projects),
             "namespaces": list(s.namespaces),
+            "wikidata": s.wikidata,
             "auth_url": s.auth_url,
             "base_url": s.base_url,
             "realtime_url": s.realtime_url,
@@ -388,10 +394,9 @@ def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None
                 made.sentences.append(f"UNTOLD {data.error.to_string()}")
         elif event.is_step_materialization:
             key = event.asset_key.to_user_string()
-            of_an_hour = (
-                event.partition is not None and key.split("/")[1] != "snapshot_articles" and key != "archive/snapshots"
-            )
-            hour = hour_of(event.partition) if of_an_hour else None
+            hour = None
+            with suppress(ValueError):  # a snapshot's name
+                hour = None if event.partition is None else hour_of(event.partition)
             hours[key] += [] if hour is None else [hour]
             materialization = event.step_materialization_data.materialization
             made.metadata[key, hour] = {name: value.value for name, value in materialization.metadata.items()}

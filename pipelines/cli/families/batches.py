@@ -38,7 +38,7 @@ def batches(*, hour: datetime | None, everything: bool, dataset: Dataset) -> Non
         records = [
             record
             for record in client.batches(chosen, dataset).records
-            if everything or (record.project_id in settings.projects and record.namespace_id in settings.namespaces)
+            if everything or (record.project_id, record.namespace_id) in (settings.scope_of(dataset) or dataset.places)
         ]
     terminal.OUT.print(f"{moment_text(chosen)} UTC", style="bold")
     terminal.show(

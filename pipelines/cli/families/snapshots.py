@@ -54,9 +54,10 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
         elif not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         found = snapshots_.listed(client, dataset=dataset)
-    wanted = () if everything else projects or settings.projects
+    scope = settings.scope_of(dataset) or dataset.places
+    wanted = () if everything else projects or tuple(dict.fromkeys(project for project, _ in scope))
     if not everything:
-        found = [s for s in found if s.project_id in wanted and (projects or s.namespace_id in settings.namespaces)]
+        found = [s for s in found if s.project_id in wanted and (projects or (s.project_id, s.namespace_id) in scope)]
     if as_json:
         for snapshot in found:
             click.echo(json.dumps(snapshots_.snapshot_json(snapshot), ensure_ascii=False))

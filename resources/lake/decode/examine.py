@@ -70,20 +70,32 @@ def extra_text(extra: Any) -> str | None:
     return text
 
 
-def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[str]) -> dict[str, str]:
-    """The values of a record's members that are kept as JSON, as they are written; null and absent ones are left out.
+def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """The values of a record that are kept as JSON, by their ways, as they are written; null and absent ones are left out.
 
     Raises:
         Bad: A text in one of them is no Unicode (half a surrogate pair): nobody could read it.
     """
-    kept = [name for name in wanted if record.get(name) is not None]
-    for name in kept:
+    found: dict[tuple[str, ...], str] = {}
+    objects: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def members(way: tuple[str, ...]) -> dict[str, str]:
+        if way not in objects:
+            objects[way] = members_of(members(way[:-1])[way[-1]].encode() if way else line)
+        return objects[way]
+
+    for way in wanted:
+        value: Any = record
+        for name in way:
+            value = None if value is None else value.get(name)
+        if value is None:
+            continue
         try:
-            text_of(record[name]).encode("utf-8")
+            text_of(value).encode("utf-8")
         except UnicodeEncodeError as error:
-            raise Bad(f"Not valid JSON: half of a surrogate pair is in {name}.") from error
-    texts = members_of(line) if kept else {}
-    return {name: texts[name] for name in kept}
+            raise Bad(f"Not valid JSON: half of a surrogate pair is in {'.'.join(way)}.") from error
+        found[way] = members(way[:-1])[way[-1]]
+    return found
 
 
 def declared_text(record: dict[str, Any], root: Node) -> str:

@@ -69,7 +69,7 @@ class _Line:
     raw: bytes
     extra: str | None = None
     declared: bytes | None = None  # instead of `raw`, where the parser would stumble over what is not for it
-    json: dict[str, str] = field(default_factory=dict)
+    json: dict[tuple[str, ...], str] = field(default_factory=dict)
 
 
 @dataclass
@@ -100,9 +100,9 @@ class RecordReader:
         return shape_of(self.table)
 
     @cached_property
-    def _json(self) -> dict[str, str]:
-        """The columns that are kept as JSON, by the name of the record's member."""
-        return {name: column for column, (name,) in self.shape.json.items()}
+    def _json(self) -> dict[tuple[str, ...], str]:
+        """The columns that are kept as JSON, by their way through the record."""
+        return {way: column for column, way in self.shape.json.items()}
 
     @cached_property
     def _expected(self) -> dict[str, str | int]:
@@ -227,8 +227,8 @@ class RecordReader:
                 for row, reason in problems.items()
             ]
             columns |= {
-                column: pa.array([line.json.get(name) for line in some], pa.string())
-                for name, column in self._json.items()
+                column: pa.array([line.json.get(way) for line in some], pa.string())
+                for way, column in self._json.items()
             }
             batch = self.assemble(columns, pa.array([line.extra for line in some], pa.string()))
             if problems:

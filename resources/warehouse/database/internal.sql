@@ -60,6 +60,14 @@ CREATE TABLE IF NOT EXISTS internal.pages (
   namespace_id BIGINT NOT NULL
 );
 
+-- The entities that are not there because a delete is the newest thing known of them.
+CREATE TABLE IF NOT EXISTS internal.ended_entities (
+  project_id VARCHAR NOT NULL,
+  namespace_id BIGINT NOT NULL,
+  entity_id VARCHAR NOT NULL,
+  source_at TIMESTAMPTZ NOT NULL
+);
+
 -- Rows of lake files that `article_bodies` passes over: repeated events, and further rows of one page, revision and hour.
 CREATE TABLE IF NOT EXISTS internal.shadowed (
   batch_hour TIMESTAMPTZ NOT NULL,

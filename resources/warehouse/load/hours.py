@@ -22,10 +22,10 @@ from resources.warehouse.load.files import (
     check_counts,
     enter,
     forget_incoming,
-    insert_rows,
     lake_path,
     unreadable,
 )
+from resources.warehouse.load.once_hours import insert_hours_once
 from resources.warehouse.records import HourLoad, utc_text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _replace_rows(
             "source_at": hour,
             "lake_path": lake_path(lake_root, folder, file.path),
             "loaded_at": now,
-            "applied_at": None if of_articles else now,
+            "applied_at": None if dataset.state is not None else now,
             "redone": known.get((file.project_id, file.namespace_id)) not in (None, file.digest),
         }
         announced.append((file, its))
@@ -141,7 +141,7 @@ def _replace_rows(
     paths = [str(file.path) for file in files]
     try:
         _refuse_strangers(connection, paths)
-        inserted = _insert_changes(connection, paths) if of_articles else insert_rows(connection, dataset.table, paths)
+        inserted = _insert_changes(connection, paths) if of_articles else insert_hours_once(connection, dataset, paths)
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
+from resources.warehouse.database.sql import column_list, identifier, moment, nulls, quoted, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from pathlib import Path
 
     import duckdb
 
     from resources.datasets import Dataset
+    from resources.tables import Table
     from resources.warehouse.records import Snapshot
 
 #: What tells the newest of several rows of one key, as far as the table has it.
@@ -31,6 +33,7 @@ class Kept:
     project_id: str
     namespace_id: int
     paths: tuple[str, ...]
+    source_at: datetime | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -53,6 +56,8 @@ class Kept:
         """
         assert self.dataset.bodies is not None
         own = {"project_id": quoted(self.project_id), "namespace_id": f"CAST({self.namespace_id} AS BIGINT)"}
+        if self.source_at is not None:
+            own["source_at"] = moment(self.source_at)
         columns = ", ".join(
             f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in self.dataset.bodies
         )
@@ -61,16 +66,20 @@ class Kept:
     def _written(self, name: str) -> str:
         """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
         table = self.dataset.table
-        newest = [f"{identifier(column)} DESC NULLS LAST, " for column in _NEWEST if column in table.schema.names]
         return (
             statement(f"load/{name}")
             .replace("{key}", ", ".join(identifier(column) for column in self.key))
-            .replace("{newest_first}", "".join(newest))
+            .replace("{newest_first}", newest_first(table))
             .replace("{nothing}", nulls(table))
             .replace("{files}", f"[{', '.join(quoted(path) for path in self.paths)}]")
             .replace("{snapshot_id}", quoted(self.snapshot_id))
             .replace("{snapshot_version}", quoted(self.snapshot_version))
         )
+
+
+def newest_first(table: Table) -> str:
+    """The order of several rows of one key, as far as the table tells it; a comma behind each part."""
+    return "".join(f"{identifier(column)} DESC NULLS LAST, " for column in _NEWEST if column in table.schema.names)
 
 
 def insert_once(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> int:
@@ -100,7 +109,7 @@ def kept_versions(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_
     """The loaded versions of a dataset of snapshots."""
     found = answer(
         connection,
-        "SELECT snapshot_id, snapshot_version, kept.project_id, kept.namespace_id, "
+        "SELECT snapshot_id, snapshot_version, kept.project_id, kept.namespace_id, kept.source_at, "
         "list(lake_path ORDER BY lake_path) FILTER (WHERE loads.row_count > 0) "
         "FROM snapshots AS kept JOIN loads USING (table_name, source_at, project_id, namespace_id) WHERE table_name = ? "
         "GROUP BY ALL ORDER BY ALL",
@@ -108,6 +117,8 @@ def kept_versions(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_
     )
     root = lake_root.resolve()
     return [
-        Kept(dataset, identifier, version, project, namespace, tuple(str(root / path) for path in paths or ()))
-        for identifier, version, project, namespace, paths in found
+        Kept(
+            dataset, identifier, version, project, namespace, tuple(str(root / path) for path in paths or ()), source_at
+        )
+        for identifier, version, project, namespace, source_at, paths in found
     ]

@@ -91,7 +91,7 @@ def load_snapshot(
         else:
             boundary, row_count, duplicates, _ = known[0]
         base = _base(connection, snapshot)
-        is_base = base == snapshot.snapshot_version or not snapshot.is_of_articles
+        is_base = base == snapshot.snapshot_version or snapshot.dataset.state is None
         if changed and not is_base:
             _mark(connection, snapshot, snapshot.snapshot_version, now)
         if base != before:
@@ -152,7 +152,7 @@ def _take_in(
             "project_id": snapshot.project_id,
             "namespace_id": snapshot.namespace_id,
             "loaded_at": now,
-            "applied_at": None if snapshot.is_of_articles else now,
+            "applied_at": None if snapshot.dataset.state is not None else now,
             "redone": False,
         }
         paired = zip(snapshot.files, relatives, strict=True)
@@ -240,14 +240,8 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
 
 
 def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
-    """The version underneath the articles of the snapshot's project and namespace."""
-    if not snapshot.is_of_articles:
-        return None
-    found = connection.execute(
-        "SELECT snapshot_version FROM internal.bases WHERE project_id = ? AND namespace_id = ?",
-        [snapshot.project_id, snapshot.namespace_id],
-    ).fetchall()
-    return found[0][0] if found else None
+    """The version underneath the current state of the snapshot's project and namespace."""
+    return next(_newest_first(connection, snapshot), None) if snapshot.dataset.state is not None else None
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
@@ -266,16 +260,21 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_replaced: int) -> Iterator[str]:
-    """Versions that are no longer kept: of the articles all but the newest, of another dataset all but the one just loaded."""
+    """Versions that are no longer kept: all but the newest where they lie underneath a state, else all but the one just loaded."""
+    versions = list(_newest_first(connection, snapshot))
+    if snapshot.dataset.state is not None:
+        return iter(versions[1 + keep_replaced :])
+    return (version for version in versions if version != snapshot.snapshot_version)
+
+
+def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> Iterator[str]:
+    """The loaded versions of a snapshot, the one that lies underneath first."""
     found = connection.execute(
         f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
         "ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC",
         _scope(snapshot),
     ).fetchall()
-    versions = [version for (version,) in found]
-    if snapshot.is_of_articles:
-        return iter(versions[1 + keep_replaced :])
-    return (version for version in versions if version != snapshot.snapshot_version)
+    return (version for (version,) in found)
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:

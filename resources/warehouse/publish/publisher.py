@@ -51,6 +51,7 @@ _INTERNAL = (
     "VIEW internal.bases",
     "TABLE internal.titles",
     "TABLE internal.pages",
+    "TABLE internal.ended_entities",
     "TABLE internal.meta",
 )
 

@@ -52,13 +52,13 @@ class Reader:
         return frozenset(hour for (hour,) in self._build(query, [dataset.name, project_id]))
 
     def pending_hours(self) -> list[datetime]:
-        """Hours that are loaded and not yet in `articles`, in order."""
-        query = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND applied_at IS NULL ORDER BY 1"
+        """Hours that are loaded and not yet in the current articles or entities, in order."""
+        query = "SELECT DISTINCT batch_hour FROM loads WHERE batch_hour IS NOT NULL AND applied_at IS NULL ORDER BY 1"
         return [hour for (hour,) in self._build(query)]
 
     def pending_snapshots(self) -> list[str]:
-        """Snapshots that are loaded and not yet in `articles`, in order."""
-        query = "SELECT DISTINCT snapshot_id FROM snapshots WHERE table_name = 'snapshot_articles' AND applied_at IS NULL ORDER BY 1"
+        """Snapshots that are loaded and not yet in the current articles or entities, in order."""
+        query = "SELECT DISTINCT snapshot_id FROM snapshots WHERE applied_at IS NULL ORDER BY 1"
         return [snapshot_id for (snapshot_id,) in self._build(query)]
 
     def snapshot_scopes(self, dataset: Dataset) -> frozenset[tuple[str, int]]:

@@ -178,7 +178,11 @@ def _insert_articles() -> str:
 
 def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
     for table in ("loads", "snapshots"):
-        connection.execute(f"UPDATE {table} SET applied_at = ? WHERE applied_at IS NULL", [now])  # noqa: S608
+        connection.execute(
+            f"UPDATE {table} SET applied_at = ? "  # noqa: S608
+            "WHERE applied_at IS NULL AND table_name IN ('article_changes', 'snapshot_articles')",
+            [now],
+        )
     raise_revision(connection)
 
 

@@ -11,6 +11,7 @@ from resources import datasets, tables
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement
 from resources.warehouse.state.current import NEWEST_FIRST
+from resources.warehouse.views import entities
 from resources.warehouse.views.structured import derived
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ def questions() -> Iterator[str]:
         yield from comments(table, "VIEW")
     for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
         for table in dataset.derived:
+            if table in tables.ENTITY_VIEWS:
+                continue
             yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
             yield from comments(table, "VIEW")
     for macro in tables.MACROS:
         yield _written(macro.name, macro.parameters[-1])
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
+    yield from entities.questions()
 
 
 def _written(name: str, asked: str = "") -> str:

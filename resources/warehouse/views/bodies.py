@@ -1,4 +1,4 @@
-"""The views of bodies that datasets of snapshots declare, over the lake files of their loaded versions."""
+"""The views of bodies that datasets declare, over the lake files of their loaded hours and versions of snapshots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from resources.datasets import Family, datasets
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import identifier, nulls
 from resources.warehouse.load.once import kept_versions
+from resources.warehouse.load.once_hours import kept_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,20 +17,24 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.warehouse.load.once import Kept
+    from resources.warehouse.load.once_hours import KeptHours
 
 
-def kept(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[Kept]:
-    """The versions whose bodies are asked for."""
-    wanted = [dataset for dataset in datasets(Family.SNAPSHOT) if dataset.bodies is not None]
-    return [version for dataset in wanted for version in kept_versions(connection, dataset, lake_root)]
+def kept(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[Kept | KeptHours]:
+    """The hours and versions whose bodies are asked for."""
+    found: list[Kept | KeptHours] = []
+    for dataset in datasets():
+        if dataset.bodies is not None and dataset.family is Family.HOURLY:
+            found.append(kept_hours(connection, dataset, lake_root))
+        elif dataset.bodies is not None:
+            found += kept_versions(connection, dataset, lake_root)
+    return found
 
 
-def make_body_views(connection: duckdb.DuckDBPyConnection, versions: Sequence[Kept]) -> None:
-    """Make the views, or make them again."""
-    for dataset in datasets(Family.SNAPSHOT):
-        if (view := dataset.bodies) is None:
-            continue
-        parts = [version.bodies() for version in versions if version.dataset is dataset and version.paths]
+def make_body_views(connection: duckdb.DuckDBPyConnection, sources: Sequence[Kept | KeptHours]) -> None:
+    """Make the views, or make them again. Hours and snapshots may have one together."""
+    for view in dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None):
+        parts = [source.bodies() for source in sources if source.dataset.bodies is view and source.paths]
         query = "\nUNION ALL\n".join(parts or [f"SELECT {nulls(view)} WHERE false"])
         connection.execute(f"CREATE OR REPLACE VIEW {identifier(view.name)} AS\n{query}")
         for comment in comments(view, "VIEW"):

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import nulls, quoted, statement
+from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.views import bodies
 
 if TYPE_CHECKING:
     import duckdb
 
-    from resources.warehouse.load.once import Kept
+    from resources.warehouse.load.once_hours import KeptHours
     from resources.warehouse.load.snapshot_rows import Version
 
 
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 class Sources:
     """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone.
 
-    `snapshots` are of articles, `kept` those of other datasets whose bodies are asked for.
+    `files` and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for.
     """
 
     files: tuple[str, ...]
     snapshots: tuple[Version, ...]
     missing: tuple[str, ...]
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[Kept | KeptHours, ...] = ()
 
     @property
     def count(self) -> int:
@@ -44,7 +45,7 @@ class Sources:
         """Identifier and version of each snapshot that the views read."""
         return [
             *([version.snapshot_id, version.snapshot_version] for version in self.snapshots),
-            *([version.snapshot_id, version.snapshot_version] for version in self.kept),
+            *([one.snapshot_id, one.snapshot_version] for one in self.kept if isinstance(one, Kept)),
         ]
 
 

@@ -1,0 +1,204 @@
+"""The tables of Wikidata: what changed, what is, what the snapshots hold, and what is derived from an entity's parts.
+
+Source of the record's fields: the service's interface description of 2026 (`wikidata_article`, `entity`, statements). Where it
+leaves a form open, docs/decisions/0031 says what was chosen. Maps and statements are kept as they are in the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from resources.tables.articles import ARTICLE_CHANGES
+from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION, SOURCE_AT
+from resources.tables.declaration import DOUBLE, INT, TEXT, TIMESTAMP, Column, Macro, Table
+
+_ENTITY_ID = Column("entity_id", TEXT, "Identifier of the item (Q42) or property (P31).", required=True)
+_AS_SERVED = "JSON text exactly as served"
+
+
+def _of_article(*names: str) -> tuple[Column, ...]:
+    """Columns that an entity's record has as an article's does."""
+    return tuple(ARTICLE_CHANGES[name] for name in names)
+
+
+_BODIES = (
+    Column(
+        "labels_json",
+        TEXT,
+        f"Labels, an object from language to text; {_AS_SERVED}.",
+        "entity.labels",
+        json=True,
+        body=True,
+    ),
+    Column(
+        "descriptions_json",
+        TEXT,
+        f"Descriptions, an object from language to text; {_AS_SERVED}.",
+        "entity.descriptions",
+        json=True,
+        body=True,
+    ),
+    Column(
+        "aliases_json",
+        TEXT,
+        f"Aliases, an object from language to a list of texts; {_AS_SERVED}.",
+        "entity.aliases",
+        json=True,
+        body=True,
+    ),
+    Column(
+        "sitelinks_json",
+        TEXT,
+        f"Sitelinks, an object from project to title, badges and address; {_AS_SERVED}.",
+        "entity.sitelinks",
+        json=True,
+        body=True,
+    ),
+    Column(
+        "statements_json",
+        TEXT,
+        f"Statements, an object from property to a list of them; {_AS_SERVED}.",
+        "entity.statements",
+        json=True,
+        body=True,
+    ),
+)
+_COLUMNS = (
+    BATCH_HOUR,
+    replace(PROJECT_ID, path="is_part_of.identifier"),
+    replace(NAMESPACE_ID, path="namespace.identifier", description="Namespace: 0 for items, 120 for properties."),
+    replace(_ENTITY_ID, path="name", lookup=True),
+    Column("page_id", INT, "Page id of the entity.", "identifier"),
+    Column("version_id", INT, "Revision id, if the record names one.", "version.identifier"),
+    *_of_article(
+        *("change_type", "event_at", "event_id", "event_created_at", "event_published_at", "event_partition"),
+        *(
+            "event_offset",
+            "event_fail_count",
+            "event_fail_reason",
+            "modified_at",
+            "created_at",
+            "previously_modified_at",
+        ),
+    ),
+    Column("url", TEXT, "Address of the entity's page.", "url"),
+    Column("entity_type", TEXT, "item or property; null for a delete.", "entity.type"),
+    Column("data_type", TEXT, "What values a property has, if the record says so.", "entity.data_type"),
+    Column("inner_entity_id", TEXT, "The identifier inside the entity, which is the same.", "entity.identifier"),
+    *_of_article("project_url", "protection", "redirects", "license"),
+    *_of_article("visibility_text", "visibility_editor", "visibility_user", "visibility_comment", "extra"),
+    *_BODIES,
+)
+ENTITY_CHANGES = Table(
+    "entity_changes",
+    "Every change of an item or property of Wikidata, hour by hour, as the service published it. Hour files overlap: the same "
+    "event can be in two of them, so count events by event_at.",
+    _COLUMNS,
+    key=("batch_hour", "entity_id", "change_type", "event_at"),
+)
+SNAPSHOT_ENTITIES = Table(
+    "snapshot_entities",
+    "The items and properties as the kept snapshots of Wikidata hold them, several versions of one snapshot among them; `snapshots` "
+    "says which is newest.",
+    (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
+    key=("snapshot_id", "snapshot_version", "entity_id"),
+)
+ENTITIES = Table(
+    "entities",
+    "The items and properties of Wikidata as they are now: for each, the row of the change or of the snapshot that decided it. "
+    "Labels, statements and so on are in tables of their own.",
+    (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
+    key=("project_id", "entity_id"),
+)
+ENTITY_BODIES = Table(
+    "entity_bodies",
+    "Labels, descriptions, aliases, sitelinks and statements of every kept update and snapshot, as served; join `entities` on "
+    "project_id, entity_id, event_at and source_at.",
+    (
+        *(ENTITY_CHANGES[name] for name in ("project_id", "namespace_id", "entity_id", "event_at")),
+        SOURCE_AT,
+        *_BODIES,
+    ),
+    key=("project_id", "entity_id", "event_at", "source_at"),
+)
+_LANGUAGE_ID = Column("language_id", TEXT, "Language code, for example en or zh-hant.", required=True)
+ENTITY_LABELS = Table(
+    "entity_labels",
+    "The labels of the entities of today.",
+    (_ENTITY_ID, _LANGUAGE_ID, Column("label", TEXT, "Label in this language.", required=True)),
+    key=("entity_id", "language_id"),
+)
+ENTITY_DESCRIPTIONS = Table(
+    "entity_descriptions",
+    "The descriptions of the entities of today.",
+    (_ENTITY_ID, _LANGUAGE_ID, Column("description", TEXT, "Description in this language.", required=True)),
+    key=("entity_id", "language_id"),
+)
+ENTITY_ALIASES = Table(
+    "entity_aliases",
+    "The aliases of the entities of today, a row each.",
+    (
+        _ENTITY_ID,
+        _LANGUAGE_ID,
+        Column("position", INT, "Place among the aliases of the language, from 1.", required=True),
+        Column("alias", TEXT, "Alias in this language.", required=True),
+    ),
+    key=("entity_id", "language_id", "position"),
+)
+ENTITY_SITELINKS = Table(
+    "entity_sitelinks",
+    "The sitelinks of the items of today: which page of which project an item is about.",
+    (
+        _ENTITY_ID,
+        Column("project_id", TEXT, "Project (database name of the wiki), for example enwiki.", required=True),
+        Column("title", TEXT, "Title of the page."),
+        Column(
+            "badges", pa.list_(TEXT), "Items that say something of the page, for example that it is a featured article."
+        ),
+        Column("url", TEXT, "Address of the page."),
+    ),
+    key=("entity_id", "project_id"),
+)
+ENTITY_STATEMENTS = Table(
+    "entity_statements",
+    "The statements about the entities of today, a row each. What the columns do not say is in statement_json.",
+    (
+        _ENTITY_ID,
+        Column("property_id", TEXT, "Property that the statement is about, for example P569.", required=True),
+        Column("position", INT, "Place among the statements with this property, from 1.", required=True),
+        Column("statement_id", TEXT, "Identifier of the statement."),
+        Column(
+            "rank",
+            TEXT,
+            "preferred, normal or deprecated. Take the preferred ones where there are some, else the normal.",
+        ),
+        Column("value_type", TEXT, "value; somevalue: unknown; novalue: there is none."),
+        Column("data_type", TEXT, "What values the property has, for example wikibase-item, time or quantity."),
+        Column("value", TEXT, "The value as text: an item's identifier, a text, a time, an amount, coordinates."),
+        Column("number", DOUBLE, "Amount of a quantity."),
+        Column("unit_id", TEXT, "Item that is the unit of number; null for none."),
+        Column(
+            "time",
+            TEXT,
+            "Time as Wikidata has it: a sign, any number of digits of the year, 00 for an unknown month or day.",
+        ),
+        Column("time_precision", INT, "11 day, 10 month, 9 year, 8 decade, 7 century, less for longer spans."),
+        Column("time_at", TIMESTAMP, "Begin of time, where it is in the years 1 to 9999."),
+        Column("latitude", DOUBLE, "Degrees north."),
+        Column("longitude", DOUBLE, "Degrees east."),
+        Column("language_id", TEXT, "Language of a text in one language."),
+        Column("qualifiers_json", TEXT, "Qualifiers; a JSON list of property and value."),
+        Column("references_json", TEXT, "References; a JSON list, each of parts with property and value."),
+        Column("statement_json", TEXT, "The whole statement, as served.", required=True),
+    ),
+    key=("entity_id", "property_id", "position"),
+)
+#: What follows from the bodies of the entities of today.
+ENTITY_VIEWS = (ENTITY_LABELS, ENTITY_DESCRIPTIONS, ENTITY_ALIASES, ENTITY_SITELINKS, ENTITY_STATEMENTS)
+ENTITIES_AT = Macro(
+    "entities_at",
+    ("moment",),
+    "The entities as they were at a moment: the rule of `entities` over what had happened before it.",
+)

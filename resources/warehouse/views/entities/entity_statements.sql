@@ -1,0 +1,80 @@
+-- Each text is parsed once: what is wanted of it is taken out in one go. Keys of `content_data` may have capitals, so that a copy
+-- in small letters is asked (`data`); only a text is taken from the original. Statements that come as one list name their
+-- property themselves.
+WITH grouped AS (
+  SELECT entity_id, nullif(part.key, '') AS property_id, json_extract(part.value, '$[*]') AS statements
+  FROM (
+    SELECT entity_id, unnest(map_entries(CAST(statements AS MAP(VARCHAR, JSON)))) AS part
+    FROM (
+      SELECT
+        entity_id,
+        CASE
+          WHEN starts_with(statements_json, '{') THEN CAST(statements_json AS JSON)
+          WHEN starts_with(statements_json, '[') THEN CAST(concat('{"":', statements_json, '}') AS JSON)
+        END AS statements
+      FROM {today}
+    )
+  )
+),
+single AS (
+  SELECT entity_id, property_id, unnest(statements) AS statement, generate_subscripts(statements, 1) AS position
+  FROM grouped
+),
+taken AS (
+  SELECT
+    *,
+    json_extract_string(
+      statement, [
+        '$.identifier',
+        '$.rank',
+        '$.property.identifier',
+        '$.property.data_type',
+        '$.value.type',
+        '$.value.content',
+        '$.value.content_data',
+        '$.qualifiers',
+        '$.references'
+      ]
+    ) AS part
+  FROM single
+),
+parsed AS (
+  SELECT
+    *,
+    json_extract_string(
+      lower(part[7]), ['$.time', '$.precision', '$.amount', '$.unit', '$.latitude', '$.longitude', '$.language']
+    ) AS data,
+    json_extract_string(part[7], ['$.text', '$.Text']) AS texts
+  FROM taken
+)
+SELECT
+  entity_id,
+  coalesce(property_id, part[3]) AS property_id,
+  CAST(
+    CASE
+      WHEN property_id IS NULL
+      THEN row_number() OVER (PARTITION BY entity_id, property_id, part[3] ORDER BY position)
+      ELSE position
+    END AS BIGINT
+  ) AS position,
+  part[1] AS statement_id,
+  part[2] AS rank,
+  part[5] AS value_type,
+  part[4] AS data_type,
+  coalesce(part[6], upper(data[1]), data[3], texts[1], texts[2], data[5] || ', ' || data[6], part[7]) AS value,
+  TRY_CAST(data[3] AS DOUBLE) AS number,
+  upper(nullif(regexp_extract(data[4], 'q[0-9]+$'), '')) AS unit_id,
+  upper(data[1]) AS time,
+  CASE WHEN data[1] IS NOT NULL THEN TRY_CAST(data[2] AS BIGINT) END AS time_precision,
+  TRY_CAST(
+    CASE
+      WHEN regexp_matches(data[1], '^\+[0-9]{4}-') THEN replace(replace(upper(data[1])[2:], '-00-', '-01-'), '-00T', '-01T')
+    END AS TIMESTAMPTZ
+  ) AS time_at,
+  TRY_CAST(data[5] AS DOUBLE) AS latitude,
+  TRY_CAST(data[6] AS DOUBLE) AS longitude,
+  data[7] AS language_id,
+  part[8] AS qualifiers_json,
+  part[9] AS references_json,
+  CAST(statement AS VARCHAR) AS statement_json
+FROM parsed

@@ -1,0 +1,172 @@
+"""The truth of the sandbox's Wikidata beside what a mirror holds: entities, their texts and statements, as the world has them.
+
+The truth is read from the world's pages, never folded from records. Expected rows are made here from the wire form by plain
+Python, so that nothing of the converter or of the views is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from resources.tables import ENTITIES, ENTITY_VIEWS
+from tests.truth import dig, moment, plain
+
+if TYPE_CHECKING:
+    from resources.sandbox.world.world import World
+    from resources.warehouse import Warehouse
+
+    Row = dict[str, Any]
+
+WIKI, NAMESPACES = "wikidatawiki", (0, 120)
+PARTS = ("labels", "descriptions", "aliases", "statements", "sitelinks")
+#: Name, way through the record and reader of each column that the record tells.
+COLUMNS = [(c.name, None if c.path is None else c.path.split("."), plain(c.type)) for c in ENTITIES]
+
+
+def expected_row(record: Any) -> Row:
+    """The row of `entities` that a record must become, and its parts as JSON; `source_at` is not the record's to tell."""
+    row: Row = {name: of(dig(record, path)) for name, path, of in COLUMNS if path is not None}
+    row["namespace_id"] = record["namespace"]["identifier"]
+    row["event_at"] = moment(record["event"]["date_published"])
+    row |= {"extra": None, "source_at": None}
+    return row | {f"{part}_json": record["entity"].get(part) for part in PARTS}
+
+
+def truth(world: World, when: datetime, since: datetime | None = None) -> dict[str, Any]:
+    """The records of the entities that are there after the events before a moment, by identifier.
+
+    `since`: of those only the entities with an event from then on.
+    """
+    return {record["name"]: record for n in NAMESPACES for record in world.truth(WIKI, n, when, since)}
+
+
+def found_rows(warehouse: Warehouse, source: str, *parameters: Any) -> dict[str, Row]:
+    """The rows of a table or macro of entities in the form of `expected_row`."""
+    with warehouse.connect_published() as connection:
+        rows = connection.sql(
+            f"SELECT found.*, {', '.join(f'{part}_json' for part in PARTS)} FROM {source} AS found "
+            "LEFT JOIN entity_bodies USING (project_id, entity_id, event_at, source_at)",
+            params=list(parameters) or None,
+        ).to_arrow_table()
+    found = {}
+    for row in rows.to_pylist():
+        texts = {f"{part}_json": row[f"{part}_json"] for part in PARTS}
+        parsed = {name: None if text is None else json.loads(text) for name, text in texts.items()}
+        values = {name: of(row[name]) for name, _, of in COLUMNS}
+        assert row["entity_id"] not in found, "an entity stands twice, or its bodies do"
+        found[row["entity_id"]] = values | {"namespace_id": row["namespace_id"], "source_at": None} | parsed
+    return found
+
+
+def assert_same(found: dict[str, Row], records: dict[str, Any], what: str = "at the end") -> None:
+    """See that both hold the same entities with the same values; the first that differs is told column by column."""
+    expected = {name: expected_row(record) for name, record in records.items()}
+    assert len(expected) > 50
+    wrong = sorted(name for name in expected.keys() | found.keys() if found.get(name) != expected.get(name))
+    if wrong:
+        have, want = found.get(wrong[0]) or {}, expected.get(wrong[0]) or {}
+        columns = {
+            name: (have.get(name), want.get(name))
+            for name in have.keys() | want.keys()
+            if have.get(name) != want.get(name)
+        }
+        pytest.fail(f"{what}, {len(wrong)} of {len(expected)} entities differ, first {wrong[0]}: {columns}"[:3000])
+
+
+def _statement(entity: str, of: str, position: int, statement: Any) -> Row:
+    value = statement["value"]
+    data = {name.lower(): one for name, one in value.get("content_data", {}).items()}
+    unit = re.search(r"Q\d+$", data.get("unit", ""))
+    time = re.fullmatch(r"\+(\d{4})-(\d\d)-(\d\d)T00:00:00Z", data.get("time", ""))
+    at = None
+    if time:
+        at = datetime(*(max(1, int(part)) for part in time.groups()), tzinfo=UTC)
+    text = value.get("content") or data.get("time") or data.get("amount") or data.get("text")
+    if "latitude" in data:
+        text = f"{data['latitude']!r}, {data['longitude']!r}"
+    return {
+        "entity_id": entity,
+        "property_id": of,
+        "position": position,
+        "statement_id": statement["identifier"],
+        "rank": statement["rank"],
+        "value_type": value["type"],
+        "data_type": statement["property"]["data_type"],
+        "value": text,
+        "number": float(data["amount"]) if "amount" in data else None,
+        "unit_id": unit and unit[0],
+        "time": data.get("time"),
+        "time_precision": data.get("precision") if "time" in data else None,
+        "time_at": at,
+        "latitude": data.get("latitude"),
+        "longitude": data.get("longitude"),
+        "language_id": data.get("language"),
+        "qualifiers_json": statement.get("qualifiers"),
+        "references_json": statement.get("references"),
+        "statement_json": statement,
+    }
+
+
+def derived(records: dict[str, Any]) -> dict[str, list[Row]]:
+    """The rows of every table that is derived from entities."""
+    rows: dict[str, list[Row]] = {table.name: [] for table in ENTITY_VIEWS}
+    for name, record in records.items():
+        entity = record["entity"]
+        for of, column in (("labels", "label"), ("descriptions", "description")):
+            texts = entity.get(of, {})
+            rows[f"entity_{of}"] += [{"entity_id": name, "language_id": lang, column: t} for lang, t in texts.items()]
+        rows["entity_aliases"] += [
+            {"entity_id": name, "language_id": language, "position": number, "alias": alias}
+            for language, aliases in entity.get("aliases", {}).items()
+            for number, alias in enumerate(aliases, 1)
+        ]
+        rows["entity_sitelinks"] += [
+            {
+                "entity_id": name,
+                "project_id": site,
+                "title": link["title"],
+                "badges": link.get("badges", []),
+                "url": link["url"],
+            }
+            for site, link in entity.get("sitelinks", {}).items()
+        ]
+        rows["entity_statements"] += [
+            _statement(name, of, number, statement)
+            for of, statements in entity.get("statements", {}).items()
+            for number, statement in enumerate(statements, 1)
+        ]
+    return rows
+
+
+def assert_derived(warehouse: Warehouse, records: dict[str, Any]) -> None:
+    """See that every table that is derived from entities holds what the records say."""
+    for table in ENTITY_VIEWS:
+        with warehouse.connect_published() as connection:
+            found = connection.table(table.name).to_arrow_table().to_pylist()
+        for row in found:
+            row |= {name: json.loads(text) for name, text in row.items() if name.endswith("_json") and text is not None}
+        key = table.key
+        expected = derived(records)[table.name]
+        have, want = ({tuple(row[name] for name in key): row for row in rows} for rows in (found, expected))
+        assert (len(have), len(want)) == (len(found), len(expected)), f"{table.name}: a key stands twice"
+        wrong = sorted(one for one in have.keys() | want.keys() if have.get(one) != want.get(one))
+        assert not wrong, f"{table.name}: {len(wrong)}, {have.get(wrong[0])} where the truth is {want.get(wrong[0])}"[
+            :3000
+        ]
+
+
+def assert_rebuilt_alike(warehouse: Warehouse) -> None:
+    """See that a full rebuild gives the identical table."""
+
+    def rows() -> list[tuple[Any, ...]]:
+        with warehouse._connector.build("compare") as connection:
+            return connection.execute("SELECT md5(entities::VARCHAR) AS one FROM entities ORDER BY one").fetchall()
+
+    before = rows()
+    warehouse.rebuild_entities()
+    assert rows() == before, "a rebuild gives another table"

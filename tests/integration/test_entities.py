@@ -1,0 +1,152 @@
+"""`entities` and what is derived from it equal the sandbox's own, whatever happened to hours and snapshots on their way in."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from assets.families.converting import files_of
+from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
+from resources.lake import Archive, Layout, SnapshotArchive, convert
+from resources.sandbox import Settings, running
+from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
+from tests.entity_truth import WIKI, assert_derived, assert_rebuilt_alike, assert_same, found_rows, truth
+from tests.integration.mirror import Mirror
+
+HOUR = timedelta(hours=1)
+END = datetime(2026, 2, 4, 1, tzinfo=UTC)
+
+
+def world_of(folder, seed, **options):
+    usual = {"projects": ("enwiki",), "entities": 125, "body_bytes": 300, "chunk_bytes": 60_000, "changes_per_hour": 4}
+    return ArchivedWorld(Settings(state=folder, seed=seed, overlap=seed % 3 != 0, **usual | options))
+
+
+def load_hour(warehouse, world, hour):
+    files = []
+    for file in world.batches(hour, [WIKI]):
+        identifier, namespace = file.record["identifier"], file.record["namespace"]["identifier"]
+        archive = Archive(file.path, identifier, file.version, hour, WIKI, namespace, dataset=ENTITY_CHANGES)
+        files.append(convert(archive, Layout(warehouse.data), bodies=ENTITY_CHANGES.table.bodies))
+    return warehouse.load_hour(hour, files_of(LakeFile, files), dataset=ENTITY_CHANGES)
+
+
+def load_snapshot(warehouse, world, identifier, started):
+    found, namespace = world.snapshot(identifier, started), int(identifier.rpartition("_")[2])
+    files = []
+    for chunk in found.chunks:
+        archive = SnapshotArchive(
+            dataset=SNAPSHOT_ENTITIES,
+            path=chunk.path,
+            identifier=chunk.record["identifier"],
+            version=chunk.version,
+            project_id=WIKI,
+            namespace_id=namespace,
+            snapshot_id=identifier,
+            snapshot_version=found.version,
+        )
+        files.append(convert(archive, Layout(warehouse.data), bodies=SNAPSHOT_ENTITIES.table.bodies))
+    snapshot = Snapshot(
+        dataset=SNAPSHOT_ENTITIES,
+        snapshot_id=identifier,
+        snapshot_version=found.version,
+        project_id=WIKI,
+        namespace_id=namespace,
+        files=tuple(files_of(SnapshotFile, files)),
+        file_count=len(files),
+        exported_at=started,
+    )
+    return warehouse.load_snapshot(snapshot)
+
+
+def check(tmp_path, seed, *, hours, **options):
+    """Two snapshots and some hours, in any order, some twice, one loaded from another world in between and mended."""
+    draw = random.Random(seed)
+    world, warehouse = world_of(tmp_path / "world", seed, **options), Warehouse(tmp_path / "data")
+    chosen = [END - back * HOUR for back in reversed(range(1, hours + 1))]
+    older, newer = chosen[0] + timedelta(minutes=21), chosen[hours // 2] + timedelta(minutes=9)
+    works = [(load_hour, hour) for hour in chosen]
+    works += [(load_snapshot, name, when) for name in world.entity_identifiers() for when in (older, newer)]
+    works += draw.sample(works, 4)
+    draw.shuffle(works)
+    spoiled, other = draw.choice(chosen), world_of(tmp_path / "other", 99)
+    for number, (load, *what) in enumerate(works):
+        if number == len(works) // 2:
+            assert load_hour(warehouse, other, spoiled).changed
+            warehouse.apply_entity_changes()
+        load(warehouse, world, *what)
+        if draw.random() < 0.4:
+            warehouse.apply_entity_changes()
+    assert load_hour(warehouse, world, spoiled).changed or load_hour in {load for load, *_ in works[len(works) // 2 :]}
+    assert not load_hour(warehouse, world, spoiled).changed
+    warehouse.apply_entity_changes()
+    warehouse.publish()
+    end = world.export_started_at(WIKI, chosen[-1])
+    records = truth(world, end)
+    assert_same(found_rows(warehouse, "entities"), records)
+    assert_derived(warehouse, records)
+    for past in (older + timedelta(minutes=1), newer - timedelta(minutes=1), newer, end - HOUR):
+        assert_same(found_rows(warehouse, "entities_at(?)", past), truth(world, past), f"at {past}")
+    assert_rebuilt_alike(warehouse)
+    assert not warehouse.apply_entity_changes().changed
+
+
+def test_entities_are_the_truth(tmp_path):
+    check(tmp_path, 4, hours=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_entities_are_the_truth_over_many_seeds(tmp_path, seed):
+    check(tmp_path, seed, hours=12, entities=400, body_bytes=2000)
+
+
+def test_hours_alone_give_the_entities_that_they_tell_of(tmp_path):
+    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(tmp_path / "data")
+    chosen = [END - 2 * HOUR, END - HOUR]
+    for hour in reversed(chosen):
+        load_hour(warehouse, world, hour)
+        warehouse.apply_entity_changes()
+    warehouse.publish()
+    records = truth(world, world.export_started_at(WIKI, chosen[-1]), since=chosen[0])
+    assert_same(found_rows(warehouse, "entities"), records)
+
+
+def test_wikidata_comes_in_where_it_is_asked_for_and_joins_the_articles(tmp_path, monkeypatch):
+    settings = Settings(
+        state=tmp_path / "sandbox",
+        now=END + timedelta(minutes=20),
+        projects=("enwiki",),
+        namespaces=(0,),
+        changes_per_hour=20,
+        entities=125,
+        body_bytes=300,
+    )
+    with (
+        running(settings) as sandbox,
+        closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",))) as mirror,
+    ):
+        hours = mirror.newest(1)
+        made = mirror.materialize(hours)
+        assert made.success, made.sentence
+        assert not any("wikidata" in path or "entit" in path for path in made.hours)
+        mirror.configure(wikidata=True)
+        made = mirror.materialize(hours)
+        assert made.success, made.sentence
+        assert made.hours["warehouse/entity_changes"] == hours
+        assert all(made.checks.values()), made.checks
+        for made in (*mirror.take_snapshots(dataset=SNAPSHOT_ENTITIES), mirror.publish()):
+            assert made.success, made.sentence
+        joined = mirror.warehouse.sql(
+            "SELECT articles.name, title, label FROM articles JOIN entities ON main_entity_id = entity_id "
+            "JOIN entity_sitelinks USING (entity_id) JOIN entity_labels USING (entity_id) "
+            "WHERE entity_sitelinks.project_id = articles.project_id"
+        ).rows
+        assert len(joined) > 10
+        assert any(name == title for name, title, _ in joined)
+        states = mirror.warehouse.coverage(dataset=ENTITY_CHANGES)
+        assert {(row.project_id, row.namespace_id) for row in states} == {(WIKI, 0), (WIKI, 120)}

@@ -188,4 +188,6 @@ def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
         **dict.fromkeys(("archive/batches", "lake/article_changes", "warehouse/article_changes"), changes),
         **dict.fromkeys(("archive/snapshots", "lake/snapshot_articles"), snapshots),
         **dict.fromkeys(("archive/structured_contents", "lake/structured_articles"), snapshots),
+        **dict.fromkeys(("archive/wikidata_snapshots", "lake/snapshot_entities"), snapshots),
+        **dict.fromkeys(("archive/wikidata_batches", "lake/entity_changes", "warehouse/entity_changes"), changes),
     }

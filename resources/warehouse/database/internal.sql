@@ -4,61 +4,25 @@ CREATE SCHEMA IF NOT EXISTS internal;
 -- Version of the tables; revision: raised by each transaction that changes what is published.
 CREATE TABLE IF NOT EXISTS internal.meta (schema_version VARCHAR NOT NULL, revision BIGINT NOT NULL);
 INSERT INTO internal.meta SELECT '', 0 WHERE NOT EXISTS (FROM internal.meta);
+COMMENT ON TABLE internal.meta IS {keys};
 
 -- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.
 CREATE OR REPLACE VIEW internal.bases AS
 SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, source_at, applied_at
 FROM snapshots
 WHERE table_name = 'snapshot_articles'
-QUALIFY row_number() OVER (
-  PARTITION BY project_id, namespace_id
-  ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
-) = 1;
+QUALIFY row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY {newest_snapshot_first}) = 1;
 
 -- The changes that can decide whether a page lives: one row per delete, and per update that is not older than the
 -- snapshot underneath. Rows of snapshots compete with them; they are read from the lake when they are needed.
 CREATE OR REPLACE VIEW internal.candidates AS
-SELECT
-  change.project_id,
-  replace(change.name, '_', ' ') AS title,
-  change.article_id,
-  change.event_at,
-  change.version_id,
-  change.change_type = 'update' AS is_update,
-  change.event_key,
-  change.batch_hour AS source_at,
-  change.namespace_id
-FROM article_changes AS change
-LEFT JOIN internal.bases AS base
-  ON change.project_id = base.project_id AND change.namespace_id = base.namespace_id
-WHERE change.change_type = 'delete'
-  OR (change.change_type = 'update' AND (base.boundary_at IS NULL OR change.event_at >= base.boundary_at));
+{candidates};
 
 -- First maximum: the newest update or delete of each title, where it is not the row of a living page.
-CREATE TABLE IF NOT EXISTS internal.titles (
-  project_id VARCHAR NOT NULL,
-  title VARCHAR NOT NULL,
-  article_id BIGINT NOT NULL,
-  event_at TIMESTAMPTZ NOT NULL,
-  version_id BIGINT NOT NULL,
-  is_update BOOLEAN NOT NULL,
-  event_key UBIGINT NOT NULL,
-  source_at TIMESTAMPTZ NOT NULL,
-  namespace_id BIGINT NOT NULL
-);
+CREATE TABLE IF NOT EXISTS internal.titles ({state});
 
 -- Second maximum: the newest update of each page, where it is not the row by which the page lives.
-CREATE TABLE IF NOT EXISTS internal.pages (
-  project_id VARCHAR NOT NULL,
-  title VARCHAR NOT NULL,
-  article_id BIGINT NOT NULL,
-  event_at TIMESTAMPTZ NOT NULL,
-  version_id BIGINT NOT NULL,
-  is_update BOOLEAN NOT NULL,
-  event_key UBIGINT NOT NULL,
-  source_at TIMESTAMPTZ NOT NULL,
-  namespace_id BIGINT NOT NULL
-);
+CREATE TABLE IF NOT EXISTS internal.pages ({state});
 
 -- The entities that are not there because a delete is the newest thing known of them.
 CREATE TABLE IF NOT EXISTS internal.ended_entities (

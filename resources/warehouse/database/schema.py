@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from resources import datasets, tables
+from resources.warehouse.database.formulas import KEYS_DIGEST, STATE
 from resources.warehouse.database.sql import identifier, quoted, sql_type, statement, transaction
 from resources.warehouse.errors import WarehouseVersionError
 
@@ -20,16 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-#: Columns for the pipeline alone. `event_key`: 64 bits of a digest over event and title (over the whole row where it
-#: names no event), the last word in the order of states. `file_row`: the row's place in its file. `title_key`: 64 bits of
-#: a digest over project and title, by which a title is found among millions without comparing texts.
+#: Columns for the pipeline alone: the keys, and the row's place in its file.
 INTERNAL_COLUMNS = {
     tables.ARTICLE_CHANGES.name: {"event_key": "UBIGINT", "file_row": "BIGINT"},
     tables.ARTICLES.name: {"title_key": "UBIGINT NOT NULL", "event_key": "UBIGINT NOT NULL"},
 }
-#: `title_key` of a row that has a project and a title.
-TITLE_KEY = "md5_number_lower(concat(project_id, chr(10), title))"
-
 #: Versions of build files before they had a digest.
 _NUMBERED = ("1.2", "1.3", "1.4")
 #: Of tables of older files: the columns that they lack, as expressions over those that they have. `batch_hour` was what is
@@ -54,11 +50,7 @@ VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 def create_view(table: tables.Table) -> str:
     """The `CREATE VIEW` of a declared view that is computed from other tables."""
     covered = ", ".join(quoted(state) for state in sorted(tables.COVERED))
-    return (
-        statement(f"views/{table.name}")
-        .replace("{beginnings}", statement("load/beginnings"))
-        .replace("{covered}", covered)
-    )
+    return statement(f"views/{table.name}", beginnings=statement("load/beginnings"), covered=covered)
 
 
 def create_table(table: tables.Table) -> str:
@@ -126,7 +118,9 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
     statements: list[str] = []
     for table in natives:
         statements += [create_table(table), *comments(table)]
-    statements.append(statement("database/internal"))
+    state = ", ".join(f"{name} {kind} NOT NULL" for name, kind in STATE.items())
+    candidates = statement("state/candidates", changes="article_changes", base="internal.bases", more="")
+    statements.append(statement("database/internal", state=state, candidates=candidates, keys=quoted(KEYS_DIGEST)))
     for view in VIEWS:
         statements += [create_view(view), *comments(view, "VIEW")]
     return ";\n".join(statements)
@@ -139,6 +133,11 @@ def _add_columns(connection: duckdb.DuckDBPyConnection, script: str, found: str,
         wanted = _columns(alone)
     there = _columns(connection)
     wrong = []
+    keys = connection.execute(
+        "SELECT comment FROM duckdb_tables() WHERE table_name = 'meta' AND database_name = current_database()"
+    ).fetchall()
+    if keys[0][0] not in (None, KEYS_DIGEST):
+        wrong.append("the keys of rows")
     for table in there.keys() & wanted.keys():
         for column, kind in wanted[table].items():
             if column not in there[table] and kind.endswith(" NULL") and not kind.endswith("NOT NULL"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from resources import tables
+from resources.warehouse.database.formulas import FORMULAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +28,15 @@ _SCALARS: dict[pa.DataType, str] = {
 }
 
 
-def statement(name: str) -> str:
-    """The text of `<name>.sql`; the name begins with the room, for example `load/strangers`."""
-    return resources.files("resources.warehouse").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+def statement(name: str, /, **values: str) -> str:
+    """The text of `<name>.sql`; the name begins with the room, for example `load/strangers`.
+
+    `{name}` in it stands for a value, which may have further ones of those after it, or for a shared formula.
+    """
+    text = resources.files("resources.warehouse").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    for place, value in (*values.items(), *FORMULAS.items()):
+        text = text.replace(f"{{{place}}}", value)
+    return text
 
 
 def quoted(text: str) -> str:

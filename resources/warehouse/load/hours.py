@@ -14,7 +14,7 @@ import duckdb
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.paths import hour_folder
 from resources.warehouse.database.connect import leave_row_groups, raise_revision
-from resources.warehouse.database.sql import column_list, identifier, statement, transaction
+from resources.warehouse.database.sql import column_list, statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load import coverage
 from resources.warehouse.load.files import (
@@ -173,18 +173,12 @@ def _insert_changes(connection: duckdb.DuckDBPyConnection, paths: Sequence[str])
     files = {"paths": list(paths)}
     connection.execute(statement("load/suspects"), files)
     if connection.execute("SELECT count(*) FROM suspects").fetchall()[0][0]:
-        connection.execute(_with_columns("load/repeated"), files)
+        connection.execute(statement("load/repeated"), files)
         connection.execute(
             "UPDATE incoming SET duplicate_count = copies.number "
             "FROM (SELECT path, count(*) AS number FROM repeated GROUP BY path) AS copies WHERE incoming.path = copies.path"
         )
     else:
         connection.execute("CREATE OR REPLACE TEMP TABLE repeated AS FROM suspects")
-    return int(connection.execute(_with_columns("load/insert_changes"), files).fetchall()[0][0])
-
-
-def _with_columns(name: str) -> str:
-    """A statement with the columns of `article_changes` written in; `content`: those that the service told."""
-    narrow = ARTICLE_CHANGES.table.narrow
-    content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
-    return statement(name).replace("{columns}", column_list(narrow)).replace("{content}", content)
+    insert = statement("load/insert_changes", columns=column_list(ARTICLE_CHANGES.table.narrow))
+    return int(connection.execute(insert, files).fetchall()[0][0])

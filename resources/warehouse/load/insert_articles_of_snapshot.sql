@@ -1,5 +1,5 @@
 INSERT INTO articles BY NAME
-SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, {event_key} AS event_key
+SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, {event_key_of_snapshot} AS event_key
 FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows}) AS page
 SEMI JOIN (
   FROM deciding

@@ -11,7 +11,7 @@ FROM (
     event_at,
     version_id,
     change_type = 'update' AS is_update,
-    md5(CAST(row({content}) AS VARCHAR)) AS content
+    {row_digest} AS content
   FROM read_parquet($paths, filename := true, file_row_number := true, hive_partitioning := false) AS file
   SEMI JOIN suspects ON file.filename = suspects.path AND file.file_row_number = suspects.file_row
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.schema import TITLE_KEY
 from resources.warehouse.database.sql import identifier, moment, nulls, quoted, statement
 
 if TYPE_CHECKING:
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.tables import Table
-
-#: The last word in the order of states, for a row of a snapshot. The same event in an hour's file has the same.
-_EVENT_KEY = "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))"
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,7 @@ class Version:
 
     def insert(self) -> str:
         """The statement that puts those of its rows that decide into `articles`."""
-        kept = ", ".join(f'"{column.name}"' for column in ARTICLES if column.name != "source_at")
-        return self._written("insert_articles_of_snapshot").replace("{columns}", kept)
+        return self._written("insert_articles_of_snapshot")
 
     def _selected(self, table: Table, own: dict[str, str]) -> str:
         """A query for the columns of a table.
@@ -77,19 +72,17 @@ class Version:
 
     def _written(self, name: str) -> str:
         """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
-        files = ", ".join(quoted(path) for path in self.paths)
-        return (
-            statement(f"load/{name}")
-            .replace("{rows}", statement("load/snapshot_rows"))
-            .replace("{nothing}", nulls(SNAPSHOT_ARTICLES))
-            .replace("{event_key}", _EVENT_KEY)
-            .replace("{title_key}", TITLE_KEY)
-            .replace("{files}", f"[{files}]")
-            .replace("{snapshot_id}", quoted(self.snapshot_id))
-            .replace("{snapshot_version}", quoted(self.snapshot_version))
-            .replace("{project_id}", quoted(self.project_id))
-            .replace("{namespace_id}", f"CAST({self.namespace_id} AS BIGINT)")
-            .replace("{source_at}", moment(self.source_at))
+        return statement(
+            f"load/{name}",
+            rows=statement("load/snapshot_rows"),
+            nothing=nulls(SNAPSHOT_ARTICLES),
+            columns=", ".join(identifier(column.name) for column in ARTICLES if column.name != "source_at"),
+            snapshot_id=quoted(self.snapshot_id),
+            snapshot_version=quoted(self.snapshot_version),
+            project_id=quoted(self.project_id),
+            namespace_id=f"CAST({self.namespace_id} AS BIGINT)",
+            source_at=moment(self.source_at),
+            files=f"[{', '.join(quoted(path) for path in self.paths)}]",
         )
 
 

@@ -12,7 +12,7 @@ copies AS (
     version_id,
     event_at,
     change_type <> 'delete' AS is_update,
-    {event_key} AS event_key,
+    {event_key_of_snapshot} AS event_key,
     parse_filename(filename) AS file_name,
     file_row_number AS file_row
   FROM (

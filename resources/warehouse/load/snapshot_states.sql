@@ -6,7 +6,7 @@ SELECT
   event_at,
   version_id,
   change_type <> 'delete' AS is_update,
-  {event_key} AS event_key,
+  {event_key_of_snapshot} AS event_key,
   {source_at} AS source_at,
   {namespace_id} AS namespace_id
 FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows}) AS page

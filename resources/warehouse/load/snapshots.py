@@ -22,6 +22,7 @@ import duckdb
 from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
 from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
@@ -271,7 +272,7 @@ def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> 
     """The loaded versions of a snapshot, the one that lies underneath first."""
     found = connection.execute(
         f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
-        "ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC",
+        f"ORDER BY {FORMULAS['newest_snapshot_first']}",
         _scope(snapshot),
     ).fetchall()
     return (version for (version,) in found)

@@ -107,12 +107,12 @@ class Reader:
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
         if dataset.name == ARTICLE_CHANGES.name:  # titles compare with _ as space
             key['"name"'] = "replace(name, '_', ' ') AS name"
-        text = (
-            statement("read/audit")
-            .replace("{table}", identifier(table.name))
-            .replace("{key}", ", ".join(key.values()))
-            .replace("{has_key}", " AND ".join(f"{column} IS NOT NULL" for column in columns) or "false")
-            .replace("{event_at}", "event_at" if "event_at" in table.schema.names else "NULL")
+        text = statement(
+            "read/audit",
+            table=identifier(table.name),
+            key=", ".join(key.values()),
+            has_key=" AND ".join(f"{column} IS NOT NULL" for column in columns) or "false",
+            event_at="event_at" if "event_at" in table.schema.names else "NULL",
         )
         return self._rows(HourAudit, text, {"hours": list(hours), "table": table.name}, published=False)
 

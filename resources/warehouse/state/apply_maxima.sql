@@ -43,7 +43,7 @@ FROM (
   SEMI JOIN moved_titles USING (project_id, title)
   ANTI JOIN redone_titles USING (project_id, title)
 )
-QUALIFY row_number() OVER (PARTITION BY project_id, title ORDER BY {newest_first}) = 1;
+QUALIFY row_number() OVER (PARTITION BY project_id, title ORDER BY {newest_state_first}) = 1;
 
 CREATE OR REPLACE TEMP TABLE new_pages AS
 SELECT *
@@ -57,7 +57,7 @@ FROM (
   SEMI JOIN moved_pages USING (project_id, article_id)
   ANTI JOIN redone_pages USING (project_id, article_id)
 )
-QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_first}) = 1;
+QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_state_first}) = 1;
 
 CREATE OR REPLACE TEMP TABLE winning AS
 SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
 from resources.warehouse.database.connect import answer, leave_row_groups, raise_revision
-from resources.warehouse.database.schema import TITLE_KEY
+from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.sql import column_list, quoted, statement, transaction
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
     from resources.warehouse.load.snapshot_rows import Version
 
-#: The one total order of states; rows of one title or page that are equal in all of it are the same row.
-NEWEST_FIRST = "event_at DESC, version_id DESC, is_update DESC, event_key DESC, source_at, namespace_id"
-_ROW_KEY = "project_id, title, article_id, event_at, version_id, is_update, event_key, source_at, namespace_id"
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
@@ -136,7 +133,7 @@ def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tup
     if recomputed:
         _compete(connection, bases)
         connection.execute(statement("state/apply_history"))
-    connection.execute(_with_rule("apply_maxima"))
+    connection.execute(statement("state/apply_maxima", living=_LIVING))
     removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
     return _insert(connection, bases), removed, recomputed
@@ -145,35 +142,21 @@ def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tup
 def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
     """Make the projects of `renewed` from all their rows; returns the pages written."""
     _compete(connection, bases)
-    connection.execute(_with_rule("rebuild_maxima"))
+    connection.execute(statement("state/rebuild_maxima"))
     return _insert(connection, bases)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
     """Put the rows of `deciding` into `articles`, whole, from wherever they stand; returns their number."""
-    inserted = _rows(connection, _insert_articles())
+    row_key = ", ".join(name for name in STATE if name != "is_update")
+    insert = statement("state/insert_articles", columns=column_list(ARTICLES), row_key_of_changes=row_key)
+    inserted = _rows(connection, insert)
     sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:
         if (round(base.source_at.timestamp() * 1_000_000), base.project_id) in sources:
             inserted += _rows(connection, base.insert())
     connection.execute("DROP TABLE deciding")
     return inserted
-
-
-def _with_rule(name: str) -> str:
-    """A statement with the order of states, the identity of a row and the key of a title written in."""
-    return (
-        statement(f"state/{name}")
-        .replace("{newest_first}", NEWEST_FIRST)
-        .replace("{row_key}", _ROW_KEY)
-        .replace("{title_key}", TITLE_KEY)
-        .replace("{living}", _LIVING)
-    )
-
-
-def _insert_articles() -> str:
-    text = _with_rule("insert_articles").replace("{columns}", column_list(ARTICLES))
-    return text.replace("{row_key_of_changes}", _ROW_KEY.replace("is_update, ", ""))
 
 
 def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:

@@ -10,12 +10,28 @@ from typing import TYPE_CHECKING
 from resources import datasets, tables
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement
-from resources.warehouse.state.current import NEWEST_FIRST
 from resources.warehouse.views import entities
 from resources.warehouse.views.structured import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+#: Where a title is looked for besides `articles`, and when it is found under other spellings alone.
+_TITLES = {
+    "find_article": {
+        "none_is_right": "NOT bool_or(spelling = replace(title, '_', ' '))",
+        "title": "title",
+        "name": "redirect_name",
+        "names": "redirects",
+    },
+    "article_history": {
+        "none_is_right": "count(*) > 0 AND NOT EXISTS (FROM pages)",
+        "title": "CASE WHEN typeof(page) = 'VARCHAR' THEN CAST(page AS VARCHAR) END",
+        "name": "name",
+        "names": "article_changes",
+    },
+}
 
 
 def questions() -> Iterator[str]:
@@ -30,29 +46,24 @@ def questions() -> Iterator[str]:
             yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
             yield from comments(table, "VIEW")
     for macro in tables.MACROS:
-        yield _written(macro.name, macro.parameters[-1])
+        yield _written(macro.name)
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
     yield from entities.questions()
 
 
-def _written(name: str, asked: str = "") -> str:
-    """The statement of a view or macro, with the columns of a page and the order of states written in.
+def _written(name: str) -> str:
+    """The statement of a view or macro.
 
-    `asked`: the parameter that may be a title. `{complaints}`: the columns, each made of the text `complaint`, so that whatever is asked of a row that is an error meets it.
+    `{complaints}`: the columns of a page, each made of the text `complaint`, so that whatever is asked of a row that is an error
+    meets it.
     """
-    narrow = tables.ARTICLE_CHANGES.narrow
-    content = ", ".join(identifier(column.name) for column in narrow if column.name != "batch_hour")
-    digest = f"md5(CAST(row({content}) AS VARCHAR))"
-    named = "concat(event_id, chr(10), replace(name, '_', ' '))"
-    complaints = ", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES)
-    return (
-        statement(f"views/{name}")
-        .replace("{other_spelling}", statement("views/other_spelling").replace("{title}", asked))
-        .replace("{unmirrored}", statement("views/unmirrored"))
-        .replace("{columns}", column_list(tables.ARTICLES))
-        .replace("{changes}", "(SELECT * RENAME (batch_hour AS source_at) FROM article_changes)")
-        .replace("{complaints}", complaints)
-        .replace("{newest_first}", NEWEST_FIRST)
-        .replace("{event_key}", f"md5_number_lower(CASE WHEN event_id IS NULL THEN {digest} ELSE {named} END)")
-        .replace("{mark}", f"CASE WHEN event_id IS NULL THEN {digest} ELSE event_id END")
+    return statement(
+        f"views/{name}",
+        other_spelling=statement("views/other_spelling", **_TITLES.get(name, {})),
+        unmirrored=statement("views/unmirrored"),
+        candidates=statement("state/candidates", changes="changes", base="base", more=", change.mark"),
+        columns=column_list(tables.ARTICLES),
+        changes="(SELECT * RENAME (batch_hour AS source_at) FROM article_changes)",
+        complaints=", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES),
+        mark="CASE WHEN event_id IS NULL THEN {row_digest} ELSE event_id END",
     )

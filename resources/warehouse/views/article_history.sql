@@ -26,7 +26,7 @@ FROM (
   FROM told
   SEMI JOIN pages USING (article_id)
   QUALIFY row_number() OVER (
-    PARTITION BY replace(name, '_', ' '), coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))
+    PARTITION BY {event}
     ORDER BY is_from_snapshot, source_at, namespace_id
   ) = 1
 )
@@ -34,16 +34,6 @@ UNION ALL BY NAME
 SELECT {complaints}
 FROM (
 {unmirrored}  UNION ALL
-  SELECT
-    CASE
-      WHEN count(*) > 0 AND NOT EXISTS (FROM pages)
-{other_spelling}    END
-  FROM (
-    SELECT replace(name, '_', ' ') AS spelling FROM article_changes WHERE project_id = project
-    UNION ALL
-    SELECT replace(name, '_', ' ') FROM articles WHERE project_id = project
-  )
-  WHERE typeof(page) = 'VARCHAR' AND lower(spelling) = lower(replace(CAST(page AS VARCHAR), '_', ' '))
-)
+{other_spelling})
 WHERE complaint IS NOT NULL
 ORDER BY event_at, version_id, change_type, name

@@ -3,6 +3,6 @@ CREATE VIEW distinct_changes AS
 SELECT *
 FROM article_changes
 QUALIFY row_number() OVER (
-  PARTITION BY project_id, replace(name, '_', ' '), coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))
+  PARTITION BY {event}
   ORDER BY event_at DESC, version_id DESC, batch_hour, namespace_id
 ) = 1

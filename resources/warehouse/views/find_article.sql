@@ -16,15 +16,5 @@ UNION ALL BY NAME
 SELECT {complaints}
 FROM (
 {unmirrored}  UNION ALL
-  SELECT
-    CASE
-      WHEN NOT bool_or(spelling = replace(title, '_', ' '))
-{other_spelling}    END
-  FROM (
-    SELECT replace(name, '_', ' ') AS spelling FROM articles WHERE project_id = project
-    UNION ALL
-    SELECT replace(redirect_name, '_', ' ') FROM redirects WHERE project_id = project
-  )
-  WHERE lower(spelling) = lower(replace(title, '_', ' '))
-)
+{other_spelling})
 WHERE complaint IS NOT NULL

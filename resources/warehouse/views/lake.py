@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import nulls, quoted, statement
 from resources.warehouse.load.once import Kept
@@ -81,7 +82,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     of_articles = [version.bodies() for version in present]
     if found.files:
         names = ", ".join(quoted(name) for name in found.files)
-        of_articles.insert(0, statement("views/article_bodies").replace("{files}", f"[{names}]"))
+        of_articles.insert(0, statement("views/article_bodies", files=f"[{names}]"))
     pages = SNAPSHOT_ARTICLES.narrow
     views = {
         "article_bodies": (of_articles, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),
@@ -92,7 +93,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
         ),
         "internal.snapshot_states": (
             [version.states() for version in present],
-            statement("views/snapshot_states_empty"),
+            f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in STATE.items())} WHERE false",
         ),
     }
     if is_older := "batch_hour" in connection.table("articles").columns:

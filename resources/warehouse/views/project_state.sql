@@ -13,10 +13,7 @@ bases AS (
 ),
 base AS (
   FROM bases
-  QUALIFY row_number() OVER (
-    PARTITION BY project_id, namespace_id
-    ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
-  ) = 1
+  QUALIFY row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY {newest_snapshot_first}) = 1
 ),
 told AS (
   FROM hours WHERE table_name = 'article_changes'

@@ -19,6 +19,7 @@ from resources.datasets import Dataset, Family, also
 from resources.tables import Column, Table
 from resources.tables.declaration import INT
 from resources.warehouse import Warehouse, WarehouseVersionError
+from resources.warehouse.database import schema
 from resources.warehouse.database.schema import digest
 
 
@@ -177,6 +178,7 @@ def test_files_of_a_snapshot_from_before_a_column_was_declared_give_nulls(lake, 
         ("ALTER TABLE rejects DROP COLUMN reason", "another"),
         ("ALTER TABLE internal.titles ALTER COLUMN version_id TYPE VARCHAR", "another"),
         ("ALTER TABLE hours ADD COLUMN of_tomorrow BIGINT", "another"),
+        ("COMMENT ON TABLE internal.meta IS 'keys of other formulas'", "another"),
     ],
 )
 def test_build_of_other_tables_is_refused_whole(warehouse, change, version):
@@ -186,6 +188,13 @@ def test_build_of_other_tables_is_refused_whole(warehouse, change, version):
     with pytest.raises(WarehouseVersionError, match=rf"made for tables of version {version}.*Remove build\.duckdb"):
         warehouse.pending_hours()
     assert columns(warehouse.build_path) == before
+
+
+def test_the_version_knows_the_formulas_of_the_keys(monkeypatch):
+    natives = schema.native_tables()
+    before = schema._script.__wrapped__(natives)
+    monkeypatch.setattr(schema, "KEYS_DIGEST", "of other formulas")
+    assert schema._script.__wrapped__(natives) != before
 
 
 def test_the_version_follows_from_the_declarations_alone():

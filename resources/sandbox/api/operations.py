@@ -1,14 +1,15 @@
 """The operations of the service as data: path, methods, groups that may use it, quota that it counts against.
 
-Routing, permissions, quotas, `get-user` and the interface description are all derived from these declarations.
+Routing, permissions, quotas and `get-user` are derived from these declarations. What the operations take and answer is in
+`description`, which the tests compare with them.
 
 Source: the service's interface description and its documentation of groups and quotas.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.tokens import TokenRefusedError
 from resources.sandbox.api.answers import Refusal
@@ -100,20 +101,11 @@ class Call:
 class Operation:
     """One operation. `groups` None: no token is asked for; empty: any known user."""
 
-    name: str
-    summary: str
     methods: tuple[str, ...]
     path: str
     handler: Callable[[Call], Awaitable[Response]]
-    tag: str
     groups: tuple[str, ...] | None = EVERY_GROUP
     quota: QuotaKind | None = None
-    #: Which of the three parameters it reads, for the interface description.
-    parameters: tuple[Literal["fields", "filters", "limit"], ...] = ()
-    #: Fields of the JSON body with their length limits, for the interface description.
-    body: dict[str, tuple[int, int]] = field(default_factory=dict)
-    #: Status codes and what they mean, for the interface description.
-    answers: dict[int, str] = field(default_factory=dict)
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:

@@ -23,23 +23,4 @@ async def _articles(call: Call) -> Response:
     return lookups.answer(call.accept, [lookups.pick(record, parameters.fields) for record in found])
 
 
-OPERATIONS = (
-    Operation(
-        "articles",
-        "Articles by their exact title, in all projects",
-        ("GET", "POST"),
-        "/v2/articles/{name}",
-        _articles,
-        "On-demand",
-        quota="ondemand",
-        parameters=("fields", "filters", "limit"),
-        answers={
-            200: "The articles",
-            401: "No valid token",
-            403: "Not allowed for this group",
-            404: "No article has this title",
-            422: "Invalid parameters",
-            429: "Too many requests, or the quota is used up",
-        },
-    ),
-)
+OPERATIONS = (Operation(("GET", "POST"), "/v2/articles/{name}", _articles, quota="ondemand"),)

@@ -171,48 +171,21 @@ def _tokens(tokens: Tokens) -> dict[str, Any]:
     return {**answer, "expires_in": tokens.expires_in}
 
 
-def _operation(name: str, summary: str, handler: Any, body: dict[str, tuple[int, int]], **details: Any) -> Operation:
-    refusals = {401: "Refused", 422: "Invalid body", 500: "Internal error"}
-    return Operation(
-        name=name,
-        summary=summary,
-        methods=("POST",),
-        path=f"/v1/{name}",
-        handler=handler,
-        tag="Authentication",
-        groups=None,
-        body=body,
-        answers={**details.get("answers", {204: "Done"}), **refusals},
-    )
+def _operation(name: str, handler: Any) -> Operation:
+    return Operation(("POST",), f"/v1/{name}", handler, groups=None)
 
 
-_TOKENS = {200: "Tokens"}
 OPERATIONS = (
-    _operation("login", "Log in with username and password", _login, _LOGIN, answers={200: "Tokens, or a challenge"}),
-    _operation(
-        "token-refresh",
-        "Get a new access token",
-        _refresh,
-        _REFRESH,
-        answers={**_TOKENS, 429: "The refresh token was used 90 times"},
-    ),
-    _operation("token-revoke", "Revoke a refresh token and its access tokens", _revoke, _REVOKE),
-    _operation("forgot-password", "Have a confirmation code sent", _forgot_password, _FORGOT),
-    _operation("forgot-password-confirm", "Set a password with the code", _confirm_password, _CONFIRM),
-    _operation("change-password", "Change the password", _change_password, _CHANGE),
-    _operation("new-password-required", "Answer the challenge", _new_password_required, _NEW, answers=_TOKENS),
-    Operation(
-        "get-user",
-        "The account: groups, quotas, permissions",
-        ("POST",),
-        "/v1/get-user",
-        _get_user,
-        "Authentication",
-        groups=(),
-        answers={200: "The account", 401: "Refused"},
-    ),
-    Operation("auth-status", "Whether the service is up", ("GET",), "/v1/status", _status, "Service", groups=None),
-    Operation("status", "Whether the service is up", ("GET",), "/v2/status", _status, "Service", groups=None),
-    Operation("healthz", "Health", ("GET",), "/healthz", _health, "Service", groups=None),
-    Operation("jwks", "Keys of the tokens", ("GET",), "/pool/.well-known/jwks.json", _key_set, "Service", groups=None),
+    _operation("login", _login),
+    _operation("token-refresh", _refresh),
+    _operation("token-revoke", _revoke),
+    _operation("forgot-password", _forgot_password),
+    _operation("forgot-password-confirm", _confirm_password),
+    _operation("change-password", _change_password),
+    _operation("new-password-required", _new_password_required),
+    Operation(("POST",), "/v1/get-user", _get_user, groups=()),
+    Operation(("GET",), "/v1/status", _status, groups=None),
+    Operation(("GET",), "/v2/status", _status, groups=None),
+    Operation(("GET",), "/healthz", _health, groups=None),
+    Operation(("GET",), "/pool/.well-known/jwks.json", _key_set, groups=None),
 )

@@ -48,45 +48,10 @@ def _place(call: Call) -> tuple[str, str, str]:
     return call.part("date"), call.part("hour"), call.part("identifier")
 
 
-_REFUSALS = {
-    401: "No valid token",
-    403: "Not allowed for this group",
-    404: "Not found",
-    429: "Too many requests, or the quota is used up",
-}
 _HOUR = "/v2/batches/{date}/{hour}"
+_FILE = f"{_HOUR}/{{identifier}}"
 OPERATIONS = (
-    Operation(
-        "batches",
-        "The files of an hour",
-        ("GET", "POST"),
-        _HOUR,
-        _listing,
-        "Realtime batches",
-        PAID_GROUPS,
-        parameters=("fields", "filters"),
-        answers={200: "The files", **_REFUSALS, 422: "Invalid parameters"},
-    ),
-    Operation(
-        "batch",
-        "One file of an hour",
-        ("GET", "POST"),
-        f"{_HOUR}/{{identifier}}",
-        _single,
-        "Realtime batches",
-        PAID_GROUPS,
-        parameters=("fields",),
-        answers={200: "The file", **_REFUSALS, 422: "Invalid parameters"},
-    ),
-    Operation(
-        "batch-download",
-        "The archive of a file: GET redirects to a signed URL, HEAD returns its headers",
-        ("GET", "HEAD"),
-        f"{_HOUR}/{{identifier}}/download",
-        _download,
-        "Realtime batches",
-        PAID_GROUPS,
-        quota="batch",
-        answers={**downloads.ANSWERS, **_REFUSALS},
-    ),
+    Operation(("GET", "POST"), _HOUR, _listing, PAID_GROUPS),
+    Operation(("GET", "POST"), _FILE, _single, PAID_GROUPS),
+    Operation(("GET", "HEAD"), f"{_FILE}/download", _download, PAID_GROUPS, "batch"),
 )

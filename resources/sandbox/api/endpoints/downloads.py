@@ -19,9 +19,6 @@ from resources.sandbox.store.object_index import SIGNED_URL_SECONDS
 if TYPE_CHECKING:
     from resources.sandbox.api.operations import Call
 
-#: What download operations answer, for the interface description.
-ANSWERS = {200: "Headers (HEAD)", 307: "To a URL that lives 60 seconds"}
-
 _EXPOSED = (
     "Accept-Ranges, Last-Modified, Content-Length, ETag, Cache-Control, Content-Disposition, Content-Encoding, "
     "Content-Type, Expires"

@@ -44,7 +44,7 @@ async def _records(call: Call, kind: Kind) -> list[dict[str, Any]]:
     return await asyncio.to_thread(lists[kind])
 
 
-def _operations(kind: Kind, singular: str) -> tuple[Operation, Operation]:
+def _operations(kind: Kind) -> tuple[Operation, Operation]:
     async def listing(call: Call) -> Response:
         parameters = await read_parameters(call.request)
         found = await _records(call, kind)
@@ -59,40 +59,16 @@ def _operations(kind: Kind, singular: str) -> tuple[Operation, Operation]:
                 return answers.record(call.accept, chosen)
         raise no_such_key()
 
-    refusals = {
-        401: "No valid token",
-        403: "Not allowed for this group",
-        422: "Invalid parameters",
-        429: "Too many requests, or the quota is used up",
-    }
     methods = ("GET", "POST")
     return (
-        Operation(
-            kind,
-            f"All {kind}",
-            methods,
-            f"/v2/{kind}",
-            listing,
-            "Metadata",
-            parameters=("fields", "filters"),
-            answers={200: f"The {kind}", **refusals},
-        ),
-        Operation(
-            singular,
-            f"One of the {kind}",
-            methods,
-            f"/v2/{kind}/{{identifier}}",
-            single,
-            "Metadata",
-            parameters=("fields",),
-            answers={200: f"The {singular}", 404: "Not found", **refusals},
-        ),
+        Operation(methods, f"/v2/{kind}", listing),
+        Operation(methods, f"/v2/{kind}/{{identifier}}", single),
     )
 
 
 OPERATIONS = (
-    *_operations("codes", "code"),
-    *_operations("languages", "language"),
-    *_operations("projects", "project"),
-    *_operations("namespaces", "namespace"),
+    *_operations("codes"),
+    *_operations("languages"),
+    *_operations("projects"),
+    *_operations("namespaces"),
 )

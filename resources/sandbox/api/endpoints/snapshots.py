@@ -92,75 +92,14 @@ def _free(call: Call) -> bool:
     return call.user is not None and call.user.group == FREE_GROUP
 
 
-_REFUSALS = {
-    401: "No valid token",
-    403: "Not allowed for this group",
-    404: "Not found",
-    429: "Too many requests, or the quota is used up",
-}
-_BINDING = {422: "Invalid parameters"}
 _SNAPSHOT = "/v2/snapshots/{identifier}"
 _CHUNKS = "/v2/snapshots/{snapshot_identifier}/chunks"
 _CHUNK = f"{_CHUNKS}/{{chunk_identifier}}"
 OPERATIONS = (
-    Operation(
-        "snapshots",
-        "The snapshots of all projects",
-        ("GET", "POST"),
-        "/v2/snapshots",
-        _listing,
-        "Snapshots",
-        parameters=("fields", "filters"),
-        answers={200: "The snapshots", **_REFUSALS, **_BINDING},
-    ),
-    Operation(
-        "snapshot",
-        "One snapshot",
-        ("GET", "POST"),
-        _SNAPSHOT,
-        _single,
-        "Snapshots",
-        parameters=("fields",),
-        answers={200: "The snapshot", **_REFUSALS, **_BINDING},
-    ),
-    Operation(
-        "snapshot-download",
-        "The archive of a snapshot: GET redirects to a signed URL, HEAD returns its headers",
-        ("GET", "HEAD"),
-        f"{_SNAPSHOT}/download",
-        _download,
-        "Snapshots",
-        quota="snapshot",
-        answers={**downloads.ANSWERS, **_REFUSALS},
-    ),
-    Operation(
-        "chunks",
-        "The chunks of a snapshot, in no particular order",
-        ("GET", "POST"),
-        _CHUNKS,
-        _chunks,
-        "Snapshots",
-        parameters=("fields", "filters"),
-        answers={200: "The chunks", **_REFUSALS, **_BINDING},
-    ),
-    Operation(
-        "chunk",
-        "One chunk, by its identifier or its number",
-        ("GET", "POST"),
-        _CHUNK,
-        _chunk,
-        "Snapshots",
-        parameters=("fields",),
-        answers={200: "The chunk", **_REFUSALS, **_BINDING},
-    ),
-    Operation(
-        "chunk-download",
-        "The archive of a chunk: GET redirects to a signed URL, HEAD returns its headers",
-        ("GET", "HEAD"),
-        f"{_CHUNK}/download",
-        _chunk_download,
-        "Snapshots",
-        quota="chunk",
-        answers={**downloads.ANSWERS, **_REFUSALS},
-    ),
+    Operation(("GET", "POST"), "/v2/snapshots", _listing),
+    Operation(("GET", "POST"), _SNAPSHOT, _single),
+    Operation(("GET", "HEAD"), f"{_SNAPSHOT}/download", _download, quota="snapshot"),
+    Operation(("GET", "POST"), _CHUNKS, _chunks),
+    Operation(("GET", "POST"), _CHUNK, _chunk),
+    Operation(("GET", "HEAD"), f"{_CHUNK}/download", _chunk_download, quota="chunk"),
 )

@@ -85,47 +85,9 @@ def _free(call: Call) -> bool:
 
 
 _SNAPSHOTS = "/v2/snapshots/structured-contents"
-_REFUSALS = {401: "No valid token", 403: "Not allowed for this group", 404: "Not found", 429: "Too many requests"}
-_BINDING = {422: "Invalid parameters"}
 OPERATIONS = (
-    Operation(
-        "structured-snapshots",
-        "The snapshots of structured contents, each twice",
-        ("GET", "POST"),
-        _SNAPSHOTS,
-        _listing,
-        "Snapshots",
-        parameters=("fields", "filters"),
-        answers={200: "The snapshots", **_REFUSALS, **_BINDING},
-    ),
-    Operation(
-        "structured-snapshot",
-        "One snapshot of structured contents",
-        ("GET", "POST"),
-        f"{_SNAPSHOTS}/{{identifier}}",
-        _single,
-        "Snapshots",
-        parameters=("fields",),
-        answers={200: "The snapshot", **_REFUSALS, **_BINDING},
-    ),
-    Operation(
-        "structured-snapshot-download",
-        "The archive of a snapshot of structured contents: GET redirects to a signed URL, HEAD returns its headers",
-        ("GET", "HEAD"),
-        f"{_SNAPSHOTS}/{{identifier}}/download",
-        _download,
-        "Snapshots",
-        answers={**downloads.ANSWERS, **_REFUSALS},
-    ),
-    Operation(
-        "structured-contents",
-        "Structured contents by their exact title, in all projects",
-        ("GET", "POST"),
-        "/v2/structured-contents/{name}",
-        _lookup,
-        "On-demand",
-        quota="ondemand",
-        parameters=("fields", "filters", "limit"),
-        answers={200: "The pages, in parts; as articles where that failed", **_REFUSALS, **_BINDING},
-    ),
+    Operation(("GET", "POST"), _SNAPSHOTS, _listing),
+    Operation(("GET", "POST"), f"{_SNAPSHOTS}/{{identifier}}", _single),
+    Operation(("GET", "HEAD"), f"{_SNAPSHOTS}/{{identifier}}/download", _download),
+    Operation(("GET", "POST"), "/v2/structured-contents/{name}", _lookup, quota="ondemand"),
 )

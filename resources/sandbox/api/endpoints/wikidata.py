@@ -28,19 +28,14 @@ if TYPE_CHECKING:
 
     from resources.sandbox.api.operations import Call
 
-TAG = "Wikidata (Beta)"
-
 
 def _of_entities(operation: Operation) -> Operation:
     """The operation on the files of entities."""
     kind = operation.path.split("/")[2]
     return replace(
         operation,
-        name=f"{AREA}-{operation.name}",
         path=operation.path.replace(f"/v2/{kind}", f"/v2/{kind}/{AREA}", 1),
-        summary=f"Wikidata: {operation.summary}",
         handler=_within(operation.handler),
-        tag=TAG,
     )
 
 
@@ -51,7 +46,7 @@ def _within(handler: Callable[[Call], Awaitable[Response]]) -> Callable[[Call], 
     return handle
 
 
-def _lookup(name: str, path: str, letters: str, what: str) -> Operation:
+def _lookup(path: str, letters: str) -> Operation:
     """The lookup of entities whose identifiers begin with one of the letters."""
 
     async def handle(call: Call) -> Response:
@@ -63,34 +58,13 @@ def _lookup(name: str, path: str, letters: str, what: str) -> Operation:
             record = await asyncio.to_thread(contents.entity, identifier, hour)
         if record is None:
             raise Refusal(404)
-        if name == "label":
+        if path == "labels":
             record = record["entity"].get("labels", {})
         return lookups.answer(call.accept, [lookups.pick(record, parameters.fields)])
 
-    return Operation(
-        f"{AREA}-{name}",
-        f"{what} of Wikidata",
-        ("GET", "POST"),
-        f"/v2/{AREA}/{path}/{{identifier}}",
-        handle,
-        TAG,
-        quota="ondemand",
-        parameters=("fields",),
-        answers={
-            200: "A list of one",
-            401: "No valid token",
-            403: "Not allowed for this group",
-            404: "There is none, or it was merged into another",
-            422: "Invalid parameters",
-            429: "Too many requests, or the quota is used up",
-        },
-    )
+    return Operation(("GET", "POST"), f"/v2/{AREA}/{path}/{{identifier}}", handle, quota="ondemand")
 
 
 _FILES = tuple(_of_entities(operation) for operation in (*snapshots.OPERATIONS, *batches.OPERATIONS))
-_LOOKUPS = (
-    _lookup("item", "items", "Q", "An item"),
-    _lookup("property", "properties", "P", "A property"),
-    _lookup("label", "labels", "QP", "The labels of an item or a property"),
-)
+_LOOKUPS = (_lookup("items", "Q"), _lookup("properties", "P"), _lookup("labels", "QP"))
 OPERATIONS = (*_FILES, *_LOOKUPS)

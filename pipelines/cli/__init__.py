@@ -4,29 +4,110 @@ Belongs here: commands, their options and help, sentences on failure, exit codes
 this module what puts them together. Does not belong here: work. Every command is a few lines over a
 function that Python can call as well.
 
-Dagster takes a second to import: a command imports what it runs in its own body, so that `--help` and `sql` answer at
-once.
+Dagster takes a second to import, HTTP and Arrow half of one: the module of a command is imported when that is called, and a
+command imports what it runs in its own body, so that `--help` and `sql` answer at once.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
-import sqlite3
 import sys
+from collections.abc import Iterator, MutableMapping
+from typing import NoReturn
 
 import click
 
-from pipelines.cli import auth, maintenance, rejects, run, serve, status, tables, terminal
-from pipelines.cli.families import batches, lists, snapshots
-from pipelines.settings import load_env_file, unknown
-from resources.errors import MirrorError
+#: The module of every command, which is a function of the same name there, and its help in a sentence: that of its
+#: docstring, which would cost the import.
+_COMMANDS = {
+    "article": ("families.lookups", "Look up the article NAME as it is now, in all projects that have one."),
+    "auth": ("account.auth", "Manage the account: log in, show or revoke the tokens, change the password."),
+    "batches": (
+        "families.batches",
+        "List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.",
+    ),
+    "clean": (
+        "maintenance",
+        "Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).",
+    ),
+    "dictionary": (
+        "tables",
+        "Print the data dictionary (Markdown): every table and column, with its path in the service's record.",
+    ),
+    "entity": ("families.lookups", "Look up the Wikidata item or property ID, for example Q42 or P31."),
+    "forget": (
+        "maintenance",
+        "Remove all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.",
+    ),
+    "lists": ("families.lists", "Show the entries of the reference list NAME, as the service has it now."),
+    "publish": (
+        "maintenance",
+        "Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).",
+    ),
+    "rejects": (
+        "rejects",
+        "List the lines that could not be converted, by reason and by location, or try them again.",
+    ),
+    "relocate": (
+        "maintenance",
+        "Point the views of the published file to the lake after the data folder was moved.",
+    ),
+    "run": (
+        "run",
+        "Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file.",
+    ),
+    "sandbox": (
+        "serve",
+        "Run the built-in local content service in the foreground (`wme sandbox --help` lists its options).",
+    ),
+    "snapshots": (
+        "families.snapshots",
+        "Snapshots of whole projects: list them, plan a download, download them into the archive.",
+    ),
+    "sql": ("tables", "Query the published file, read-only."),
+    "status": (
+        "status",
+        "Show the state of the mirror: service, account, size, pending work, and each of the newest hours.",
+    ),
+    "structured": (
+        "families.lookups",
+        "Look up the structured contents of the article NAME: infoboxes, sections, tables.",
+    ),
+    "ui": ("serve", "Start the Dagster UI and daemon for this data folder."),
+}
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """The commands by name, each imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module = importlib.import_module(f"pipelines.cli.{_COMMANDS[name][0]}")
+        command: click.Command = getattr(module, name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+    def __setitem__(self, name: str, command: click.Command) -> NoReturn:
+        raise TypeError("Commands are declared in this module.")
+
+    def __delitem__(self, name: str) -> NoReturn:
+        raise TypeError("Commands are declared in this module.")
+
+
+class _Group(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
 
 
 def main() -> None:
     """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
-    load_env_file()
-    for warning in unknown():
-        terminal.warn(warning)
     try:
         wme.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -35,6 +116,8 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
+        from pipelines.cli import terminal
+
         terminal.ERR.print("An answer was needed, but standard input has ended. Nothing was changed.")
         sys.exit(1)
     except BrokenPipeError:
@@ -43,12 +126,18 @@ def main() -> None:
         sentence = _sentence(error)
         if sentence is None:
             raise
+        from pipelines.cli import terminal
+
         terminal.warn(sentence)
         sys.exit(1)
 
 
 def _sentence(error: Exception) -> str | None:
     """What to tell people of a failure that was foreseen: the library's own sentences, and what the system refused."""
+    import sqlite3
+
+    from resources.errors import MirrorError
+
     if isinstance(error, MirrorError):
         return str(error)
     if isinstance(error, OSError):
@@ -64,7 +153,7 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Group, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="enterprise-content-mirror")
 @click.option("-v", "--verbose", is_flag=True, help="Log more of what is done.")
 @click.pass_context
@@ -73,25 +162,11 @@ def wme(context: click.Context, *, verbose: bool) -> None:
 
     Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
     """
+    from pipelines.cli import terminal
+    from pipelines.settings import load_env_file, unknown
+
+    load_env_file()
+    for warning in unknown():
+        terminal.warn(warning)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     context.call_on_close(terminal.OUT.file.flush)
-
-
-for _command in (
-    run.run,
-    maintenance.publish,
-    maintenance.relocate,
-    maintenance.clean,
-    maintenance.forget,
-    status.status,
-    tables.sql,
-    tables.dictionary,
-    auth.auth,
-    batches.batches,
-    snapshots.snapshots,
-    lists.lists,
-    rejects.rejects,
-    serve.sandbox,
-    serve.ui,
-):
-    wme.add_command(_command)

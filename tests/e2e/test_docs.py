@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from pipelines import cli, settings
-from pipelines.cli import secret_input
+from pipelines.cli.account import secret_input
 from pipelines.process import instance
 from pipelines.report import dictionary
 from resources import datasets

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.cli import service, terminal
+from pipelines.cli.families.records import queried, query
 from pipelines.cli.parameters import DatasetName
 from pipelines.settings import read as read_settings
 from resources import datasets
@@ -23,15 +24,27 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset", metavar="[NAME]", type=DatasetName(Family.LIST), required=False)
+@click.argument("identifier", metavar="[ID]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as the service sends it.")
-def lists(*, dataset: Dataset | None, as_json: bool) -> None:
-    """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota."""
+@queried(filters=True)
+def lists(
+    *, dataset: Dataset | None, identifier: str | None, as_json: bool, fields: tuple[str, ...], filters: tuple[str, ...]
+) -> None:
+    """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota.
+
+    With ID, for example `wme lists projects enwiki`, only that entry.
+    """
     if dataset is None:
         rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
         terminal.show(("list", "description"), rows)
         return
+    asked = query(fields, filters)
     with service.client(read_settings()) as client:
-        records = [dict(record) for record in client.records(endpoints.records(dataset)).records]
+        path = endpoints.records(dataset)
+        if identifier is None:
+            records = [dict(record) for record in client.records(path, asked).records]
+        else:
+            records = [dict(client.record(endpoints.record(path, identifier), asked))]
     if as_json:
         for record in records:
             click.echo(json.dumps(record, ensure_ascii=False))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.cli import service, terminal
-from pipelines.cli.secret_input import CODE, NEW_PASSWORD, Unargued, from_stdin, secret
+from pipelines.cli.account.secret_input import CODE, NEW_PASSWORD, Unargued, from_stdin, secret
 from pipelines.report.account import account_json, account_text, tokens_text
 from pipelines.settings import read as read_settings
 

@@ -1,0 +1,1 @@
+"""`wme auth`: the commands of the account, and how secrets reach them."""

@@ -1,0 +1,87 @@
+"""`wme article`, `wme structured` and `wme entity`: what the service has at this moment of one title or entity.
+
+The work is in `resources/enterprise`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines.cli import service
+from pipelines.cli.families.records import answered, queried, query, show
+from pipelines.cli.parameters import PROJECT
+from pipelines.settings import read as read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _titled(command: Callable[..., None]) -> Callable[..., None]:
+    """The parameters of a lookup by title."""
+    for decorate in (
+        click.option("--limit", type=click.IntRange(1, 10), help="Most projects that are answered for. Default: 3."),
+        click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
+        click.option("--project", type=PROJECT, help="Only this project, for example enwiki."),
+        queried(filters=True),
+        answered,
+        click.argument("name"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@_titled
+def article(
+    *,
+    name: str,
+    project: str | None,
+    language: str | None,
+    limit: int | None,
+    fields: tuple[str, ...],
+    filters: tuple[str, ...],
+    form: str,
+) -> None:
+    """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
+
+    NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects are
+    not resolved. Without --project or --language, which projects answer first is up to the service.
+    """
+    asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
+    with service.client(read_settings()) as client:
+        show(client.article(name, asked).raw, form)
+
+
+@click.command()
+@_titled
+def structured(
+    *,
+    name: str,
+    project: str | None,
+    language: str | None,
+    limit: int | None,
+    fields: tuple[str, ...],
+    filters: tuple[str, ...],
+    form: str,
+) -> None:
+    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of on-demand quota.
+
+    NAME is the exact title, as for `wme article`. Filters see the article, fields the structured contents.
+    """
+    asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
+    with service.client(read_settings()) as client:
+        show(client.structured(name, asked).raw, form)
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--labels", is_flag=True, help="Only its labels in all languages.")
+@queried(filters=False)
+@answered
+def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str) -> None:
+    """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
+    kind = "labels" if labels else "properties" if identifier[:1] == "P" else "items"
+    with service.client(read_settings()) as client:
+        show(client.entity(kind, identifier, query(fields)).raw, form)

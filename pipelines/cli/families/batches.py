@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.cli import service, terminal
-from pipelines.cli.parameters import HOUR, dataset_option
+from pipelines.cli.families.records import show_record
+from pipelines.cli.parameters import HOUR, IDENTIFIER, dataset_option
 from pipelines.settings import read as read_settings
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.formatting import moment_text
@@ -22,16 +23,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("hour", type=HOUR, required=False)
+@click.argument("identifier", metavar="[ID]", type=IDENTIFIER, required=False)
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
 @dataset_option(Family.HOURLY, ARTICLE_CHANGES)
-def batches(*, hour: datetime | None, everything: bool, dataset: Dataset) -> None:
-    """List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour."""
+def batches(*, hour: datetime | None, identifier: str | None, everything: bool, dataset: Dataset) -> None:
+    """List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.
+
+    With ID, for example enwiki_namespace_0, show that file's record.
+    """
     from assets import names
     from pipelines.operations import run as runs
     from resources.lake import Layout
 
     settings = read_settings()
     with service.client(settings) as client:
+        if hour is not None and identifier is not None:
+            show_record(client.batch(hour, identifier, dataset), "text")
+            return
         if not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC), dataset)[0]

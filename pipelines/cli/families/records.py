@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from resources.enterprise import Query
+    from resources.enterprise.models import Record
 
 #: Characters of a text, members of an array, and lines of a record that are shown to people.
 _LONGEST_TEXT, _MOST_MEMBERS, _MOST_LINES = 300, 6, 200
@@ -102,6 +103,11 @@ def show(raw: bytes, form: str) -> None:
         if number:
             terminal.OUT.print()
         _show_block(record)
+
+
+def show_record(record: Record, form: str) -> None:
+    """One record in the same forms."""
+    show(json.dumps(record.model_dump(mode="json", exclude_unset=True), ensure_ascii=False).encode(), form)
 
 
 def _show_block(record: Any) -> None:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli import service, terminal
+from pipelines.cli.families.records import answered, queried, query, show, show_record
 from pipelines.cli.parameters import IDENTIFIER, dataset_option
 from pipelines.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
+from resources.enterprise import endpoints
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
@@ -83,6 +85,43 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
             f"The service has no snapshot of {', '.join(without)}{where}. "
             "`wme snapshots list --all` shows all snapshots."
         )
+
+
+@snapshots.command("show")
+@click.argument("identifier", metavar="ID", type=IDENTIFIER)
+@queried(filters=False)
+@answered
+@_dataset
+def show_snapshot(*, identifier: str, fields: tuple[str, ...], form: str, dataset: Dataset) -> None:
+    """Show the service's record of the snapshot ID. Costs no quota."""
+    path = endpoints.record(endpoints.records(dataset), identifier)
+    with service.client(read_settings()) as client:
+        show_record(client.record(path, query(fields)), form)
+
+
+@snapshots.command("chunks")
+@click.argument("identifier", metavar="ID", type=IDENTIFIER)
+@click.argument("chunk", metavar="[CHUNK]", type=IDENTIFIER, required=False)
+@queried(filters=True)
+@answered
+@_dataset
+def list_chunks(
+    *,
+    identifier: str,
+    chunk: str | None,
+    fields: tuple[str, ...],
+    filters: tuple[str, ...],
+    form: str,
+    dataset: Dataset,
+) -> None:
+    """List the chunks of the snapshot ID; with CHUNK, its identifier or its number, only that one. Costs no quota."""
+    path = endpoints.chunks(endpoints.record(endpoints.records(dataset), identifier))
+    asked = query(fields, filters)
+    with service.client(read_settings()) as client:
+        if chunk is not None:
+            show_record(client.record(endpoints.record(path, chunk), asked), form)
+        else:
+            show(client.records(path, asked).raw, form)
 
 
 def _choice(command: Callable[..., None]) -> Callable[..., None]:

@@ -86,6 +86,18 @@ CHOICES: tuple[Choice, ...] = (
         "Counted as snapshots (the vendor's texts).",
         _DESCRIPTION,
     ),
+    Choice(
+        "structured-snapshots-twice",
+        "The list of structured contents snapshots has each identifier twice, a day apart.",
+        "Once.",
+        "recorded answers",
+    ),
+    Choice(
+        "nine-structured-projects",
+        "Structured contents snapshots are of nine projects: cywiki, dewiki, enwiki, eswiki, frwiki, idwiki, itwiki, nlwiki, ptwiki.",
+        "Six or seven (the Python client's texts, source of 2025).",
+        "`resources/sandbox/world/structured.py`",
+    ),
     Choice("wikidata-snapshots", "Wikidata's snapshots are at `/v2/snapshots/wikidata`.", "Elsewhere.", _WIKIDATA),
     Choice(
         "wikidata-batches",

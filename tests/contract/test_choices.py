@@ -6,6 +6,7 @@ import hashlib
 import io
 import re
 import tarfile
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -158,6 +159,19 @@ def uncounted_structured_snapshots(service):
     before = service.user()["snapshot_requests_count"]
     assert service.call(f"{STRUCTURED}/{record['identifier']}/download").status_code == 307
     return service.user()["snapshot_requests_count"] == before
+
+
+@check("structured-snapshots-twice")
+def structured_snapshots_twice(service):
+    days = Counter(record["identifier"] for record in service.records(STRUCTURED))
+    return set(days.values()) == {2}
+
+
+@check("nine-structured-projects")
+def nine_structured_projects(service):
+    statement = next(choice.statement for choice in CHOICES if choice.name == "nine-structured-projects")
+    found = {record["is_part_of"]["identifier"] for record in service.records(STRUCTURED)}
+    return found <= set(re.findall(r"\w+wiki", statement))
 
 
 @check("wikidata-snapshots")

@@ -66,7 +66,7 @@ ui: $(STAMP) ## open Dagster on http://localhost:3000
 	@$(BIN)/wme ui
 
 bench: $(STAMP) ## measured work with its peers beside it: minutes, then half an hour and 20 GB for the warehouse
-	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,short,members,huge,giant
+	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,short,members,huge,giant,structured
 	@$(BIN)/python -m benchmarks warehouse
 
 sandbox: $(STAMP) ## serve the local content service and say how to call it

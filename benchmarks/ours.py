@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.workload import HOUR
+from resources.datasets import Family, named
 from resources.engine import Engine
-from resources.lake import Archive, Converter, Layout
+from resources.lake import Archive, Converter, Layout, SnapshotArchive
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import Block, Buffers
 from resources.lake.decode.records import RecordReader
@@ -54,6 +55,21 @@ def _taken(block: Block) -> bytes:
 
 
 def _archives(workload: Workload) -> list[Archive]:
+    if (dataset := named(workload.dataset)).family is Family.SNAPSHOT:
+        snapshot = f"{workload.project_id}_namespace_0"
+        return [
+            SnapshotArchive(
+                path,
+                snapshot,
+                f"{number:032x}",
+                workload.project_id,
+                0,
+                snapshot_id=snapshot,
+                snapshot_version=f"{number:032x}",
+                dataset=dataset,
+            )
+            for number, path in enumerate(workload.archives)
+        ]
     return [
         Archive(path, f"archive_{number}", "0" * 32, HOUR, workload.project_id, 0)
         for number, path in enumerate(workload.archives)

@@ -39,6 +39,7 @@ WORDS = {
     "huge": "20 MB lines too",
     "giant": "50 MB lines too",
     "long": "3 GB",
+    "structured": "structured contents, 1 GB",
 }
 
 

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.world.structured import structured
+from resources.sandbox.world.wire import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +46,9 @@ _GIANT_EVERY_BYTES = 150_000_000
 SHORT_BYTES = 100_000_000
 MEMBER_COUNT = 4_000
 LONG_BYTES = 3_000_000_000
+#: Structured contents: this much, and at the most so many times what the archive holds in articles.
+STRUCTURED_BYTES = 1_000_000_000
+_STRUCTURED_TIMES = 4
 _BLOCK = 512
 
 
@@ -57,6 +62,7 @@ class Workload:
     ndjson_bytes: int
     line_count: int
     bad_count: int = 0
+    dataset: str = "article_changes"
 
     @property
     def megabytes(self) -> float:
@@ -195,8 +201,20 @@ def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
     """The same members again and again: the archive is long, what it takes to convert a part of it stays the same."""
+    return _repeated(workload, lines, name, LONG_BYTES)
+
+
+def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
+    """The same pages as structured contents, again and again until there is a gigabyte."""
+    pages = ((structured(decode(line)), line) for line in lines)
+    parsed = [line if page is None else encode(page) + b"\n" for page, line in pages]
+    wanted = min(STRUCTURED_BYTES, _STRUCTURED_TIMES * workload.ndjson_bytes)
+    return replace(_repeated(workload, parsed, name, wanted), dataset="structured_articles")
+
+
+def _repeated(workload: Workload, lines: list[bytes], name: str, size: int) -> Workload:
     counted = _counted(workload, lines)
-    times = max(2, round(LONG_BYTES / counted.ndjson_bytes))
+    times = max(2, round(size / counted.ndjson_bytes))
     archive = workload.folder / f"{name}.tar.gz"
     members = _zipped(_tar(_parts(lines, _MEMBER_BYTES)))
     with archive.open("wb") as file:
@@ -208,7 +226,7 @@ def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
     )
 
 
-#: What each case is, by name. Only `long` is larger than the sample that all are made of.
+#: What each case is, by name. Only `long` and `structured` are larger than the sample that all are made of.
 CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "clean": _clean,
     "small": _small,
@@ -219,6 +237,7 @@ CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "huge": _huge,
     "giant": _giant,
     "long": _long,
+    "structured": _structured,
 }
 _SPOILERS: tuple[Callable[[bytes], bytes], ...] = (
     lambda line: line[: len(line) // 2] + b"\n",

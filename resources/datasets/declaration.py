@@ -53,7 +53,8 @@ class Dataset:
         chunk_quota: The same for a chunk.
         bodies: The view of the published file that has the body columns, which stay in the lake; hours and snapshots may have
             one together. None: there is none.
-        derived: Views that follow from `bodies`, a file of SQL each.
+        derived: What follows from `bodies`, a file of SQL each.
+        native: Those of them that a load keeps as tables; the others are views.
         state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
         places: The (project, namespace) pairs that it is of, whichever are mirrored; it is itself mirrored only where that is
             asked for. Empty: it is of the pairs that are mirrored.
@@ -69,6 +70,7 @@ class Dataset:
     chunk_quota: str | None = None
     bodies: Table | None = None
     derived: tuple[Table, ...] = ()
+    native: tuple[Table, ...] = ()
     state: Table | None = None
     places: tuple[tuple[str, int], ...] = ()
 
@@ -76,6 +78,11 @@ class Dataset:
     def name(self) -> str:
         """The name of the dataset: its table's."""
         return self.table.name
+
+    @property
+    def views(self) -> tuple[Table, ...]:
+        """What follows from the bodies and is parsed when it is asked."""
+        return tuple(table for table in self.derived if table not in self.native)
 
     @property
     def given(self) -> tuple[str, ...]:

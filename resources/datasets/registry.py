@@ -15,6 +15,7 @@ from resources.tables import (
     ENTITY_BODIES,
     ENTITY_VIEWS,
     HOURS,
+    INFOBOX_FIELDS,
     LOADS,
     PROJECT_STATE,
     QUESTIONS,
@@ -73,6 +74,7 @@ STRUCTURED_ARTICLES = Dataset(
     description="The service's snapshots of structured contents, verified: the articles of a project, parsed.",
     bodies=STRUCTURED_BODIES,
     derived=STRUCTURED_VIEWS,
+    native=(INFOBOX_FIELDS,),
 )
 #: Items and properties. What no public text says of Wikidata's files, their identifiers above all, is as for articles.
 WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))

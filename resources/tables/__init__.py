@@ -40,7 +40,7 @@ from resources.tables.ledger import (
 )
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
-from resources.tables.structured import STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
+from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 from resources.tables.versions import version_of
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "ENTITY_CHANGES",
     "ENTITY_VIEWS",
     "HOURS",
+    "INFOBOX_FIELDS",
     "LOADS",
     "MACROS",
     "PROJECT_STATE",

@@ -168,4 +168,11 @@ MACROS = (
         "The current page with a title, or the one that the title redirects to. Where only the case differs, the error names the "
         "existing titles.",
     ),
+    Macro(
+        "infobox_values",
+        ("wanted",),
+        "What the infoboxes of all pages say under a label, whatever its case.",
+    ),
+    Macro("page_sections", ("project", "title"), "The sections of a page, in order, with their text."),
+    Macro("page_links", ("project", "title"), "All links from a page: of its infoboxes, its sections, its references."),
 )

@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
+from assets.families import snapshot
 from resources.datasets import STRUCTURED_ARTICLES
+from resources.engine import Engine
 from resources.lake import Layout, SnapshotArchive, convert
+from resources.sandbox.world.structured import structured
 from resources.warehouse import Snapshot, SnapshotFile, Warehouse
 from tests.unit.lake.conftest import tar_bytes
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
@@ -193,6 +196,47 @@ def test_everything_derived_from_real_records_agrees_with_them(library):
             found = rows("article_links", "origin, url, text, position", record)
             kinds = ["infobox", "section", "reference"]
             assert [one[:3] for one in sorted(found, key=lambda one: kinds.index(one[0]))] == links
+
+
+def test_from_the_sandbox_to_a_question(client, sandbox, library):
+    """What the published file says of a snapshot is what the sandbox's world says of it; nothing of it costs quota."""
+    listed = client.snapshots(STRUCTURED_ARTICLES)
+    assert len(json.loads(listed.raw)) == 2 * len(listed.records)
+    name = "enwiki_namespace_0"
+    record = client.snapshot(name, STRUCTURED_ARTICLES)
+    assert {one.identifier: one.version for one in listed}[name] == record.version
+    plan = snapshot.plan_snapshot(name, client, library.layout, 0, STRUCTURED_ARTICLES)
+    assert (plan.form, plan.unit_count, len(plan.pieces)) == ("whole", 0, 1)
+    archived = snapshot.fetch_snapshot(plan, client, library.layout, Engine())
+    conversions = [convert(archive, library.layout) for archive in archived.archives]
+    loaded = snapshot.load_snapshot(archived, conversions, library.warehouse)
+    assert loaded.reject_count == 0
+    started, _ = sandbox.world.snapshot_times(name, record.date_modified)
+    newest: dict[int, dict] = {}
+    for entry in sandbox.world.snapshot_entries(name, started):
+        article = sandbox.world.record(entry.event)
+        known = newest.setdefault(article["identifier"], article)
+        if article["event"]["date_published"] > known["event"]["date_published"]:
+            newest[article["identifier"]] = article
+    assert len(newest) == loaded.row_count - loaded.duplicate_count
+    rows = library.ask("SELECT article_id, version_id, sections_json, infoboxes_json FROM structured_bodies")
+    assert len(rows) == len(newest)
+    for page, version, sections, boxes in rows:
+        parsed = structured(newest[page]) or {}
+        assert version == newest[page]["version"]["identifier"]
+        assert [text and json.loads(text) for text in (sections, boxes)] == [
+            parsed.get("sections"),
+            parsed.get("infoboxes"),
+        ]
+    (label,) = library.ask("SELECT mode(label) FROM infobox_fields")[0]
+    assert len(library.ask("FROM infobox_values(upper(?))", label)) > 1
+    (title,) = library.ask("SELECT name FROM article_links ORDER BY len(position) DESC, name LIMIT 1")[0]
+    assert library.ask("SELECT heading FROM page_sections('enwiki', replace(?, ' ', '_'))", title)[0] == ("Abstract",)
+    assert library.ask("FROM page_links('enwiki', ?)", title)
+    library.warehouse.drop_project("enwiki")
+    with duckdb.connect(str(library.warehouse.build_path)) as build:
+        for table in ("structured_articles", "infobox_fields", "internal.shadowed_snapshots"):
+            assert build.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
 
 
 def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library):

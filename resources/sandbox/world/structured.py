@@ -53,7 +53,11 @@ def structured(article: Record) -> Record | None:
 
     It does on pages of other namespaces, and on a few pages without a reason that could be told from outside.
     """
-    if article["namespace"]["identifier"] != 0 or article["identifier"] % _UNPARSED == 0:
+    if (
+        article["namespace"]["identifier"] != 0
+        or article["identifier"] % _UNPARSED == 0
+        or "article_body" not in article
+    ):
         return None
     page = _Page(article)
     record = {key: article[key] for key in BASIC if key in article}

@@ -71,7 +71,12 @@ def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
 
 def native_tables() -> tuple[tables.Table, ...]:
     """The declared tables of the build file: those of every dataset, less their bodies, and the ledger."""
-    of_datasets = (dataset.table.narrow for dataset in datasets.datasets() if dataset is not datasets.SNAPSHOT_ARTICLES)
+    of_datasets = (
+        table
+        for dataset in datasets.datasets()
+        if dataset is not datasets.SNAPSHOT_ARTICLES
+        for table in (dataset.table.narrow, *dataset.native)
+    )
     states = dict.fromkeys(dataset.state for dataset in datasets.datasets() if dataset.state is not None)
     return (*states, *of_datasets, tables.SNAPSHOTS, tables.HOURS, tables.LOADS, tables.REJECTS)
 

@@ -1,4 +1,4 @@
-"""Rows of snapshots that are not of articles: each key once, the newest row of it, and the bodies that stay in the lake."""
+"""Rows of snapshots that are not of articles: each key once, the newest row of it; what follows from them; and their bodies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources.warehouse.database.connect import answer
+from resources.warehouse.database.parts import derived
 from resources.warehouse.database.sql import column_list, identifier, moment, nulls, quoted, statement
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class Kept:
         )
         return f"SELECT {columns} FROM {self._written('once_rows')}"  # noqa: S608  declared names
 
+    def insert_derived(self, table: Table) -> str:
+        """The statement that puts what follows from its bodies into a table."""
+        query = derived(table.name, f"({self.bodies()})")
+        return f"INSERT INTO {identifier(table.name)} SELECT {column_list(table)} FROM ({query})"  # noqa: S608  declared names
+
     def _written(self, name: str) -> str:
         """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
         table = self.dataset.table
@@ -102,6 +108,10 @@ def insert_once(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths
             [snapshot.snapshot_id, snapshot.snapshot_version],
         )
     connection.execute(version.insert())
+    for table in snapshot.dataset.native:
+        place = [snapshot.project_id, snapshot.namespace_id]
+        connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
+        connection.execute(version.insert_derived(table))
     return passed
 
 

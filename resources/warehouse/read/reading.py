@@ -29,7 +29,12 @@ _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 def of_projects() -> list[str]:
     """The tables that hold what a project is made of, `articles` aside."""
     families = (datasets.Family.HOURLY, datasets.Family.SNAPSHOT)
-    own = [one.name for one in datasets.datasets() if one.family in families and one is not datasets.SNAPSHOT_ARTICLES]
+    own = [
+        table.name
+        for one in datasets.datasets()
+        if one.family in families and one is not datasets.SNAPSHOT_ARTICLES
+        for table in (one.table, *one.native)
+    ]
     return [*own, *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS))]
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resources import datasets, tables
+from resources.warehouse.database.parts import derived
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement
 from resources.warehouse.views import entities
-from resources.warehouse.views.structured import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def questions() -> Iterator[str]:
         yield _written(table.name)
         yield from comments(table, "VIEW")
     for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
-        for table in dataset.derived:
+        for table in dataset.views:
             if table in tables.ENTITY_VIEWS:
                 continue
             yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608

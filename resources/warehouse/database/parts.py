@@ -1,4 +1,4 @@
-"""What is derived from structured contents: views over the JSON texts in the lake, which are parsed when they are asked.
+"""What is derived from structured contents: queries over the JSON texts in the lake, for views and for what a load keeps.
 
 The parts of a page are inside one another at any depth. A join of each page with `json_tree` would hold every page once for
 each of its parts; the query here walks down level by level instead, and streams.
@@ -24,13 +24,18 @@ _TABLES = "if(starts_with(tables_json, '{'), [CAST(tables_json AS JSON)], json_e
 _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1), '].has_parts['), ']')"
 
 
-def derived(name: str) -> str:
-    """The query of a table that is derived from structured contents."""
+def derived(name: str, bodies: str = "structured_bodies") -> str:
+    """The query of a table that is derived from structured contents; `bodies` is the view of them, or a query in brackets."""
     text = statement(f"views/{name}")
     for parts, document in _DOCUMENTS.items():
         if f"{{{parts}}}" in text:
             text = text.replace(f"{{{parts}}}", f"({_parts(document)})")
-    return text.replace("{path}", _PATH).replace("{references}", _REFERENCES).replace("{tables}", _TABLES)
+    return (
+        text.replace("{path}", _PATH)
+        .replace("{references}", _REFERENCES)
+        .replace("{tables}", _TABLES)
+        .replace("structured_bodies", bodies)
+    )
 
 
 def _parts(document: str) -> str:

@@ -19,6 +19,8 @@ from resources.sandbox.choices import CHOICES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from resources.datasets import Dataset
+
 _HEAD = """\
 # Endpoints
 
@@ -61,7 +63,6 @@ _ADMINISTRATION = "- for monitoring"
 _STREAM = "- answers without an end"
 _ONLY_METADATA = f"{_SANDBOX}metadata.py::test_lists_and_single_records_by_get_and_post"
 _NOT_MIRRORED = "- not mirrored"
-_CLIENT = "- by the client alone"
 _DESCRIBED = f"{_SANDBOX}schemathesis.py::test_answers_are_as_described"
 _BY_NAME: dict[str, Reach] = {
     "login": _account("login", "login", "test_login_hands_out_tokens_that_open_data"),
@@ -73,22 +74,22 @@ _BY_NAME: dict[str, Reach] = {
     "new-password-required": _account("new_password", "new-password", "test_first_login_is_answered_with_a_challenge"),
     "get-user": _account("user", "status", "test_tells_groups_counters_and_permissions"),
     "snapshots": Reach("snapshots", "snapshots list", f"{_SANDBOX}snapshots.py::test_the_list"),
-    "snapshot": Reach("snapshot", "snapshots plan", f"{_SANDBOX}snapshots.py::test_one_record"),
+    "snapshot": Reach("snapshot", "snapshots show ID", f"{_SANDBOX}snapshots.py::test_one_record"),
     "snapshot-download": Reach(
-        "fetch_piece", "snapshots download", f"{_SANDBOX}snapshots.py::test_a_download_by_redirect_and_its_headers"
+        "fetch_piece", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_a_download_by_redirect_and_its_headers"
     ),
-    "chunks": Reach("chunks", "snapshots plan", f"{_SANDBOX}snapshots.py::test_chunks"),
+    "chunks": Reach("chunks", "snapshots chunks ID", f"{_SANDBOX}snapshots.py::test_chunks"),
     "chunk": Reach(
-        "fetch_piece", "snapshots download", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
+        "record", "snapshots chunks ID CHUNK", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
     ),
     "chunk-download": Reach(
-        "fetch_piece", "snapshots download", f"{_SANDBOX}snapshots.py::test_a_chunk_in_parts_through_one_signed_url"
+        "fetch_piece", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_a_chunk_in_parts_through_one_signed_url"
     ),
-    "batches": Reach("batches", "batches", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
-    "batch": Reach("batch", _LIST_HAS_IT, f"{_SANDBOX}batches.py::test_one_record"),
+    "batches": Reach("batches", "batches HOUR", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
+    "batch": Reach("batch", "batches HOUR ID", f"{_SANDBOX}batches.py::test_one_record"),
     "batch-download": Reach("download_batch", "run", f"{_SANDBOX}batches.py::test_get_is_redirected_to_the_other_port"),
-    "articles": Reach("article", _CLIENT, f"{_SANDBOX}lookups.py::test_a_title_in_every_spelling_of_a_path"),
-    "structured-contents": Reach("structured", _CLIENT, _DESCRIBED),
+    "articles": Reach("article", "article NAME", f"{_SANDBOX}lookups.py::test_a_title_in_every_spelling_of_a_path"),
+    "structured-contents": Reach("structured", "structured NAME", _DESCRIBED),
 }
 
 
@@ -99,24 +100,32 @@ def reach(operation: Described) -> Reach:
     if operation.tag == "Service":
         return Reach(_ADMINISTRATION, _ADMINISTRATION, f"{_SANDBOX}metadata.py::test_open_routes")
     if operation.tag == "Metadata":
+        kind = operation.path.split("/")[2]
         return (
-            Reach("reference", "lists", _ONLY_METADATA)
+            Reach("reference", f"lists {kind}", _ONLY_METADATA)
             if operation.many
-            else Reach("record", _LIST_HAS_IT, _ONLY_METADATA)
+            else Reach("record", f"lists {kind} ID", _ONLY_METADATA)
         )
     if operation.tag == "Wikidata":
-        return Reach("entity", _CLIENT, _DESCRIBED)
+        labels = " --labels" if operation.answer == "labels" else ""
+        return Reach("entity", f"entity ID{labels}", _DESCRIBED)
     plain = operation.name.removeprefix("wikidata-").removeprefix("structured-")
     if operation.name in _BY_NAME:
         return _BY_NAME[operation.name]
     way = replace(_BY_NAME[plain], test=_DESCRIBED)
-    return way if assets(operation) else replace(way, command=_NOT_MIRRORED)
+    named = [f"{way.command} --dataset {one.name}" for one in _asking(operation)]
+    return replace(way, command=(named or [_NOT_MIRRORED])[0] if way.command != "run" else way.command)
+
+
+def _asking(operation: Described) -> list[Dataset]:
+    """The datasets whose own paths begin as the operation's does."""
+    place = operation.path.partition("{")[0].strip("/").removeprefix("v2/")
+    return [one for one in datasets.datasets() if one.endpoint == place and operation.area == "data"]
 
 
 def assets(operation: Described) -> tuple[str, ...]:
-    """The assets that ask an endpoint: the archives of the datasets whose own paths begin as this one does."""
-    place = operation.path.partition("{")[0].strip("/").removeprefix("v2/")
-    found = [one for one in datasets.datasets() if one.endpoint == place and operation.area == "data"]
+    """The assets that ask an endpoint: the archives of the datasets that do."""
+    found = _asking(operation)
     if any(one.family is Family.LIST for one in found) and not operation.many:
         return ()
     return tuple(sorted({f"archive/{one.archive}" for one in found}))

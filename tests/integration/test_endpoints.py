@@ -6,6 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
 from pipelines.cli import wme
@@ -42,9 +43,15 @@ def test_the_call_of_the_client_exists(operation, way):
 
 @pytest.mark.parametrize(("operation", "way"), WAYS)
 def test_the_command_exists(operation, way):
-    command = wme
-    for word in [] if explained(way.command) else way.command.split():
-        command = command.commands[word]
+    """Its name, and what is written after it: options it has, and no more arguments than it takes."""
+    command, words = wme, [] if explained(way.command) else way.command.split()
+    while words and isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    options = {name: one for one in command.params if isinstance(one, click.Option) for name in one.opts}
+    while options.keys() & words:
+        at = next(number for number, word in enumerate(words) if word in options)
+        del words[at : at + (1 if options[words[at]].is_flag else 2)]
+    assert len(words) <= len([one for one in command.params if isinstance(one, click.Argument)])
 
 
 @pytest.mark.parametrize(("operation", "way"), WAYS)

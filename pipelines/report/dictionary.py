@@ -25,6 +25,7 @@ is lost by it:
   space; with an offset it becomes UTC, without one it is UTC.
 - `double`: whole numbers too.
 - *sent as double*: a whole number also as `26124.0` or `2.6124e4`, below 2 to the power of 53.
+- *any JSON*: whatever value JSON allows, kept as text byte for byte as it was sent.
 - any column that may be null: null, or no such field.
 """
 
@@ -43,5 +44,5 @@ def _table(table: Table) -> str:
 def _row(column: Column) -> str:
     kind = str(column.type).replace("|", "\\|")
     source = f"`{column.path}`" if column.path else ""
-    cast = f", sent as {column.wire}" if column.wire is not None else ""
+    cast = f", sent as {column.wire}" if column.wire is not None else ", any JSON" if column.json else ""
     return f"| `{column.name}` | {kind}{cast}{'' if column.required else ', may be null'} | {column.description} | {source} |"

@@ -154,7 +154,7 @@ def _show_dry_run(plan: Any) -> None:
         (p.dataset.name, hour, record.project_id, record.namespace_id, size, "yes" if is_missing else "no")
         for p, hour, record, size, is_missing in found
     ]
-    terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, spare=("table",))
+    terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, telling=("table",))
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
         f"To fetch: {counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
@@ -207,7 +207,8 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str
         *("archive", "ndjson", "seconds"),
     )
     if rows:
-        terminal.show(columns, rows, spare=("table", "duplicates", "ndjson", "files", "seconds", "ns"))
+        spare = ("table", "duplicates", "ndjson", "files", "seconds", "ns")
+        terminal.show(columns, rows, spare=spare, telling=("table",))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
         terminal.say(f"\nNot published yet. The next publication is made {when}.")

@@ -108,16 +108,20 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     return drawn
 
 
-def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = ()) -> None:
+def show(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), telling: Sequence[str] = ()
+) -> None:
     """Rows on standard output: as a table where it fits, else one below the other, a line per column.
 
     Args:
         columns: Their names.
         rows: Their values.
         spare: Columns that may be left out, in this order, until the table fits.
+        telling: Columns that are left out where every row says the same.
     """
-    places = list(range(len(columns)))
-    left_out = [columns.index(name) for name in spare]
+    same = {columns.index(name) for name in telling if len({row[columns.index(name)] for row in rows}) < 2}
+    places = [place for place in range(len(columns)) if place not in same]
+    left_out = [place for place in map(columns.index, spare) if place not in same]
     while True:
         drawn = table([columns[n] for n in places], [[row[n] for n in places] for row in rows])
         if _needed_width(drawn) <= OUT.width:
@@ -129,7 +133,7 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequen
     width = max(map(len, columns))
     for number, row in enumerate(rows, 1):
         OUT.print(Text(f"row {number}", style="bold"))
-        for column, value in zip(columns, row, strict=True):
+        for column, value in ((columns[n], row[n]) for n in range(len(columns)) if n not in same):
             OUT.print(Text(f"{column:<{width}}  {value_text(value, column)}"), soft_wrap=True)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (
-    (EnterpriseClient, "list_records", "reference"),
+    (EnterpriseClient, "records", "reference"),
     (batches, "fetch_hour", "download"),
     (batches, "convert_archives", "convert"),
     (batches, "load_hour", "load"),

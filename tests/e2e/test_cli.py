@@ -539,7 +539,8 @@ def test_sandbox_serves_until_it_is_interrupted(wme, tmp_path):
     assert "curl" in "".join(process.stdout.readline() for _ in range(5))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, f"{SENTENCE}\n")
+    # a slow machine sees how far the preparation is first
+    assert (process.returncode, err.splitlines()[-1]) == (130, SENTENCE)
 
 
 def test_sandbox_opens_to_the_account_that_clients_read_from_the_environment(wme, tmp_path):

@@ -33,7 +33,7 @@ def spend(fake, path, product):
 def test_a_list_has_records_with_the_fields_that_were_sent(client, fake):
     sent = [{"identifier": 7, "copy": None, "of": {"name": "A"}}, {"other": [1]}]
     fake.script("/v2/licences", json_reply(sent))
-    listing = client.list_records(LICENCES)
+    listing = client.records("/v2/licences")
     assert (listing.url_path, json.loads(listing.raw)) == ("/v2/licences", sent)
     first, second = listing
     assert (first["identifier"], first["copy"], first["of"], second["other"]) == (7, None, {"name": "A"}, [1])

@@ -28,7 +28,7 @@ def keys(defs, job):
 def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     more = [
         named(datasets.ARTICLE_CHANGES, "file_changes"),
-        named(datasets.SNAPSHOT_ARTICLES, "structured_contents"),
+        named(datasets.SNAPSHOT_ARTICLES, "kept_pages"),
         replace(named(datasets.LISTS[0], "licences"), archive="reference"),
     ]
     with datasets.also(*more):
@@ -38,10 +38,10 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     assert changes < keys(defs, "hours") < keys(defs, "hourly")
     assert {"lake/licences", "warehouse/licences"} < keys(defs, "reference")
     layers = ("archive", "lake", "warehouse")
-    assert keys(defs, "structured_contents") == {f"{layer}/structured_contents" for layer in layers}
+    assert keys(defs, "kept_pages") == {f"{layer}/kept_pages" for layer in layers}
     assert keys(defs, "snapshots") == {"archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles"}
-    assert sensors["discover_structured_contents"] == {"structured_contents"}
-    assert not any("structured" in job.name for job in build_jobs())
+    assert sensors["discover_kept_pages"] == {"kept_pages"}
+    assert not any("kept" in job.name for job in build_jobs())
 
 
 def test_private_names_of_dagster_are_in_one_module():

@@ -118,11 +118,11 @@ def listed(fake, *places):
 
 def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(client, fake, tmp_path):
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    scope = [("frwiki", 0), ("enwiki", 14), ("enwiki", 0), ("itwiki", 0)]
+    mirrored = EnterpriseResource(data=str(tmp_path), projects=["frwiki", "enwiki", "itwiki"], namespaces=[14, 0])
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     listed(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
-    assert runs.missing_snapshots(client, scope, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     assert not warehouse.build_path.exists()  # nothing is made only to look
 
     lake = Lake(tmp_path)
@@ -130,7 +130,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")])
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
-    assert runs.missing_snapshots(client, scope, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
+    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

@@ -97,12 +97,6 @@ class Entry(Record):
     identifier: str | Number
 
 
-class LanguageReference(Record):
-    """The language inside another record."""
-
-    identifier: str | None = None
-
-
 class ProjectReference(Record):
     """The project inside another record."""
 
@@ -142,7 +136,6 @@ class ArchiveRecord(Record):
     version: Version
     date_modified: Moment | None = None
     is_part_of: ProjectReference
-    in_language: LanguageReference | None = None
     namespace: NamespaceReference
     size: Size | None = None
 
@@ -201,13 +194,6 @@ class Quota:
         return self.limit is not None and self.used >= self.limit
 
 
-class Permission(Record):
-    """A path and method that the account may use."""
-
-    path: str | None = None
-    method: str | None = None
-
-
 #: Told to people, who have a terminal.
 Shown = Annotated[str, AfterValidator(lambda text: printable(text, 200))]
 
@@ -217,7 +203,6 @@ class User(Record):
 
     username: Shown | None = None
     groups: Annotated[tuple[Shown, ...], Field(fail_fast=True)] | None = None
-    apis: Annotated[tuple[Permission, ...], Field(fail_fast=True)] | None = None
     ondemand_requests_count: Count | None = None
     ondemand_limit: Count | None = None
     snapshot_requests_count: Count | None = None

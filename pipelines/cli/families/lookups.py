@@ -5,6 +5,7 @@ The work is in `resources/enterprise`.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import click
@@ -17,9 +18,29 @@ from pipelines.settings import read as read_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from resources.enterprise import EnterpriseClient, Listing, Query
+    from resources.enterprise.models import Record
 
-def _titled(command: Callable[..., None]) -> Callable[..., None]:
-    """The parameters of a lookup by title."""
+
+def _titled(look_up: Callable[[EnterpriseClient, str, Query], Listing[Record]]) -> Callable[..., None]:
+    """A command with the parameters of a lookup by title, which shows what the lookup finds."""
+
+    @functools.wraps(look_up)
+    def run(
+        *,
+        name: str,
+        project: str | None,
+        language: str | None,
+        limit: int | None,
+        fields: tuple[str, ...],
+        filters: tuple[str, ...],
+        form: str,
+    ) -> None:
+        asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
+        with service.client(read_settings()) as client:
+            show(look_up(client, name, asked).raw, form)
+
+    command: Callable[..., None] = run
     for decorate in (
         click.option("--limit", type=click.IntRange(1, 10), help="Most projects that are answered for. Default: 3."),
         click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
@@ -34,45 +55,23 @@ def _titled(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_titled
-def article(
-    *,
-    name: str,
-    project: str | None,
-    language: str | None,
-    limit: int | None,
-    fields: tuple[str, ...],
-    filters: tuple[str, ...],
-    form: str,
-) -> None:
+def article(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
     """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
 
     NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects are
     not resolved. Without --project or --language, which projects answer first is up to the service.
     """
-    asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
-    with service.client(read_settings()) as client:
-        show(client.article(name, asked).raw, form)
+    return client.article(name, asked)
 
 
 @click.command()
 @_titled
-def structured(
-    *,
-    name: str,
-    project: str | None,
-    language: str | None,
-    limit: int | None,
-    fields: tuple[str, ...],
-    filters: tuple[str, ...],
-    form: str,
-) -> None:
+def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
     """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of on-demand quota.
 
     NAME is the exact title, as for `wme article`. Filters see the article, fields the structured contents.
     """
-    asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
-    with service.client(read_settings()) as client:
-        show(client.structured(name, asked).raw, form)
+    return client.structured(name, asked)
 
 
 @click.command()

@@ -110,12 +110,7 @@ def test_sizes_have_units(unit, size):
 
 def test_what_is_left_out_is_empty():
     record = batch()
-    assert (record.approximate_bytes, record.in_language, record.project_id, record.namespace_id) == (
-        0,
-        None,
-        "enwiki",
-        0,
-    )
+    assert (record.approximate_bytes, record.project_id, record.namespace_id) == (0, "enwiki", 0)
 
 
 def test_unknown_fields_are_kept_and_records_do_not_change():

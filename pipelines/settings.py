@@ -42,7 +42,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
 #: Read where it is needed, before there are settings.
-_READ_ELSEWHERE = ("WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE")
+_READ_ELSEWHERE = ("WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 #: Larger numbers are slips, and far larger ones lead beyond the last date there is.
 _LARGEST: Final = 1_000_000
 #: From the size of a block of lines to what the decoder can hold.

@@ -28,6 +28,7 @@ from resources.sandbox import options as sandbox_options
 from resources.sandbox.api import control as sandbox_control
 from resources.tables import MACROS, QUESTIONS, HourState
 from resources.warehouse.errors import WarehouseError
+from tests.contract import __main__ as contract
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -260,11 +261,11 @@ def test_control_requests_of_the_sandboxs_guide_are_those_there_are():
 
 
 def test_every_target_of_make_exists():
-    targets = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {word for words in lines("make") for word in words if "=" not in word}
     assert {"run", "test", "ui", "check"} <= named <= targets
     text = "\n".join(path.read_text() for path in GUIDES)
-    assert set(re.findall(r"`make ([a-z]+)", text)) <= targets
+    assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets
     for target in targets - {"help"}:
         assert f"make {target}" in text, f"no document names `make {target}`"
 
@@ -343,8 +344,8 @@ def read_variables():
 
 
 def read_switches():
-    """What is read elsewhere: by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way."""
-    modules = (native, secret_input)
+    """What is read elsewhere: by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way; by `make test-live`."""
+    modules = (native, secret_input, contract)
     return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
 
 

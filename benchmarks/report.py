@@ -40,6 +40,7 @@ WORDS = {
     "giant": "50 MB lines too",
     "long": "3 GB",
     "structured": "structured contents, 1 GB",
+    "entities": "Wikidata, 1 GB",
 }
 
 

@@ -46,9 +46,11 @@ _GIANT_EVERY_BYTES = 150_000_000
 SHORT_BYTES = 100_000_000
 MEMBER_COUNT = 4_000
 LONG_BYTES = 3_000_000_000
-#: Structured contents: this much, and at the most so many times what the archive holds in articles.
+#: Structured contents, and Wikidata: this much, and at the most so many times what the archive holds in articles.
 STRUCTURED_BYTES = 1_000_000_000
 _STRUCTURED_TIMES = 4
+#: Items of Wikidata that are told apart: some 20 MB.
+ENTITY_COUNT = 2_000
 _BLOCK = 512
 
 
@@ -212,6 +214,16 @@ def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
     return replace(_repeated(workload, parsed, name, wanted), dataset="structured_articles")
 
 
+def _entities(workload: Workload, _lines: list[bytes], name: str) -> Workload:
+    """Items of Wikidata, one with megabytes of statements and one with 400 languages among them, again and again."""
+    settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=ENTITY_COUNT, body_bytes=6_000)
+    world = ArchivedWorld(settings)
+    found = [world.line(event) + b"\n" for event in world.pages_at("wikidatawiki", 0, HOUR)]
+    wanted = min(STRUCTURED_BYTES, _STRUCTURED_TIMES * workload.ndjson_bytes)
+    repeated = _repeated(workload, found, name, wanted)
+    return replace(repeated, dataset="snapshot_entities", project_id="wikidatawiki")
+
+
 def _repeated(workload: Workload, lines: list[bytes], name: str, size: int) -> Workload:
     counted = _counted(workload, lines)
     times = max(2, round(size / counted.ndjson_bytes))
@@ -226,7 +238,7 @@ def _repeated(workload: Workload, lines: list[bytes], name: str, size: int) -> W
     )
 
 
-#: What each case is, by name. Only `long` and `structured` are larger than the sample that all are made of.
+#: What each case is, by name. Only `long`, `structured` and `entities` are larger than the sample that all are made of.
 CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "clean": _clean,
     "small": _small,
@@ -238,6 +250,7 @@ CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "giant": _giant,
     "long": _long,
     "structured": _structured,
+    "entities": _entities,
 }
 _SPOILERS: tuple[Callable[[bytes], bytes], ...] = (
     lambda line: line[: len(line) // 2] + b"\n",

@@ -201,7 +201,7 @@ class Applied:
 class AppliedEntities:
     """What bringing `entities` up to date did; `entity_count` is all entities afterwards.
 
-    `file_count` counts files of hours; `is_renewed`: all entities were decided anew, because of a new snapshot or a rebuild.
+    `file_count` counts files of hours; `is_renewed`: all entities were decided again, because of a new snapshot or a rebuild.
     """
 
     file_count: int
@@ -220,7 +220,7 @@ class AppliedEntities:
         """The step in one sentence."""
         if not self.changed:
             return f"Entities: nothing pending, {self.entity_count:,} entities."
-        how = "decided anew" if self.is_renewed else f"advanced by {self.file_count} files"
+        how = "recreated" if self.is_renewed else f"advanced by {self.file_count} files"
         return (
             f"Entities: {how}, {self.touched_count:,} looked at, {self.written_count:,} written, {self.entity_count:,} "
             f"entities now, {self.seconds:.2f} s."

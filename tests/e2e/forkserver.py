@@ -36,7 +36,7 @@ from assets.families import snapshots
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import adapters
-from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
 from resources.enterprise import EnterpriseClient
 from resources.warehouse import Warehouse
 
@@ -102,7 +102,12 @@ def run(request: dict[str, Any], pipe: int) -> None:
     report = runs.run(
         settings_module.read(),
         hours,
-        snapshots={SNAPSHOT_ARTICLES: request.get("snapshots", ())},
+        snapshots={
+            dataset: [
+                one for one in request.get("snapshots", ()) if one.startswith("wikidatawiki") == bool(dataset.places)
+            ]
+            for dataset in (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
+        },
         refresh_reference=request.get("reference", False),
     )
     tell(f"= {json.dumps(report.failures)}")

@@ -2,7 +2,8 @@
 
 The runs are processes of their own over one data folder. Their hours come shuffled, repeated and redone, the snapshots
 before or after the hours that they overlap, and SIGKILL strikes at drawn moments of drawn phases. At the end `articles` is
-compared with the sandbox's own pages, and so is `articles_at` at past moments.
+compared with the sandbox's own pages, and so is `articles_at` at past moments. With Wikidata, `entities` and what is derived from
+it are compared as well.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 
 from resources.sandbox import Sandbox, Settings, running
 from resources.warehouse import Warehouse
+from tests import entity_truth
 from tests.e2e.conftest import Account
 from tests.e2e.striking import PHASES, SNAPSHOT_PHASES, Kills
 from tests.spoiling import spoil
@@ -52,13 +54,15 @@ class Campaign:
     unfinished: Callable[[Path], list[str]]
     strikes: float
     most: int
+    wikidata: bool = False
     kills: Kills = field(default_factory=Kills)
     runs: int = 0
 
     def __post_init__(self) -> None:
         self.account = Account(self.sandbox, "operator", "Passw0rd-operator")
         self.sandbox.accounts.create(self.account.username, self.account.password, groups=["group_3"])
-        self.environ = self.account.environ(self.data, WME_PROJECTS=",".join(PROJECTS))
+        more = {"WME_PROJECTS": ",".join(PROJECTS), "WME_WIKIDATA": str(int(self.wikidata))}
+        self.environ = self.account.environ(self.data, **more)
 
     @property
     def warehouse(self) -> Warehouse:
@@ -128,6 +132,7 @@ def check(
     longest: int,
     late: bool,
     renewed: bool = False,
+    wikidata: bool = False,
 ) -> Kills:
     chance = random.Random(seed)
     start = datetime(2026, 2, 3, 5, 20, tzinfo=UTC) + timedelta(days=seed % 100)
@@ -142,11 +147,12 @@ def check(
         body_bytes=400,
         chunk_bytes=100_000,
         single_member=seed % 2 == 0,
+        entities=125 if wikidata else 0,
     )
     with running(settings) as sandbox:
-        campaign = Campaign(sandbox, tmp_path / "data", chance, runner, unfinished, strikes, most)
+        campaign = Campaign(sandbox, tmp_path / "data", chance, runner, unfinished, strikes, most, wikidata)
         world = sandbox.world
-        identifiers = tuple(f"{project}_namespace_0" for project in PROJECTS)
+        identifiers = (*(f"{project}_namespace_0" for project in PROJECTS), *world.entity_identifiers())
         times = [world.snapshot_times(identifier, start) for identifier in identifiers]
         first = min(times)[0].replace(minute=0, second=0, microsecond=0) - HOUR
         wanted = [first + number * HOUR for number in range(hours)]
@@ -187,6 +193,11 @@ def check(
                 expected = truth.at(lambda _project, at=at: at)
                 assert_same(published.rows("articles_at(?)", at), expected, f"at {at}")
         assert_rebuilt_alike(campaign.warehouse)
+        if wikidata:
+            entities = entity_truth.truth(world, world.export_started_at(entity_truth.WIKI, last))
+            entity_truth.assert_same(entity_truth.found_rows(campaign.warehouse, "entities"), entities)
+            entity_truth.assert_derived(campaign.warehouse, entities)
+            entity_truth.assert_rebuilt_alike(campaign.warehouse)
         assert unfinished(campaign.data) == []
         sys.stdout.write(f"\nseed {seed}: {len(expected)} pages; {campaign.runs} runs; {campaign.kills}\n")
         return campaign.kills
@@ -210,6 +221,7 @@ def test_articles_are_the_truth_whatever_was_killed(
         articles=40,
         longest=2,
         late=late,
+        wikidata=late,
     )
     assert kills.hits.total() >= 2
 
@@ -232,5 +244,6 @@ def test_articles_are_the_truth_whatever_was_killed_over_many_seeds(
         longest=12,
         late=seed % 3 == 0,
         renewed=seed % 4 == 1,
+        wikidata=seed % 5 == 0,
     )
     assert kills.hits.total() >= 5

@@ -44,7 +44,7 @@ def measured(tmp_path_factory) -> dict:
             "--only",
             "read_json from .gz",
             "--cases",
-            "small,bad,drift,short,members,structured",
+            "small,bad,drift,short,members,structured,entities",
             "--json",
         )
     )
@@ -117,8 +117,9 @@ def test_lines_that_need_a_closer_look_cost_little_more_than_others(measured, na
     assert bool(case["rejects"]) == (name == "bad")
 
 
-def test_structured_contents_are_converted_at_half_the_speed_of_articles_or_faster(measured):
-    case = measured["cases"]["structured"]
+@pytest.mark.parametrize("name", ["structured", "entities"])
+def test_other_records_are_converted_at_half_the_speed_of_articles_or_faster(measured, name):
+    case = measured["cases"][name]
     assert case["to_clean"]["cpu"] < 2, case
     assert case["rss_mb"] < 512
 
@@ -127,7 +128,10 @@ def test_what_is_not_known_is_refused_by_name(archive):
     command = [sys.executable, "-m", "benchmarks", "convert", "--archive", str(archive), "--cases", "small,tiny"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
-    assert "tiny: known are all, none, small, bad, drift, short, members, huge, giant, long, structured" in done.stderr
+    assert (
+        "tiny: known are all, none, small, bad, drift, short, members, huge, giant, long, structured, entities"
+        in done.stderr
+    )
 
 
 @pytest.mark.soak

@@ -1,5 +1,5 @@
 -- Streams: no body is ever sorted or grouped. The hour is told by the folder, so that a filter on it leaves the other files
--- unopened.
+-- unopened. Columns are found by name and declared in every version of the files, so the first file's schema stands for all.
 SELECT {columns}
 FROM (
   SELECT * EXCLUDE ("date", "hour", batch_hour), CAST(concat("date", ' ', "hour", ':00:00+00') AS TIMESTAMPTZ) AS batch_hour
@@ -7,8 +7,7 @@ FROM (
     {files},
     hive_partitioning = true,
     hive_types = {'date': VARCHAR, 'hour': VARCHAR},
-    file_row_number = true,
-    union_by_name = true
+    file_row_number = true
   )
 ) AS file
 ANTI JOIN internal.shadowed AS shadow ON

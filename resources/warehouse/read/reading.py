@@ -35,7 +35,8 @@ def of_projects() -> list[str]:
         if one.family in families and one is not datasets.SNAPSHOT_ARTICLES
         for table in (one.table, *one.native)
     ]
-    return [*own, *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS))]
+    states = {one.state.name for one in datasets.datasets() if one.state is not None} - {"articles"}
+    return [*own, *sorted(states), *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS))]
 
 
 class Reader:

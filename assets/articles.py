@@ -13,7 +13,7 @@ from resources.adapters import WarehouseResource
 from resources.tables import ARTICLES
 
 #: The datasets that the rule of the current state is about.
-IN_ARTICLES = (datasets.ARTICLE_CHANGES, datasets.SNAPSHOT_ARTICLES)
+IN_ARTICLES = (datasets.ARTICLE_CHANGES, datasets.SNAPSHOT_ARTICLES, datasets.LOOKUPS)
 KEY = dg.AssetKey(["warehouse", "articles"])
 
 

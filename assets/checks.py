@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from assets import layers
+from assets.failures import sentence
+from assets.families import lookups
 from assets.partitions import HOURS, last_complete_hour
 from resources import datasets
-from resources.adapters import EnterpriseResource, WarehouseResource
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Family
+from resources.errors import MirrorError
 from resources.formatting import hour_text
 from resources.tables import COVERED, HourState
 
@@ -72,4 +75,35 @@ def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResu
     )
 
 
-STANDING = [last_48_hours_covered, no_failed_hours]
+@dg.asset_check(
+    # where units are spent anyhow: nothing that publishes asks the service
+    asset=layers.warehouse_key(datasets.LOOKUPS),
+    name="articles_as_looked_up",
+    description="Once a day, some pages of `articles`, chosen by chance, are what the service has. Each costs a unit of the account's quota "
+    "(WME_CHECK_PAGES); a page that has changed since the last loaded hour is not compared.",
+)
+def articles_as_looked_up(
+    context: dg.AssetCheckExecutionContext,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+    engine: EngineResource,
+) -> dg.AssetCheckResult:
+    """Look up a sample, and name the pages that differ. A service that does not answer is no difference."""
+    try:
+        found = lookups.reconcile(enterprise, lake, warehouse.warehouse, engine, context.log.info)
+    except MirrorError as error:
+        return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {sentence(error)}")
+    return dg.AssetCheckResult(
+        passed=not found.different,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(found.different[:20]) or None,
+        metadata={
+            "compared": found.compared_count,
+            "not_found": found.missing_count,
+            "different": len(found.different),
+        },
+    )
+
+
+STANDING = [last_48_hours_covered, no_failed_hours, articles_as_looked_up]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import articles, checks, entities, partitions, published
-from assets.families import hourly, lists, snapshots
+from assets.families import hourly, lists, lookups, snapshots
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.schedules import SCHEDULES
@@ -32,6 +32,7 @@ def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefiniti
         *lists.list_assets(datasets.datasets(Family.LIST)),
         *(asset for one in datasets.datasets(Family.SNAPSHOT) for asset in snapshots.snapshot_assets(one)),
         *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
+        lookups.lookups,
         articles.articles,
         entities.entities,
         published.published_warehouse(),
@@ -85,6 +86,9 @@ def _enterprise(settings: settings_module.Settings, password: str | None) -> Ent
         anonymous=settings.anonymous,
         min_free_gb=settings.min_free_gb,
         requests_per_second=settings.requests_per_second,
+        watchlist=None if settings.watchlist is None else str(settings.watchlist),
+        lookups_per_day=settings.lookups_per_day,
+        check_pages=settings.check_pages,
         use_sandbox=settings.sandbox,
     )
 

@@ -147,6 +147,12 @@ def _rate(name: str, text: str) -> float:
     return number
 
 
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > len(str(_LARGEST)) or int(text) > _LARGEST:
+        raise SettingsError(f"{name} is {text!r}; write a whole number up to {_LARGEST:,}, for example 100.")
+    return int(text)
+
+
 def _record_mb(name: str, text: str) -> int:
     if not text.isdecimal() or len(text) > len(str(_LARGEST)) or int(text) not in _RECORD_MB:
         raise SettingsError(
@@ -162,6 +168,10 @@ def _storage_version(name: str, text: str) -> str:
             f"{name} is {text!r}; write the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0."
         )
     return text
+
+
+def _file(_name: str, text: str) -> Path:
+    return PROJECT / (Path(text).expanduser() if text.startswith("~/") else text)
 
 
 def _data(name: str, text: str) -> Path:
@@ -260,6 +270,22 @@ class Settings(BaseModel):
         None,
         description="Requests a second that the account may make, where the vendor has said so; each process keeps to it for itself. "
         "Default: as many as the service admits, which its refusals show.",
+        examples=["10"],
+    )
+    watchlist: Annotated[Path | None, _parsed(_file)] = Field(
+        None,
+        description="File of pages to look up when they change: a project, a space and a title on each line. A relative path starts at the "
+        "project's folder. Default: none.",
+        examples=["watchlist.txt"],
+    )
+    lookups_per_day: Annotated[int, _parsed(_count)] = Field(
+        100,
+        description="Lookups that a day (UTC) may spend on the watch list, on repairs and on checks. Default: `100`.",
+        examples=["100"],
+    )
+    check_pages: Annotated[int | None, _parsed(_count)] = Field(
+        None,
+        description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, else none.",
         examples=["10"],
     )
     publish_every: timedelta | None = Field(

@@ -53,6 +53,11 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     min_free_gb: float = Field(default=0.0, description="Free disk space (GB) that downloads leave untouched.")
     requests_per_second: float | None = Field(default=None, description="Requests a second that the account may make.")
     wikidata: bool = Field(default=False, description="Mirror the items and properties of Wikidata, too.")
+    watchlist: str | None = Field(default=None, description="File of pages to look up when they change.")
+    lookups_per_day: int = Field(default=100, description="Lookups that a day may spend.")
+    check_pages: int | None = Field(
+        default=None, description="Pages that a check looks up each day; default: 10 with a paid account, else none."
+    )
     use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
 
     @property
@@ -104,7 +109,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         patience = Patience(requests_per_second=self.requests_per_second)
         if seconds is not None:
             limits = replace(limits, answer_seconds=seconds)
-            patience = Patience(retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
+            patience = replace(patience, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
         state = Path(self.data) / "state"
         with EnterpriseClient(self.service(), state=state, patience=patience, limits=limits) as client:
             yield client

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
-REFERENCE, HOURS, HOURLY, PUBLISH = "reference", "hours", "hourly", "publish"
+REFERENCE, HOURS, HOURLY, LOOKUPS, PUBLISH = "reference", "hours", "hourly", "lookups", "publish"
 
 
 def of_snapshots(dataset: Dataset) -> str:
@@ -50,6 +50,11 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
         ),
         dg.define_asset_job(
             HOURLY, selection=hours | state, description="Takes one hour from the service to the published file."
+        ),
+        dg.define_asset_job(
+            LOOKUPS,
+            selection=_all_of(datasets(Family.LOOKUP)),
+            description="Looks up watched pages, and pages that a lost hour or a rejected line made uncertain, within the day's budget.",
         ),
         dg.define_asset_job(
             PUBLISH,

@@ -1,4 +1,4 @@
-"""The schedules: every hour, and the reference lists once a day. All are off until they are turned on in Dagster."""
+"""The schedules: every hour, lookups too, and the reference lists once a day. All are off until they are turned on in Dagster."""
 
 import dagster as dg
 
@@ -30,4 +30,12 @@ each_day = dg.ScheduleDefinition(
     description="Fetches the reference lists. They change rarely, and the service asks clients to cache them.",
 )
 
-SCHEDULES = (each_hour, each_day)
+lookups_each_hour = dg.ScheduleDefinition(
+    name="lookups_each_hour",
+    job_name=jobs.LOOKUPS,
+    cron_schedule="50 * * * *",
+    execution_timezone="UTC",
+    description="Looks up watched and uncertain pages. Each costs a unit of the account's quota, WME_LOOKUPS_PER_DAY at most.",
+)
+
+SCHEDULES = (each_hour, each_day, lookups_each_hour)

@@ -175,7 +175,7 @@ def _brings_hours(run: dg.DagsterRun) -> bool:
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection is not None:
         return not run.asset_selection <= {key for dataset in of_snapshots for key in layers.keys(dataset)}
-    return run.job_name not in {jobs.REFERENCE, *map(jobs.of_snapshots, of_snapshots)}
+    return run.job_name not in {jobs.REFERENCE, jobs.LOOKUPS, *map(jobs.of_snapshots, of_snapshots)}
 
 
 def end_killed_runs(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:

@@ -41,6 +41,10 @@ _COMMANDS = {
         "Remove all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.",
     ),
     "lists": ("families.lists", "Show the entries of the reference list NAME, as the service has it now."),
+    "lookups": (
+        "families.repairs",
+        "Look up watched pages that changed, and uncertain pages of `articles`, within the day's budget (WME_LOOKUPS_PER_DAY).",
+    ),
     "publish": (
         "maintenance",
         "Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).",

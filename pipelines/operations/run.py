@@ -246,6 +246,16 @@ def publish(settings: Settings, **overrides: Any) -> RunReport:
     return report
 
 
+def look_up(settings: Settings, **overrides: Any) -> RunReport:
+    """Look up watched and uncertain pages within the day's budget, and publish where that is due."""
+    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+    report = RunReport()
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+        _execute(defs, jobs.LOOKUPS, instance, report, mark)
+        _execute(defs, jobs.PUBLISH, instance, report, mark | WHEN_DUE)
+    return report
+
+
 def from_archive(
     settings: Settings,
     groups: Iterable[tuple[Dataset, Settings, Sequence[datetime]]],

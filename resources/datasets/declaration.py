@@ -27,6 +27,7 @@ class Family(enum.StrEnum):
     LIST = "list"  # one JSON array, replaced as a whole; no partitions
     HOURLY = "hourly"  # an archive per project and namespace, listed hour by hour; partitioned by hour
     SNAPSHOT = "snapshot"  # an archive, or chunks, per project and namespace; partitioned by the snapshot's identifier
+    LOOKUP = "lookup"  # single pages, asked for one by one; no partitions
 
 
 _PLACE = {"project_id": pa.string(), "namespace_id": pa.int64()}
@@ -35,6 +36,7 @@ _GIVEN = {
     Family.LIST: {},
     Family.HOURLY: {"batch_hour": TIMESTAMP, **_PLACE},
     Family.SNAPSHOT: {"snapshot_id": pa.string(), "snapshot_version": pa.string(), **_PLACE},
+    Family.LOOKUP: {"source_at": TIMESTAMP, **_PLACE},
 }
 
 

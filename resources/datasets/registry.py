@@ -28,6 +28,7 @@ from resources.tables import (
 )
 from resources.tables import ARTICLE_CHANGES as _ARTICLE_CHANGES
 from resources.tables import ENTITY_CHANGES as _ENTITY_CHANGES
+from resources.tables import LOOKUPS as _LOOKUPS
 from resources.tables import SNAPSHOT_ARTICLES as _SNAPSHOT_ARTICLES
 from resources.tables import SNAPSHOT_ENTITIES as _SNAPSHOT_ENTITIES
 from resources.tables import STRUCTURED_ARTICLES as _STRUCTURED_ARTICLES
@@ -102,6 +103,14 @@ SNAPSHOT_ENTITIES = Dataset(
     quota="snapshot",
     chunk_quota="chunk",
 )
+LOOKUPS = Dataset(
+    _LOOKUPS,
+    Family.LOOKUP,
+    endpoint="articles",
+    archive="lookups",
+    description="Answers of the service about single pages.",
+    quota="ondemand",
+)
 _declared: list[Dataset] = [
     *LISTS,
     ARTICLE_CHANGES,
@@ -109,6 +118,7 @@ _declared: list[Dataset] = [
     STRUCTURED_ARTICLES,
     ENTITY_CHANGES,
     SNAPSHOT_ENTITIES,
+    LOOKUPS,
 ]
 
 

@@ -6,7 +6,7 @@ and DuckDB.
 
 from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
-from resources.lake.archives import Archive, SnapshotArchive
+from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.conversion import Conversion, digest_of, find_conversion
 from resources.lake.converter import MEMORY_BYTES, Converter, convert
 from resources.lake.decode.drift import Drift
@@ -29,6 +29,7 @@ __all__ = [
     "Layout",
     "ListConversion",
     "ListError",
+    "LookupArchive",
     "SnapshotArchive",
     "convert",
     "convert_list",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, Dataset
+from resources.datasets import ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,6 +46,23 @@ class Archive:
         if self.batch_hour is None:
             raise ValueError(f"{self.identifier} is of no hour.")
         return layout.lake_file(table_name, self.batch_hour, self.identifier, digest)
+
+
+@dataclass(frozen=True)
+class LookupArchive(Archive):
+    """The answers about single pages of one project and namespace that one run received.
+
+    `source_at` is the moment at which that run began.
+    """
+
+    batch_hour: None = field(default=None, init=False)
+    source_at: datetime
+    dataset: Dataset = field(default=LOOKUPS, kw_only=True)
+
+    def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
+        """The Parquet file of one table made from it."""
+        hour = self.source_at.replace(minute=0, second=0, microsecond=0)
+        return layout.lake_file(table_name, hour, self.identifier, digest)
 
 
 @dataclass(frozen=True)

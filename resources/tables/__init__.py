@@ -14,9 +14,11 @@ from resources.tables.articles import (
     ARTICLE_BODIES,
     ARTICLE_CHANGES,
     ARTICLES,
+    LOOKUPS,
     REDIRECTS,
     SNAPSHOT_ARTICLES,
     ChangeType,
+    Purpose,
 )
 from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
 from resources.tables.entities import (
@@ -57,6 +59,7 @@ __all__ = [
     "HOURS",
     "INFOBOX_FIELDS",
     "LOADS",
+    "LOOKUPS",
     "MACROS",
     "PROJECT_STATE",
     "QUESTIONS",
@@ -75,6 +78,7 @@ __all__ = [
     "Column",
     "HourState",
     "Macro",
+    "Purpose",
     "Table",
     "version_of",
 ]

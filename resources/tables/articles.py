@@ -30,6 +30,14 @@ class ChangeType(enum.StrEnum):
     VISIBILITY_CHANGE = "visibility-change"
 
 
+class Purpose(enum.StrEnum):
+    """Why a page was looked up."""
+
+    WATCH = "watch"  # it is on the watch list
+    REPAIR = "repair"  # a lost hour or a rejected line made it uncertain
+    CHECK = "check"  # it is one of a sample
+
+
 _NAMED_LINKS = pa.list_(pa.struct([("name", TEXT), ("url", TEXT)]))
 _DELTA = pa.struct(
     [
@@ -315,6 +323,41 @@ SNAPSHOT_ARTICLES = Table(
     "The pages as the kept snapshots hold them, several versions of one snapshot among them; `snapshots` says which is newest.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "article_id", "version_id"),
+)
+LOOKUPS = Table(
+    "lookups",
+    "What the service had of single pages when they were looked up: those of the watch list, those that a lost hour or a rejected line made "
+    "uncertain, and samples. Rows of the latter two decide in `articles` as well.",
+    (
+        SOURCE_AT,
+        Column("asked_name", TEXT, "Title that was asked for.", "lookup.name", required=True),
+        Column("looked_up_at", TIMESTAMP, "When the service was asked.", "lookup.at", required=True),
+        Column(
+            "purpose", TEXT, "Why: " + ", ".join(Purpose) + ".", "lookup.purpose", required=True, values=tuple(Purpose)
+        ),
+        Column(
+            "is_found",
+            BOOL,
+            "Whether there was a page of exactly that title; if not, the columns of its record are null.",
+            "lookup.is_found",
+            required=True,
+        ),
+        *_COLUMNS[1:3],
+        *(
+            replace(
+                column,
+                name="event_type",
+                default=None,
+                values=(),
+                required=False,
+                description="Kind of the page's last event.",
+            )
+            if column.name == "change_type"
+            else replace(column, required=False, lookup=False)
+            for column in _COLUMNS[3:]
+        ),
+    ),
+    key=("project_id", "asked_name", "looked_up_at"),
 )
 ARTICLE_BODIES = Table(
     "article_bodies",

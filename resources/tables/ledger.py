@@ -154,6 +154,13 @@ PROJECT_STATE = Table(
             "Without: start of the first hour of the unbroken run, and only pages that changed in it are known.",
         ),
         Column("exact_until_at", TIMESTAMP, "End of the last hour of that unbroken run."),
+        Column(
+            "uncertain_count",
+            INT,
+            "Pages of `articles` that an hour lost for good may have changed: no later change of them is known, nor were they found by a lookup "
+            "since. 0: none. Pages that were created in that hour and have not changed since are not in `articles`, and counted nowhere.",
+        ),
+        Column("repaired_count", INT, "Pages that a repair has looked up since the last lost hour."),
     ),
     key=("project_id", "namespace_id"),
 )

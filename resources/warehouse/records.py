@@ -25,7 +25,9 @@ def utc_text(moment: datetime) -> str:
 
 
 @dataclass(frozen=True)
-class _ConvertedFile:
+class ConvertedFile:
+    """A Parquet file of the lake, as a conversion left it."""
+
     path: Path
     rejects_path: Path | None
     identifier: str
@@ -42,7 +44,7 @@ class _ConvertedFile:
 
 
 @dataclass(frozen=True)
-class LakeFile(_ConvertedFile):
+class LakeFile(ConvertedFile):
     """One Parquet file of the lake: the changes of one hour, project and namespace, as a conversion left it.
 
     `path` and `rejects_path` are absolute; `digest` covers the archive's version and the converter's, so that equal
@@ -55,11 +57,20 @@ class LakeFile(_ConvertedFile):
 
 
 @dataclass(frozen=True)
-class SnapshotFile(_ConvertedFile):
+class SnapshotFile(ConvertedFile):
     """One Parquet file of a snapshot: one of its chunks, or the whole, as a conversion left it.
 
     As `LakeFile`; `identifier` and `version` are the archive's (chunk or snapshot).
     """
+
+
+@dataclass(frozen=True)
+class LookupFile(ConvertedFile):
+    """One Parquet file of answers about single pages of a project and namespace, as a conversion left it."""
+
+    project_id: str
+    namespace_id: int
+    source_at: datetime
 
 
 @dataclass(frozen=True)
@@ -321,6 +332,8 @@ class ProjectState:
     first_gap_at: datetime | None
     exact_from_at: datetime | None
     exact_until_at: datetime | None
+    uncertain_count: int
+    repaired_count: int
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from resources.warehouse.entities import current as entities
 from resources.warehouse.load import coverage
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
+from resources.warehouse.load.lookups import load_lookups
 from resources.warehouse.load.snapshots import load_snapshot
 from resources.warehouse.publish.publisher import Publisher
 from resources.warehouse.read.ledger import Ledger
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         HourLoad,
         HourStatus,
         LakeFile,
+        LookupFile,
         Publication,
         Published,
         Snapshot,
@@ -124,6 +126,15 @@ class Warehouse(Reader):
             return load_snapshot(
                 connection, self._lake_root, snapshot, self._clock(), keep_replaced=keep_replaced, reload=reload
             )
+
+    def load_lookups(self, files: Sequence[LookupFile]) -> int:
+        """Load answers about single pages in one transaction; returns the rows of the files that were not loaded before.
+
+        Raises:
+            LakeFileError: a file is gone or does not hold what was announced; everything is as it was.
+        """
+        with self._connector.build("load the lookups") as connection:
+            return load_lookups(connection, self._lake_root, files, self._clock())
 
     def record_statuses(self, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
         """Note what is known of hours that were not loaded; what is loaded stays so. Returns rows that say something new."""

@@ -177,7 +177,7 @@ def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one()
     }
     assert named == {key: f"warehouse.main.{key.rpartition('/')[2]}" for key in named}
     assert {key.partition("/")[0] for key in named} == {"warehouse"}
-    assert len(named) == 11
+    assert len(named) == 12
 
 
 def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():

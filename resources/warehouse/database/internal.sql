@@ -18,6 +18,41 @@ QUALIFY row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY {newes
 CREATE OR REPLACE VIEW internal.candidates AS
 {candidates};
 
+-- Titles that were not found twice, ten minutes apart at least: they are gone, and were so some minutes before the first of the two. Once is
+-- not enough, since the service hides its own failures behind the same answer. Whatever happened later says otherwise.
+CREATE OR REPLACE VIEW internal.not_found AS
+SELECT project_id, title, before_at - INTERVAL 10 MINUTE AS event_at, source_at, namespace_id
+FROM (
+  SELECT
+    project_id,
+    replace(asked_name, '_', ' ') AS title,
+    looked_up_at,
+    is_found,
+    lag(looked_up_at) OVER of_title AS before_at,
+    lag(is_found) OVER of_title AS was_found,
+    source_at,
+    namespace_id
+  FROM lookups
+  WHERE purpose <> 'watch'
+  WINDOW of_title AS (PARTITION BY project_id, replace(asked_name, '_', ' ') ORDER BY looked_up_at, source_at)
+)
+WHERE NOT is_found AND NOT was_found AND before_at <= looked_up_at - INTERVAL 10 MINUTE;
+
+-- The lookups that can decide: a page that was found is an update like any other, a title that is gone a delete. Both are older news than
+-- a snapshot whose boundary is newer.
+CREATE OR REPLACE VIEW internal.looked_up AS
+SELECT states.*
+FROM (
+  SELECT project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, true AS is_update, event_key, source_at, namespace_id
+  FROM lookups
+  WHERE is_found AND purpose <> 'watch'
+    AND name IS NOT NULL AND article_id IS NOT NULL AND event_at IS NOT NULL AND version_id IS NOT NULL
+  UNION ALL
+  SELECT project_id, title, 0, event_at, 0, false, 0, source_at, namespace_id FROM internal.not_found
+) AS states
+LEFT JOIN internal.bases AS base ON states.project_id = base.project_id AND states.namespace_id = base.namespace_id
+WHERE base.boundary_at IS NULL OR states.event_at >= base.boundary_at;
+
 -- First maximum: the newest update or delete of each title, where it is not the row of a living page.
 CREATE TABLE IF NOT EXISTS internal.titles ({state});
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Columns for the pipeline alone: the keys, and the row's place in its file.
 INTERNAL_COLUMNS = {
     tables.ARTICLE_CHANGES.name: {"event_key": "UBIGINT", "file_row": "BIGINT"},
+    tables.LOOKUPS.name: {"event_key": "UBIGINT"},
     tables.ARTICLES.name: {"title_key": "UBIGINT NOT NULL", "event_key": "UBIGINT NOT NULL"},
 }
 #: Versions of build files before they had a digest.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.tables import Table
-    from resources.warehouse.records import LakeFile, SnapshotFile
+    from resources.warehouse.records import ConvertedFile
 
 #: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
@@ -55,7 +55,7 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
     return int(metadata.num_rows)
 
 
-def check_counts(file: LakeFile | SnapshotFile, table: Table) -> None:
+def check_counts(file: ConvertedFile, table: Table) -> None:
     """Compare the rows and the rejects of a file with what was announced.
 
     Raises:
@@ -94,9 +94,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
     return found.relative_to(root).as_posix()
 
 
-def announce(
-    connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[LakeFile | SnapshotFile, dict[str, Any]]]
-) -> None:
+def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
     """Make the table `incoming`, a row per file, of each file and what is known of it besides."""
     rows = []
     for file, known in files:
@@ -146,7 +144,7 @@ def enter(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def unreadable(
-    of: str, files: Sequence[LakeFile | SnapshotFile], table: Table, error: duckdb.Error
+    of: str, files: Sequence[ConvertedFile], table: Table, error: duckdb.Error
 ) -> duckdb.Error | LakeFileError:
     """The failure to load files together, as a sentence that names those at fault: each is read alone.
 

@@ -48,6 +48,7 @@ _ATTRIBUTION = (
 #: What the build file holds for itself.
 _INTERNAL = (
     "VIEW internal.candidates",
+    "VIEW internal.looked_up",
     "VIEW internal.bases",
     "TABLE internal.titles",
     "TABLE internal.pages",

@@ -13,6 +13,7 @@ from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
+from resources.warehouse.read import lookups
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.warehouse.database.connect import Connector
+    from resources.warehouse.read.lookups import LookedUp, Page, Sampled
 
 _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 
 
 def of_projects() -> list[str]:
     """The tables that hold what a project is made of, `articles` aside."""
-    families = (datasets.Family.HOURLY, datasets.Family.SNAPSHOT)
+    families = (datasets.Family.HOURLY, datasets.Family.SNAPSHOT, datasets.Family.LOOKUP)
     own = [
         table.name
         for one in datasets.datasets()
@@ -122,6 +124,40 @@ class Reader:
         )
         return self._rows(HourAudit, text, {"hours": list(hours), "table": table.name}, published=False)
 
+    def lookup_digests(self) -> frozenset[tuple[datetime, str]]:
+        """The loaded files of lookups, by the beginning of their run and their digest."""
+        return frozenset(self._build("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
+
+    def last_lookup_at(self, purpose: str) -> datetime | None:
+        """When a page was last looked up for this purpose."""
+        [(last,)] = self._build("SELECT max(looked_up_at) FROM lookups WHERE purpose = ?", [purpose])
+        return last  # type: ignore[no-any-return]
+
+    def lookups_since(self, moment: datetime, purpose: str | None = None) -> list[LookedUp]:
+        """The answers to lookups from a moment on, for one purpose or any."""
+        query = (
+            "SELECT project_id, asked_name, is_found, article_id, version_id, event_at FROM lookups "
+            "WHERE looked_up_at >= $moment AND ($purpose IS NULL OR purpose = $purpose)"
+        )
+        return [lookups.LookedUp(*row) for row in self._build(query, {"moment": moment, "purpose": purpose})]
+
+    def lookups_due(self, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
+        """The watched (project, title) pairs that are to be looked up: never asked for, changed since, or unknown for a day."""
+        with self._reading(published=False) as connection:
+            return lookups.due(connection, watched, now) if watched else []
+
+    def uncertain_pages(
+        self, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
+    ) -> list[Page]:
+        """Pages that rejected lines and lost hours made uncertain, the likeliest to have changed first."""
+        with self._reading(published=False) as connection:
+            return lookups.uncertain(connection, projects, namespaces, limit, now)
+
+    def sampled_pages(self, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
+        """Pages of `articles` by chance, of projects and namespaces without a gap."""
+        with self._reading(published=False) as connection:
+            return lookups.sample(connection, projects, namespaces, count)
+
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> QueryResult:
         """Ask the published file; `parameters` fill the `?` of the query. A statement without an answer gives no columns.
 
@@ -146,7 +182,7 @@ class Reader:
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return self._connector.published() if published else self._connector.build("read the warehouse")
 
-    def _build(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _build(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         with self._reading(published=False) as connection:
             return answer(connection, query, parameters)
 

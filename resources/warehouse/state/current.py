@@ -85,12 +85,17 @@ def _take_in(
     """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew."""
     started = time.perf_counter()
     upserted = removed = recomputed = 0
-    pending = "table_name = 'article_changes'" if rebuilt else "table_name = 'article_changes' AND applied_at IS NULL"
+    pending = "table_name IN ('article_changes', 'lookups')" + ("" if rebuilt else " AND applied_at IS NULL")
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, project_id, namespace_id FROM loads WHERE {pending}"  # noqa: S608
+        f"CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, batch_hour, project_id, namespace_id FROM loads WHERE {pending}"  # noqa: S608
     )
     connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
-    hours = tuple(hour for (hour,) in answer(connection, "SELECT DISTINCT source_at FROM pending ORDER BY ALL"))
+    hours = tuple(
+        hour
+        for (hour,) in answer(
+            connection, "SELECT DISTINCT batch_hour FROM pending WHERE batch_hour IS NOT NULL ORDER BY ALL"
+        )
+    )
     file_count = _count(connection, "pending")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
     if not projects and all(hour.hour for hour in hours):
@@ -119,7 +124,11 @@ def _take_in(
 
 def _compete(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> None:
     """The view `states`: everything that can decide."""
-    parts = ["SELECT * FROM internal.candidates", *(base.states() for base in bases)]
+    parts = [
+        "SELECT * FROM internal.candidates",
+        "SELECT * FROM internal.looked_up",
+        *(base.states() for base in bases),
+    ]
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
@@ -149,8 +158,9 @@ def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
     """Put the rows of `deciding` into `articles`, whole, from wherever they stand; returns their number."""
     row_key = ", ".join(name for name in STATE if name != "is_update")
-    insert = statement("state/insert_articles", columns=column_list(ARTICLES), row_key_of_changes=row_key)
-    inserted = _rows(connection, insert)
+    columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
+    inserted = _rows(connection, statement("state/insert_articles", **columns))
+    inserted += _rows(connection, statement("state/insert_looked_up", **columns))
     sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:
         if (round(base.source_at.timestamp() * 1_000_000), base.project_id) in sources:
@@ -163,7 +173,7 @@ def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
     for table in ("loads", "snapshots"):
         connection.execute(
             f"UPDATE {table} SET applied_at = ? "  # noqa: S608
-            "WHERE applied_at IS NULL AND table_name IN ('article_changes', 'snapshot_articles')",
+            "WHERE applied_at IS NULL AND table_name IN ('article_changes', 'snapshot_articles', 'lookups')",
             [now],
         )
     raise_revision(connection)

@@ -32,6 +32,11 @@ _TITLES = {
         "names": "article_changes",
     },
 }
+#: All changes, and the pages that were looked up as changes, with the columns of `articles`.
+_CHANGES = (
+    "(SELECT {columns} FROM (SELECT * RENAME (batch_hour AS source_at) FROM article_changes) UNION ALL "
+    "SELECT {columns} FROM (SELECT *, 'update' AS change_type FROM lookups WHERE is_found AND purpose <> 'watch'))"
+)
 
 
 def questions() -> Iterator[str]:
@@ -62,8 +67,8 @@ def _written(name: str) -> str:
         other_spelling=statement("views/other_spelling", **_TITLES.get(name, {})),
         unmirrored=statement("views/unmirrored"),
         candidates=statement("state/candidates", changes="changes", base="base", more=", change.mark"),
+        changes=_CHANGES,
         columns=column_list(tables.ARTICLES),
-        changes="(SELECT * RENAME (batch_hour AS source_at) FROM article_changes)",
         complaints=", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES),
         mark="CASE WHEN event_id IS NULL THEN {row_digest} ELSE event_id END",
     )

@@ -9,12 +9,19 @@ WITH base AS (
   QUALIFY row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY {newest_snapshot_first}) = 1
 ),
 changes AS (
-  SELECT *, {event_key} AS event_key, {mark} AS mark
-  FROM article_changes
+  SELECT * RENAME (source_at AS batch_hour), {event_key} AS event_key, {mark} AS mark
+  FROM {changes}
   WHERE event_at < CAST(moment AS TIMESTAMPTZ) AND (project IS NULL OR project_id = project)
 ),
 states AS (
 {candidates}
+  UNION ALL
+  SELECT gone.project_id, title, 0, event_at, 0, false, 0, gone.source_at, gone.namespace_id, '' AS mark
+  FROM internal.not_found AS gone
+  LEFT JOIN base ON gone.project_id = base.project_id AND gone.namespace_id = base.namespace_id
+  WHERE event_at < CAST(moment AS TIMESTAMPTZ)
+    AND (project IS NULL OR gone.project_id = project)
+    AND (base.boundary_at IS NULL OR event_at >= base.boundary_at)
   UNION ALL
   SELECT {row_key}, '' AS mark
   FROM internal.snapshot_states AS page

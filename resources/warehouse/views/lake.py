@@ -32,6 +32,7 @@ class Sources:
     """
 
     files: tuple[str, ...]
+    looked_up: tuple[str, ...]
     snapshots: tuple[Version, ...]
     missing: tuple[str, ...]
     kept: tuple[Kept | KeptHours, ...] = ()
@@ -39,7 +40,8 @@ class Sources:
     @property
     def count(self) -> int:
         """Files that the views read."""
-        return len(self.files) + sum(map(len, (*(v.paths for v in self.snapshots), *(v.paths for v in self.kept))))
+        of_snapshots = (*(v.paths for v in self.snapshots), *(v.paths for v in self.kept))
+        return len(self.files) + len(self.looked_up) + sum(map(len, of_snapshots))
 
     @property
     def versions(self) -> list[list[str]]:
@@ -54,16 +56,18 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     """The files that the ledger names, by whether they are there."""
     root = lake_root.resolve()
     named = connection.execute(
-        "SELECT lake_path FROM loads WHERE table_name = 'article_changes' AND row_count > 0 ORDER BY batch_hour, lake_path"
+        "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 ORDER BY batch_hour, lake_path"
     ).fetchall()
-    paths = [root / relative for (relative,) in named]
+    paths = [root / relative for table, relative in named if table == "article_changes"]
+    looked_up = [root / relative for table, relative in named if table == "lookups"]
     kept = versions(connection, lake_root)
     others = bodies.kept(connection, lake_root)
     of_snapshots = (*(version.paths for version in kept), *(version.paths for version in others))
-    wanted = [*paths, *(Path(path) for several in of_snapshots for path in several)]
+    wanted = [*paths, *looked_up, *(Path(path) for several in of_snapshots for path in several)]
     missing = {path for path in wanted if not path.exists()}
     return Sources(
         files=tuple(str(path) for path in paths if path not in missing),
+        looked_up=tuple(str(path) for path in looked_up if path not in missing),
         snapshots=tuple(
             replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
             for version in kept
@@ -80,9 +84,10 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Make the views, or make them again; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
     of_articles = [version.bodies() for version in present]
-    if found.files:
-        names = ", ".join(quoted(name) for name in found.files)
-        of_articles.insert(0, statement("views/article_bodies", files=f"[{names}]"))
+    for name, files in (("article_bodies_looked_up", found.looked_up), ("article_bodies", found.files)):
+        if files:
+            names = ", ".join(quoted(path) for path in files)
+            of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]"))
     pages = SNAPSHOT_ARTICLES.narrow
     views = {
         "article_bodies": (of_articles, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),

@@ -68,6 +68,28 @@ oldest AS (
   JOIN counting ON bases.project_id = counting.project_id AND bases.namespace_id = counting.namespace_id
     AND boundary_hour BETWEEN run_start AND run_end
   GROUP BY ALL
+),
+-- What a lost hour may have changed is certain again by a later change of the page, or by a lookup.
+lost AS (
+  SELECT project_id, namespace_id, max(batch_hour) + INTERVAL 1 HOUR AS lost_until
+  FROM known
+  WHERE state = 'past_retention' AND batch_hour >= coalesce(boundary_hour, beginning, batch_hour)
+  GROUP BY ALL
+),
+uncertain AS (
+  SELECT page.project_id, page.namespace_id, count(*) AS uncertain_count
+  FROM articles AS page
+  JOIN lost ON page.project_id = lost.project_id AND page.namespace_id = lost.namespace_id AND page.event_at < lost_until
+  ANTI JOIN lookups ON page.project_id = lookups.project_id AND replace(page.name, '_', ' ') = replace(lookups.asked_name, '_', ' ')
+    AND lookups.purpose <> 'watch' AND lookups.is_found AND lookups.looked_up_at >= lost_until
+  GROUP BY ALL
+),
+repaired AS (
+  SELECT lost.project_id, lost.namespace_id, count(DISTINCT replace(asked_name, '_', ' ')) AS repaired_count
+  FROM lookups
+  JOIN lost ON lookups.project_id = lost.project_id AND lookups.namespace_id = lost.namespace_id AND looked_up_at >= lost_until
+  WHERE purpose = 'repair'
+  GROUP BY ALL
 )
 SELECT
   pairs.project_id,
@@ -80,9 +102,13 @@ SELECT
   END AS first_gap_at,
   -- a moment knows the events before it: the first one that knows a snapshot whole comes after its newest event
   coalesce(oldest.newest_event_at + INTERVAL 1 MICROSECOND, base.newest_event_at + INTERVAL 1 MICROSECOND, run_start) AS exact_from_at,
-  greatest(run_end + INTERVAL 1 HOUR, base.newest_event_at + INTERVAL 1 MICROSECOND) AS exact_until_at
+  greatest(run_end + INTERVAL 1 HOUR, base.newest_event_at + INTERVAL 1 MICROSECOND) AS exact_until_at,
+  coalesce(uncertain_count, 0) AS uncertain_count,
+  coalesce(repaired_count, 0) AS repaired_count
 FROM pairs
 LEFT JOIN base ON pairs.project_id = base.project_id AND pairs.namespace_id = base.namespace_id
 LEFT JOIN bounds ON pairs.project_id = bounds.project_id AND pairs.namespace_id = bounds.namespace_id
 LEFT JOIN counting ON pairs.project_id = counting.project_id AND pairs.namespace_id = counting.namespace_id
 LEFT JOIN oldest ON pairs.project_id = oldest.project_id AND pairs.namespace_id = oldest.namespace_id
+LEFT JOIN uncertain ON pairs.project_id = uncertain.project_id AND pairs.namespace_id = uncertain.namespace_id
+LEFT JOIN repaired ON pairs.project_id = repaired.project_id AND pairs.namespace_id = repaired.namespace_id

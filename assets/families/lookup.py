@@ -1,0 +1,251 @@
+"""Single pages, looked up one by one: those of the watch list, and those that a lost hour or a rejected line made uncertain.
+
+    plan     which pages, within the day's budget and what is left of the quota
+    ask      one unit each; an answer is on disk before the next page is asked for
+    convert  the answers to Parquet
+    load     into `lookups`, from where `articles` takes them
+
+Source: the service's lookups, /v2/articles/{name}.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from assets.families.converting import convert_archives
+from resources import files
+from resources.datasets import LOOKUPS
+from resources.enterprise import Filter, Query
+from resources.enterprise.errors import EnterpriseError, NotFound
+from resources.errors import MirrorError, ends_run
+from resources.lake import digest_of, journal
+from resources.lake.journal import Asked, Journals
+from resources.tables import Purpose
+from resources.warehouse import LookupFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from resources.engine import Engine
+    from resources.enterprise import EnterpriseClient
+    from resources.lake import Converter, Layout
+    from resources.warehouse import Warehouse
+
+#: What one lookup may bring: the record with its bodies.
+_QUOTA = LOOKUPS.quota or ""
+
+
+class LookupsBusyError(MirrorError):
+    """Another process looks pages up."""
+
+    retryable = True
+
+
+class WatchlistError(MirrorError):
+    """The watch list cannot be used; the message names the line."""
+
+    ends_run = True
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a run did: pages found, titles not found, pages that could not be asked for, and what the day has left."""
+
+    found_count: int
+    missing_count: int
+    failures: tuple[str, ...]
+    left_count: int
+
+    @property
+    def unit_count(self) -> int:
+        """Answers, each of which cost a unit."""
+        return self.found_count + self.missing_count
+
+
+class Budget:
+    """The lookups of a day (UTC) of this data folder. Each is written down before it is made, so that no kill exceeds it.
+
+    Args:
+        folder: The data folder.
+        per_day: Lookups of a day.
+        now: Gives the moment, aware.
+    """
+
+    def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:
+        self._path, self._per_day, self._now = folder / "state" / "lookups.json", per_day, now
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """Lookups that the day has left."""
+        return max(0, self._per_day - self._spent())
+
+    def take(self) -> bool:
+        """Spend one; False: none is left, and nothing was spent."""
+        with self._lock:
+            spent = self._spent()
+            if spent >= self._per_day:
+                return False
+            files.write(self._path, json.dumps({"day": self._today(), "spent": spent + 1}).encode())
+        return True
+
+    def _spent(self) -> int:
+        try:
+            known = json.loads(self._path.read_bytes())
+            return int(known["spent"]) if known["day"] == self._today() else 0
+        except FileNotFoundError:
+            return 0
+        except (ValueError, KeyError, TypeError):
+            return self._per_day  # what was spent is not known, so nothing is
+
+    def _today(self) -> str:
+        return f"{self._now().astimezone(UTC):%Y-%m-%d}"
+
+
+@contextmanager
+def alone(layout: Layout) -> Iterator[None]:
+    """Be the only one who looks pages up in this data folder, so that none is asked for twice.
+
+    Raises:
+        LookupsBusyError: Another process does.
+    """
+    path = layout.root / "state" / "lookups.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path, timeout=0):
+            yield
+    except Timeout:
+        raise LookupsBusyError(
+            "Another process is looking pages up in this data folder. Nothing was asked. Wait for it, then run this again."
+        ) from None
+
+
+def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
+    """The (project, title) pairs of a watch list: one per line, the project, a space, the title; `#` begins a remark.
+
+    Raises:
+        WatchlistError: A line has no title, or the file cannot be read.
+    """
+    if path is None:
+        return []
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WatchlistError(
+            f"The watch list {path} cannot be read ({error}). Nothing was looked up. Correct WME_WATCHLIST or the file."
+        ) from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        project, _, title = line.partition("#")[0].strip().partition(" ")
+        if project and not (title.strip() and project.replace("_", "").isalnum() and project == project.lower()):
+            raise WatchlistError(
+                f"Line {number} of the watch list {path} is {line[:100]!r}. Nothing was looked up. Write a project, a space and a "
+                "title, for example: enwiki Alan Turing"
+            )
+        if project:
+            found.append((project, title.strip()))
+    return list(dict.fromkeys(found))
+
+
+def plan(
+    watched: Sequence[tuple[str, str]],
+    scope: Sequence[tuple[str, int]],
+    warehouse: Warehouse,
+    limit: int,
+    now: datetime,
+) -> list[Asked]:
+    """The pages to look up, `limit` at most: those of the watch list that are due, then those that are uncertain."""
+    if limit < 1:
+        return []
+    wanted = {(page.project_id, page.name): Asked(*page, Purpose.WATCH) for page in warehouse.lookups_due(watched, now)}
+    projects, namespaces = sorted({one for one, _ in scope}), sorted({one for _, one in scope})
+    # a repair says all that a watched page needs, and counts in `articles` besides
+    wanted |= {
+        (page.project_id, page.name): Asked(*page, Purpose.REPAIR)
+        for page in warehouse.uncertain_pages(projects, namespaces, limit, now)
+    }
+    return list(wanted.values())[:limit]
+
+
+def units_left(client: EnterpriseClient) -> int | None:
+    """What is left of the account's quota of lookups; None: no limit is stated. Costs none."""
+    if client.service.anonymous:
+        return None
+    quota = client.account.user().quotas.get(_QUOTA)
+    return None if quota is None else quota.left
+
+
+def ask(
+    wanted: Sequence[Asked],
+    client: EnterpriseClient,
+    layout: Layout,
+    budget: Budget,
+    engine: Engine,
+    now: Callable[[], datetime],
+) -> Looked:
+    """Look pages up, several at once; an answer is on disk before its thread asks for the next.
+
+    The client must not try a request twice by itself, because that may cost a unit more.
+    """
+    counts = {True: 0, False: 0}
+    counting = threading.Lock()
+    # a clock that was put back gives a moment twice
+    source_at = now().replace(microsecond=1 + secrets.randbelow(999_999))
+    with Journals(layout, source_at) as journals, engine.task("look up", len(wanted), "page") as advance:
+
+        def look_up(asked: Asked) -> None:
+            if not budget.take():
+                return
+            looked_up_at = now()
+            try:
+                listing = client.article(
+                    asked.name, Query(filters=(Filter("is_part_of.identifier", asked.project_id),), limit=1)
+                )
+                record = _only(listing.raw)
+            except NotFound:
+                record = None
+            journals.add(asked, looked_up_at, record)
+            with counting:
+                counts[record is not None] += 1
+                advance(1)
+
+        outcomes = engine.map(look_up, wanted, ends=ends_run)
+    failures = dict.fromkeys(str(outcome.error) for outcome in outcomes if isinstance(outcome.error, EnterpriseError))
+    for outcome in outcomes:
+        if not isinstance(outcome.error, EnterpriseError | None):
+            raise outcome.error
+    return Looked(counts[True], counts[False], tuple(failures), budget.left)
+
+
+def _only(raw: bytes) -> bytes:
+    """The record of an array of one, as the service sent it."""
+    text = raw.strip()
+    return text[1:-1].strip() if text.startswith(b"[") else text
+
+
+def load(layout: Layout, warehouse: Warehouse, converter: Converter, engine: Engine, bodies: frozenset[str]) -> int:
+    """Take the answers of all runs to DuckDB that are not there, those of killed ones too; returns their rows.
+
+    Raises:
+        ConversionError: An archive could not be converted; nothing was loaded.
+    """
+    journal.pack(layout)
+    known, longest = warehouse.lookup_digests(), converter.record_bytes_max
+    archives = [
+        one for one in journal.archives(layout) if (one.source_at, digest_of(one, bodies, longest)) not in known
+    ]
+    conversions = convert_archives("the lookups", archives, layout, bodies=bodies, converter=converter, engine=engine)
+    loaded = []
+    for archive, made in zip(archives, conversions, strict=True):
+        facts = {name: getattr(made, name) for name in LookupFile.__dataclass_fields__ if name != "source_at"}
+        loaded.append(LookupFile(**facts, source_at=archive.source_at))
+    return warehouse.load_lookups(loaded) if loaded else 0

@@ -1,0 +1,124 @@
+"""Lookups as assets: archive, lake and warehouse of single pages, in one step without partitions. The steps are in `lookup`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import layers
+from assets.failures import as_failure, failure
+from assets.families import lookup
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import LOOKUPS
+from resources.enterprise.errors import ServiceUnavailable
+from resources.lake.journal import Asked
+from resources.tables import Purpose
+from resources.warehouse import Warehouse
+
+#: Seconds that an answer may take. Nothing is tried twice, since that may cost a unit more.
+ANSWER_SECONDS = 60.0
+#: The group of free accounts, and the pages that a check looks up each day with another one.
+FREE_GROUP, PAID_SAMPLE = "group_1", 10
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS))
+def lookups(
+    context: dg.AssetExecutionContext,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+    engine: EngineResource,
+) -> Any:
+    """Look up watched and uncertain pages within the budget, and load the answers."""
+    layout, store, workers = lake.layout, warehouse.warehouse, engine.engine(context.log.info)
+    with as_failure(), lookup.alone(layout), engine.converter(lake) as converter:
+        bodies = lake.bodies_of(LOOKUPS)
+        # what a killed run has paid for is known before anything is asked
+        rows = lookup.load(layout, store, converter, workers, bodies)
+        watched = lookup.read_watchlist(None if enterprise.watchlist is None else Path(enterprise.watchlist))
+        budget = lookup.Budget(layout.root, enterprise.lookups_per_day, _now)
+        wanted = lookup.plan(watched, enterprise.scope, store, budget.left, _now())
+        looked = lookup.Looked(0, 0, (), budget.left)
+        if wanted:
+            with enterprise.client(ANSWER_SECONDS) as client:
+                left = lookup.units_left(client)
+                looked = lookup.ask(wanted[:left], client, layout, budget, workers, _now)
+            rows += lookup.load(layout, store, converter, workers, bodies)
+    metadata = {
+        "wanted": len(wanted),
+        "found": looked.found_count,
+        "not_found": looked.missing_count,
+        "failed": len(looked.failures),
+        "budget_left": looked.left_count,
+        "rows": rows,
+    }
+    context.log.info("%s", metadata)
+    for key in layers.keys(LOOKUPS):
+        yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+    if looked.failures:
+        raise failure(
+            ServiceUnavailable(f"Some pages could not be looked up. What was answered is kept. {looked.failures[0]}")
+        )
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What a sample of `articles` showed: pages that were compared, titles that the service does not have, and differences."""
+
+    compared_count: int = 0
+    missing_count: int = 0
+    different: tuple[str, ...] = ()
+
+
+def reconcile(
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    store: Warehouse,
+    engine: EngineResource,
+    say: Callable[[str], None],
+) -> Reconciled:
+    """Look up pages of `articles`, chosen by chance, and compare them; nothing where the last sample is of today.
+
+    A page that was not found may have been deleted or moved since, and one that changed after the last loaded hour is newer.
+
+    Raises:
+        MirrorError: The service was not to be asked, or the answers could not be loaded.
+    """
+    usual = enterprise.check_pages
+    if (
+        usual == 0
+        or (usual is None and (enterprise.use_sandbox or enterprise.anonymous))
+        or not store.build_path.exists()
+    ):
+        return Reconciled()
+    since = _now()
+    if (last := store.last_lookup_at(Purpose.CHECK)) is not None and since - last < timedelta(days=1):
+        return Reconciled()
+    layout, workers = lake.layout, engine.engine(say)
+    with lookup.alone(layout), enterprise.client(ANSWER_SECONDS) as client:
+        budget, left = lookup.Budget(layout.root, enterprise.lookups_per_day, _now), lookup.units_left(client)
+        if usual is None:
+            usual = 0 if set(client.account.user().groups or ()) <= {FREE_GROUP} else PAID_SAMPLE
+        count = min(usual, budget.left, usual if left is None else left)
+        pages = store.sampled_pages(enterprise.projects, enterprise.namespaces, count) if count else []
+        wanted = [Asked(page.project_id, page.namespace_id, page.name, Purpose.CHECK) for page in pages]
+        lookup.ask(wanted, client, layout, budget, workers, _now)
+        with engine.converter(lake) as converter:
+            lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
+    answers = {(one.project_id, one.asked_name): one for one in store.lookups_since(since, Purpose.CHECK)}
+    known = [(page, answers[page.project_id, page.name]) for page in pages if (page.project_id, page.name) in answers]
+    comparable = [(page, one) for page, one in known if one.event_at is not None and one.event_at < page.exact_until_at]
+    different = tuple(
+        f"{page.project_id} {page.name}: page {page.article_id} revision {page.version_id}, and the service has page {one.article_id} "
+        f"revision {one.version_id}"
+        for page, one in comparable
+        if (page.article_id, page.version_id) != (one.article_id, one.version_id)
+    )
+    return Reconciled(len(comparable), sum(not one.is_found for _, one in known), different)

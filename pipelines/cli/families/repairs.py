@@ -1,0 +1,50 @@
+"""`wme lookups`: look up watched pages, and pages that a lost hour or a rejected line made uncertain.
+
+The work is in `assets/families/lookup.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from pipelines.cli import service, terminal
+from pipelines.settings import read as read_settings
+from resources.formatting import counted
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; spend nothing.")
+def lookups(*, dry_run: bool) -> None:
+    """Look up watched pages that changed, and uncertain pages of `articles`, within the day's budget (WME_LOOKUPS_PER_DAY).
+
+    Each page costs one unit of the account's quota of lookups.
+    """
+    from assets.families import lookup
+    from pipelines.operations import run as runs
+    from resources.warehouse import Warehouse
+
+    settings = read_settings()
+    warehouse, now = Warehouse(settings.data), datetime.now(UTC)
+    budget = lookup.Budget(settings.data, settings.lookups_per_day, lambda: datetime.now(UTC))
+    if dry_run:
+        scope = [(project, number) for project in settings.projects for number in settings.namespaces]
+        wanted = lookup.plan(lookup.read_watchlist(settings.watchlist), scope, warehouse, budget.left, now)
+        terminal.show(("project", "title", "purpose"), [(one.project_id, one.name, one.purpose) for one in wanted])
+        terminal.say(
+            f"{counted(len(wanted), 'page')} to look up; the day has {counted(budget.left, 'lookup')} left. Nothing was asked."
+        )
+        return
+    service.announce(settings)
+    with terminal.progress():
+        report = runs.look_up(settings)
+    if report.failures:
+        raise click.ClickException("\n".join(report.failures))
+    answers = warehouse.lookups_since(now)
+    found = sum(one.is_found for one in answers)
+    uncertain = sum(state.uncertain_count for state in warehouse.project_states(published=False))
+    terminal.say(
+        f"{counted(len(answers), 'page')} looked up, {found:,} of them found; the day has {counted(budget.left, 'lookup')} left. "
+        f"Uncertain in `articles`: {counted(uncertain, 'page')}."
+    )

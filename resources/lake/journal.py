@@ -1,0 +1,166 @@
+"""Answers of the service about single pages, kept one by one as they arrive, and packed as an archive in the end.
+
+A journal is a file of lines, each the record of a page (as the service sent it) with what was asked. A line is on disk before
+`add` returns, so that no kill loses an answer that was paid for. The journal of a run that was killed is found by its name and packed by
+the next one; what it was about to write last, half a line, is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from isal import igzip
+
+from resources import files
+from resources.datasets import LOOKUPS
+from resources.datasets.paths import hour_folders, name_of, safe
+from resources.lake.archives import LookupArchive
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from resources.lake.layout import Layout
+    from resources.tables import Purpose
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SUFFIX = ".ndjson"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A page to look up: its exact title, the project, the namespace where the mirror knows it (else 0), and why."""
+
+    project_id: str
+    namespace_id: int
+    name: str
+    purpose: Purpose
+
+
+class Journals:
+    """The journals of one run, a file for each project and namespace. Safe for threads.
+
+    Args:
+        layout: Where the archive lies.
+        source_at: When the run began, aware, to the second; the microseconds make it no hour's start and no other run's.
+    """
+
+    def __init__(self, layout: Layout, source_at: datetime) -> None:
+        self._layout, self._source_at = layout, source_at
+        self._files: dict[str, io.BufferedWriter] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add(self, asked: Asked, looked_up_at: datetime, record: bytes | None) -> None:
+        """Keep an answer, durably: the record as JSON, or None where the service had no such page."""
+        lookup = {
+            "name": asked.name,
+            "at": looked_up_at.isoformat(),
+            "purpose": asked.purpose,
+            "is_found": record is not None,
+        }
+        namespace = asked.namespace_id
+        if record is None:
+            place = {"is_part_of": {"identifier": asked.project_id}, "namespace": {"identifier": namespace}}
+            record = json.dumps(place, ensure_ascii=False).encode()
+        else:
+            namespace = int(json.loads(record)["namespace"]["identifier"])
+            # between tokens of JSON, line feeds are white space; within them there are none
+            record = record.strip().replace(b"\n", b" ")
+        line = b'{"lookup":%b,%b\n' % (json.dumps(lookup, ensure_ascii=False).encode(), record[1:])
+        identifier = f"{asked.project_id}_namespace_{namespace}"
+        with self._lock:
+            file = self._files.get(identifier) or self._opened(identifier)
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _opened(self, identifier: str) -> io.BufferedWriter:
+        micros = (self._source_at - _EPOCH) // _MICROSECOND
+        folder = self._layout.archive_hour(LOOKUPS, _hour_of(self._source_at))
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f"{safe(identifier)}.{micros:x}{_SUFFIX}").open("ab")
+        files.sync(folder)
+        self._files[identifier] = file
+        return file
+
+
+def pack(layout: Layout) -> None:
+    """Make archives of the journals that are there. No other run may have them open."""
+    for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
+        for journal in sorted(folder.glob(f"*{_SUFFIX}")):
+            identifier, micros, _ = journal.name.split(".")
+            _pack(journal, identifier, _EPOCH + int(micros, 16) * _MICROSECOND)
+
+
+def archives(layout: Layout) -> Iterator[LookupArchive]:
+    """The archives of all runs, in the order of these."""
+    found = []
+    for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
+        for note in folder.glob("*.tar.gz.json"):
+            told = json.loads(note.read_bytes())
+            project, _, namespace = told["identifier"].rpartition("_namespace_")
+            found.append(
+                LookupArchive(
+                    path=note.with_suffix(""),
+                    identifier=told["identifier"],
+                    version=told["version"],
+                    project_id=project,
+                    namespace_id=int(namespace),
+                    source_at=datetime.fromisoformat(told["source_at"]),
+                )
+            )
+    yield from sorted(found, key=lambda one: (one.source_at, one.identifier))
+
+
+def _pack(journal: Path, identifier: str, source_at: datetime) -> None:
+    """Make an archive of the whole lines of a journal, with its sidecar, and remove the journal. The same bytes each time."""
+    size = _whole_lines(journal)
+    if size:
+        packed = journal.with_name(f".{journal.name}.tar.gz.tmp")
+        with (
+            packed.open("wb") as raw,
+            igzip.IGzipFile("", "wb", fileobj=raw, mtime=0) as zipped,  # type: ignore[no-untyped-call]
+            journal.open("rb") as lines,
+            tarfile.open(fileobj=zipped, mode="w|") as tar,
+        ):
+            member = tarfile.TarInfo(f"{identifier}_0{_SUFFIX}")
+            member.size = size
+            tar.addfile(member, lines)
+        version = files.md5_of(packed)
+        target = journal.with_name(name_of(identifier, version))
+        note: dict[str, Any] = {"identifier": identifier, "version": version, "source_at": source_at.isoformat()}
+        files.put(packed, target)
+        files.write(target.with_name(f"{target.name}.json"), json.dumps(note).encode())
+    journal.unlink()
+
+
+def _whole_lines(journal: Path) -> int:
+    """Bytes of a journal up to its last line feed."""
+    with journal.open("rb") as file:
+        left = file.seek(0, os.SEEK_END)
+        while left:
+            start = max(0, left - (1 << 20))
+            file.seek(start)
+            if (found := file.read(left - start).rfind(b"\n")) >= 0:
+                return start + found + 1
+            left = start
+    return 0
+
+
+def _hour_of(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -1,0 +1,70 @@
+"""Loads lookups: the answers of a run, and what they say of the pages of `articles`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from resources.datasets import LOOKUPS
+from resources.datasets.paths import hour_folder
+from resources.warehouse.database.connect import raise_revision
+from resources.warehouse.database.sql import column_list, statement, transaction
+from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.warehouse.records import LookupFile
+
+_OF_FILE = "(project_id, namespace_id, source_at)"
+_INCOMING = "SELECT project_id, namespace_id, source_at FROM incoming"
+
+
+def load_lookups(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[LookupFile], now: datetime
+) -> int:
+    """Load files of answers in one transaction; returns the rows of those that were not loaded under the same digest.
+
+    Whether a title was not found twice is told by two files, so later files of the same project and namespace are taken in
+    again: nothing depends on the order in which files are loaded.
+
+    Raises:
+        LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
+    """
+    with transaction(connection):
+        known = set(connection.execute("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'").fetchall())
+        fresh = [file for file in files if (file.source_at, file.digest) not in known]
+        if not fresh:
+            return 0
+        _replace(connection, lake_root, fresh, now)
+        raise_revision(connection)
+    return sum(file.row_count for file in fresh)
+
+
+def _replace(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[LookupFile], now: datetime
+) -> None:
+    announced = []
+    for file in files:
+        check_counts(file, LOOKUPS.table)
+        hour = file.source_at.replace(minute=0, second=0, microsecond=0)
+        path = lake_path(lake_root, f"{LOOKUPS.name}/{hour_folder(hour)}", file.path)
+        its = {"table_name": LOOKUPS.name, "batch_hour": None, "lake_path": path, "loaded_at": now, "applied_at": None}
+        announced.append((file, its | {"redone": False}))
+    announce(connection, announced)
+    for table in (LOOKUPS.name, "rejects", "loads"):
+        ours = "" if table == LOOKUPS.name else "table_name = 'lookups' AND "
+        connection.execute(f"DELETE FROM {table} WHERE {ours}{_OF_FILE} IN ({_INCOMING})")  # noqa: S608  declared names
+    try:
+        insert = statement("load/insert_lookups", columns=column_list(LOOKUPS.table.narrow))
+        connection.execute(insert, {"paths": [str(file.path) for file in files]})
+        enter(connection)
+    except duckdb.Error as error:
+        raise unreadable("the lookups", files, LOOKUPS.table, error) from error
+    connection.execute(
+        "UPDATE loads SET applied_at = NULL FROM (SELECT project_id, namespace_id, min(source_at) AS source_at FROM incoming GROUP BY ALL) AS first "
+        "WHERE loads.table_name = 'lookups' AND loads.project_id = first.project_id AND loads.source_at >= first.source_at"
+    )

@@ -1,0 +1,165 @@
+"""Pages looked up one by one: what a lost hour changed is repaired, nothing is spent over the budget, and no kill pays twice."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from assets.families import lookup
+from resources.datasets import LOOKUPS
+from resources.engine import Engine
+from resources.enterprise import EnterpriseClient, Service
+from resources.lake import Converter, Layout
+from resources.tables import HourState, Purpose
+from resources.warehouse import HourStatus, Warehouse
+from tests.integration.clients import PASSWORD, QUICK
+from tests.truth import Published, assert_rebuilt_alike, expected_row
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Looks pages up in three threads, and is killed when the fifth answer has arrived and is not written down yet.
+KILLED = """
+import os, signal, sys, threading
+from datetime import datetime
+from pathlib import Path
+from assets.families import lookup
+from resources.engine import Engine
+from resources.enterprise import EnterpriseClient, Service
+from resources.lake import Layout
+from resources.lake.journal import Asked
+url, user, password, data, now, *titles = sys.argv[1:]
+moment = datetime.fromisoformat(now)
+service, layout, lock, count = Service(url, url, url, user, password, contact=None), Layout(Path(data)), threading.Lock(), 0
+with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment) as client:
+    ask = client.article
+    def article(*words):
+        global count
+        try:
+            return ask(*words)
+        finally:
+            with lock:
+                count += 1
+                if count == 5:
+                    os.kill(os.getpid(), signal.SIGKILL)
+    client.article = article
+    wanted = [Asked("enwiki", 0, title, "watch") for title in titles]
+    lookup.ask(wanted, client, layout, lookup.Budget(Path(data), 100, lambda: moment), Engine(workers=3), lambda: moment)
+"""
+
+
+class Repairs:
+    """Lookups of a data folder within a day's budget, on the sandbox's clock."""
+
+    def __init__(self, sandbox, client, data, per_day, scope=()):
+        self.now, self.client, self.scope = sandbox.clock.now, client, scope
+        self.layout, self.warehouse = Layout(data), Warehouse(data, clock=sandbox.clock.now)
+        self.budget = lookup.Budget(data, per_day, self.now)
+
+    def load(self):
+        with Converter(workers=1, memory_bytes=400 << 20) as converter:
+            return lookup.load(self.layout, self.warehouse, converter, Engine(), LOOKUPS.table.bodies)
+
+    def run(self, watched=()):
+        """Load what is there, look up what is wanted, and load that; returns what was wanted."""
+        self.load()
+        wanted = lookup.plan(watched, self.scope, self.warehouse, self.budget.left, self.now())
+        looked = lookup.ask(wanted, self.client, self.layout, self.budget, Engine(workers=3), self.now)
+        assert looked.failures == ()
+        self.load()
+        self.warehouse.apply_changes()
+        return wanted
+
+
+def asked(sandbox):
+    """How often each title was asked for."""
+    paths = (unquote(seen.path) for seen in sandbox.requests if seen.path.startswith("/v2/articles/"))
+    return Counter(path.removeprefix("/v2/articles/") for path in paths)
+
+
+@pytest.fixture
+def gap(mirror):
+    """A mirror of which the service has lost an hour, and that hour."""
+    hours = mirror.newest(5)
+    for chosen in (hours[:2], hours[3:]):
+        assert mirror.materialize(chosen).success
+    lost = [HourStatus(hours[2], project, 0, HourState.PAST_RETENTION, "Lost.") for project in mirror.settings.projects]
+    mirror.warehouse.record_statuses(lost)
+    mirror.warehouse.apply_changes()
+    return mirror, hours[2], hours[-1]
+
+
+def counts(warehouse):
+    states = warehouse.project_states(published=False)
+    return sum(one.uncertain_count for one in states), sum(one.repaired_count for one in states)
+
+
+def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(gap, sandbox, later):
+    mirror, _, newest = gap
+    scope = [(project, 0) for project in mirror.settings.projects]
+    uncertain, _ = counts(mirror.warehouse)
+    assert uncertain > 20
+    with mirror.client() as client:
+        few = Repairs(sandbox, client, mirror.data, 7, scope)
+        sandbox.requests.clear()
+        for _ in range(3):
+            few.run()
+        assert sum(asked(sandbox).values()) == client.account.user().quotas["ondemand"].used == 7
+        assert counts(mirror.warehouse)[1] == 7
+        repairs = Repairs(sandbox, client, mirror.data, 100_000, scope)
+        titles = {(one.project_id, one.name) for one in repairs.run()}
+        later(timedelta(minutes=11))
+        again = repairs.run()
+        assert {(one.project_id, one.name) for one in again} <= titles  # those that were not found
+        assert repairs.run() == []
+    assert counts(mirror.warehouse) == (0, uncertain)
+    truth = {}
+    for project, name in titles:
+        if (record := sandbox.world.article(project, name, newest)) is not None:
+            row = expected_row(record)
+            truth[project, row["article_id"]] = row
+    assert 0 < len(titles) - len(truth) == len(again)
+    mirror.warehouse.publish()
+    with Published(mirror.warehouse) as published:
+        for source in ("articles", f"articles_at('{sandbox.clock.now().isoformat()}')"):
+            found = published.rows(source)
+            assert {key: found.get(key) for key in truth} == truth
+            names = {(project, row["name"]) for (project, _), row in found.items()}
+            assert names & titles == {(project, row["name"]) for (project, _), row in truth.items()}
+    assert mirror.rows("SELECT DISTINCT purpose FROM lookups") == [(Purpose.REPAIR,)]
+    assert_rebuilt_alike(mirror.warehouse)
+
+
+def test_a_kill_pays_for_nothing_twice_but_what_was_under_way(sandbox, account, tmp_path):
+    hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
+    pages = sandbox.world.pages_at("enwiki", 0, sandbox.world.export_started_at("enwiki", hour))
+    names = [event.title.text for event in pages][:20]
+    words = [sandbox.url, account, PASSWORD, str(tmp_path), sandbox.clock.now().isoformat()]
+    sandbox.requests.clear()
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words, *names], cwd=ROOT, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    spent = asked(sandbox).total()
+    assert 5 <= spent < len(names)
+    url = sandbox.url
+    with EnterpriseClient(
+        Service(url, url, url, account, PASSWORD, contact=None),
+        tmp_path / "state",
+        clock=sandbox.clock.now,
+        patience=QUICK,
+    ) as client:
+        repairs = Repairs(sandbox, client, tmp_path, 100)
+        assert repairs.budget.left <= 100 - spent  # what was lost in the kill is spent as well
+        assert repairs.load() >= spent - 3
+        repairs.run([("enwiki", name) for name in names])
+        assert repairs.run([("enwiki", name) for name in names]) == []
+        assert client.account.user().quotas["ondemand"].used == asked(sandbox).total()
+    assert set(asked(sandbox)) == set(names)
+    assert len(names) <= asked(sandbox).total() <= len(names) + 3
+    repairs.warehouse.publish()
+    told = repairs.warehouse.sql("SELECT asked_name, count(*), bool_and(is_found) FROM lookups GROUP BY ALL").rows
+    assert {name: (count, found) for name, count, found in told} == dict.fromkeys(names, (1, True))

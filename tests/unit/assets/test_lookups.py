@@ -1,0 +1,70 @@
+"""Which pages are looked up, and what the day's budget allows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from assets.families import lookup
+from assets.families.lookup import Budget, LookupsBusyError, WatchlistError
+from resources.lake import Layout, journal
+from resources.lake.journal import Asked, Journals
+from resources.tables import Purpose
+
+NOW = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
+EARTH = Asked("enwiki", 0, "Earth", Purpose.WATCH)
+
+
+def test_a_watch_list_names_projects_and_titles(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text(
+        "\ufeff# planets\nenwiki Earth\n\n frwiki  Terre (planète) # ours\nenwiki Earth\n", encoding="utf-8"
+    )
+    assert lookup.read_watchlist(path) == [("enwiki", "Earth"), ("frwiki", "Terre (planète)")]
+    assert lookup.read_watchlist(None) == []
+    path.write_text("enwiki Earth\nMars\n")
+    with pytest.raises(WatchlistError, match=r"Line 2 of the watch list .* is 'Mars'"):
+        lookup.read_watchlist(path)
+    with pytest.raises(WatchlistError, match="cannot be read"):
+        lookup.read_watchlist(tmp_path / "none.txt")
+
+
+def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
+    moments = [NOW]
+    budget = Budget(tmp_path, 2, lambda: moments[-1])
+    assert [budget.take() for _ in range(3)] == [True, True, False]
+    assert Budget(tmp_path, 2, lambda: NOW).left == 0  # another process
+    moments.append(NOW + timedelta(minutes=1))
+    assert budget.left == 2
+    (tmp_path / "state" / "lookups.json").write_text("{}")  # what was spent is not known
+    assert not budget.take()
+
+
+def test_one_process_looks_up_at_a_time(tmp_path):
+    with (
+        lookup.alone(Layout(tmp_path)),
+        pytest.raises(LookupsBusyError, match="Nothing was asked"),
+        lookup.alone(Layout(tmp_path)),
+    ):
+        pass
+
+
+def test_half_a_line_of_a_killed_run_is_dropped_and_the_archive_is_the_same_each_time(tmp_path):
+    layout, record = Layout(tmp_path), json.dumps({"name": "Earth", "namespace": {"identifier": 10}}, indent=1).encode()
+    with Journals(layout, NOW.replace(microsecond=7)) as journals:
+        journals.add(EARTH, NOW, record)
+        journals.add(EARTH, NOW, None)
+    (of_page, of_none) = sorted(layout.archive.rglob("*.ndjson"), reverse=True)
+    assert "_namespace_10." in of_page.name
+    whole = of_page.read_bytes()
+    of_page.write_bytes(whole + whole[:20])
+    of_none.write_bytes(b"half")
+    journal.pack(layout)
+    (archive,) = journal.archives(layout)
+    assert (archive.project_id, archive.namespace_id, archive.source_at.microsecond) == ("enwiki", 10, 7)
+    of_page.write_bytes(whole)  # killed before the journal was removed
+    journal.pack(layout)
+    assert list(journal.archives(layout)) == [archive]
+    assert list(layout.archive.rglob("*.ndjson")) == []

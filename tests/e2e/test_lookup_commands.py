@@ -141,9 +141,11 @@ def test_every_list_and_record_of_snapshots(wme):
 
 
 def test_a_record_of_an_hour(wme, hours):
-    told = wme("batches", f"{hours[-1]:%Y-%m-%dT%H}", "enwiki_namespace_0")
-    assert told.code == 0, told.err
-    assert "version" in told.out
+    hour = f"{hours[-1]:%Y-%m-%dT%H}"
+    [record] = lines(wme("batches", hour, "enwiki_namespace_0", "--json"))
+    assert record in lines(wme("batches", hour, "--json"))
+    shown = wme("batches", hour, "enwiki_namespace_0").out
+    assert ["version", record["version"]] in [line.split() for line in shown.splitlines()]
     told = wme("batches", f"{hours[-1] + timedelta(hours=9):%Y-%m-%dT%H}", "enwiki_namespace_0")
     assert "has not published" in told.err
 

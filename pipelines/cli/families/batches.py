@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 @click.argument("hour", type=HOUR, required=False)
 @click.argument("identifier", metavar="[ID]", type=IDENTIFIER, required=False)
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @dataset_option(Family.HOURLY, ARTICLE_CHANGES)
-def batches(*, hour: datetime | None, identifier: str | None, everything: bool, dataset: Dataset) -> None:
+def batches(
+    *, hour: datetime | None, identifier: str | None, everything: bool, as_json: bool, dataset: Dataset
+) -> None:
     """List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.
 
     With ID, for example enwiki_namespace_0, show that file's record.
@@ -38,7 +41,7 @@ def batches(*, hour: datetime | None, identifier: str | None, everything: bool, 
     settings = read_settings()
     with service.client(settings) as client:
         if hour is not None and identifier is not None:
-            show_record(client.batch(hour, identifier, dataset), "text")
+            show_record(client.batch(hour, identifier, dataset), "ndjson" if as_json else "text")
             return
         if not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
@@ -48,6 +51,10 @@ def batches(*, hour: datetime | None, identifier: str | None, everything: bool, 
             for record in client.batches(chosen, dataset).records
             if everything or (record.project_id, record.namespace_id) in (settings.scope_of(dataset) or dataset.places)
         ]
+    if as_json:
+        for record in records:
+            show_record(record, "ndjson")
+        return
     terminal.OUT.print(f"{moment_text(chosen)} UTC", style="bold")
     terminal.show(
         ("identifier", "version", "modified", "bytes"),

@@ -32,6 +32,7 @@ _SELECTION = "`resources/sandbox/api/selection.py`"
 _LOOKUPS = "decision 28"
 _WIKIDATA = "decision 31"
 _DESCRIPTION = "decision 32"
+_STRUCTURED = "decision 30"
 
 CHOICES: tuple[Choice, ...] = (
     Choice(
@@ -78,19 +79,25 @@ CHOICES: tuple[Choice, ...] = (
         "open-structured-snapshots",
         "Every account may list structured contents snapshots.",
         "Paid accounts alone (source of 2025).",
-        _DESCRIPTION,
+        _STRUCTURED,
     ),
     Choice(
         "uncounted-structured-snapshots",
         "Downloads of structured contents snapshots are not counted.",
         "Counted as snapshots (the vendor's texts).",
-        _DESCRIPTION,
+        _STRUCTURED,
     ),
     Choice(
         "structured-snapshots-twice",
         "The list of structured contents snapshots has each identifier twice, a day apart.",
         "Once.",
-        "recorded answers",
+        _STRUCTURED,
+    ),
+    Choice(
+        "lists-of-structured-contents",
+        "`license`, `references` and `tables` of structured contents are lists.",
+        "Single objects (the vendor's description).",
+        _STRUCTURED,
     ),
     Choice(
         "nine-structured-projects",

@@ -47,10 +47,10 @@ def group(service):
     return max(service.user()["groups"])
 
 
-def article(service, **body):
-    """The first article that is found under one of the titles, and its title."""
+def article(service, where="articles", **body):
+    """The first record that is found under one of the titles."""
     for title in TITLES:
-        answer = service.call(f"/v2/articles/{title}", "POST", json={"limit": 1, **body})
+        answer = service.call(f"/v2/{where}/{title}", "POST", json={"limit": 1, **body})
         if answer.status_code == 200:
             return answer.json()[0]
     raise CannotTellError("No article of a known title is there.")
@@ -165,6 +165,15 @@ def uncounted_structured_snapshots(service):
 def structured_snapshots_twice(service):
     days = Counter(record["identifier"] for record in service.records(STRUCTURED))
     return set(days.values()) == {2}
+
+
+@check("lists-of-structured-contents")
+def lists_of_structured_contents(service):
+    found = article(service, "structured-contents")
+    there = [found[name] for name in ("license", "references", "tables") if name in found]
+    if not there or "article_body" in found:
+        raise CannotTellError("The page has none of them.")
+    return all(isinstance(value, list) for value in there)
 
 
 @check("nine-structured-projects")

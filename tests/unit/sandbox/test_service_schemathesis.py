@@ -91,4 +91,4 @@ def test_answers_are_as_described(api, real, path, method):
 @pytest.mark.soak
 @pytest.mark.parametrize(("path", "method"), SERVED)
 def test_very_many_answers_are_as_described(api, real, path, method):
-    examine(api, real, path, method, 200)
+    examine(api, real, path, method, 60)

@@ -187,6 +187,10 @@ class Mirror:
         """Take the pending hours into `articles`, and publish."""
         return self._run("publish", {}, None, {})
 
+    def look_up(self) -> Made:
+        """Look up watched and uncertain pages, then a sample."""
+        return self._run("lookups", {}, None, {})
+
     def reference(self) -> Made:
         """Pull the reference lists through all layers."""
         return self._run("reference", {}, None, {})
@@ -312,6 +316,8 @@ class Mirror:
             "projects": list(s.projects),
             "namespaces": list(s.namespaces),
             "wikidata": s.wikidata,
+            "watchlist": None if s.watchlist is None else str(s.watchlist),
+            "check_pages": s.check_pages,
             "auth_url": s.auth_url,
             "base_url": s.base_url,
             "realtime_url": s.realtime_url,

@@ -163,3 +163,25 @@ def test_a_kill_pays_for_nothing_twice_but_what_was_under_way(sandbox, account, 
     repairs.warehouse.publish()
     told = repairs.warehouse.sql("SELECT asked_name, count(*), bool_and(is_found) FROM lookups GROUP BY ALL").rows
     assert {name: (count, found) for name, count, found in told} == dict.fromkeys(names, (1, True))
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, tmp_path, spoiled):
+    assert mirror.materialize(mirror.newest(1)).success
+    mirror.warehouse.apply_changes()
+    with mirror.warehouse._connector.build("spoil") as connection:
+        [(title,)] = connection.execute("SELECT name FROM articles WHERE project_id = 'enwiki' LIMIT 1").fetchall()
+        if spoiled:
+            connection.execute("UPDATE articles SET version_id = version_id + 1")
+    path = tmp_path / "watchlist"
+    path.write_text(f"enwiki {title}\nfrwiki No such page\n")
+    mirror.configure(watchlist=path, check_pages=5)
+    sandbox.requests.clear()
+    made = mirror.look_up()
+    assert made.success, made.sentence
+    told = made.metadata["warehouse/lookups", None]
+    assert (told["found"], told["not_found"], told["budget_left"], told["rows"]) == (1, 1, 98, 2)
+    assert made.checks == {"articles_as_looked_up": not spoiled}
+    assert asked(sandbox).total() == 7
+    again = mirror.look_up().metadata["warehouse/lookups", None]  # within the day, nothing is due
+    assert (again["wanted"], again["budget_left"], asked(sandbox).total()) == (0, 93, 7)

@@ -66,7 +66,7 @@ GROUP BY ALL ORDER BY a.project_id""",
     type=DatasetName(Family.SNAPSHOT),
     metavar="NAME",
     multiple=True,
-    help="Of snapshots, only those of this dataset; can be repeated.  [default: of every dataset]",
+    help="Of snapshots, only those of this dataset; can be repeated.  [default: with --snapshots every dataset, else articles alone]",
 )
 @click.option(
     "--wait",
@@ -121,7 +121,9 @@ def run(
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if not (settings.sandbox if snapshots is None else snapshots):
             return {}
-        return runs.missing_snapshots(client, enterprise, Warehouse(settings.data), wanted)
+        # unasked, those that `articles` begins with: the others are whole projects once more
+        chosen = wanted or (() if snapshots else (datasets.SNAPSHOT_ARTICLES,))
+        return runs.missing_snapshots(client, enterprise, Warehouse(settings.data), chosen)
 
     def attempt() -> RunReport:
         try:

@@ -41,6 +41,9 @@ PLACES = {
     "/v2/wikidata/properties/{identifier}": "/v2/wikidata/properties/P3",
     "/v2/wikidata/labels/{identifier}": "/v2/wikidata/labels/P3",
     "/v2/articles/{name}": "/v2/articles/Faichajan_shaistum",
+    "/v2/structured-contents/{name}": "/v2/structured-contents/Faichajan_shaistum",
+    "/v2/snapshots/structured-contents": "/v2/snapshots/structured-contents",
+    "/v2/snapshots/structured-contents/{identifier}": "/v2/snapshots/structured-contents/enwiki_namespace_0",
 }
 DOWNLOADS = [
     f"{PLACES[place]}/download" for place in PLACES if place.endswith(("hour}/{identifier}", "chunk_identifier}"))

@@ -123,7 +123,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
         assert len(ledger.of_day(lake.hour(0).date()).files) == 2
 
 
-def test_rows_of_another_place_and_repeated_keys_are_noticed(lake, warehouse):
+def test_rows_of_another_place_are_noticed_and_a_key_is_loaded_once(lake, warehouse):
     file = hour_file(lake, 0, ["a", "b"])
     with pytest.raises(LakeFileError, match="2 rows of another hour, project or namespace"):
         warehouse.load_hour(lake.hour(0), [replace(file, project_id="frwiki")], dataset=EVENTS)
@@ -131,7 +131,12 @@ def test_rows_of_another_place_and_repeated_keys_are_noticed(lake, warehouse):
     pq.write_table(
         rows.set_column(rows.column_names.index("thing_id"), EVENTS.table.schema.field("thing_id"), [[7, 7]]), file.path
     )
-    warehouse.load_hour(lake.hour(0), [file], dataset=EVENTS)
+    load = warehouse.load_hour(lake.hour(0), [file], dataset=EVENTS)
+    assert (load.row_count, load.duplicate_count) == (1, 1)
+    (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
+    assert (audit.row_count, audit.expected_count, audit.repeated_count) == (1, 1, 0)
+    with warehouse._connector.build("repeat a row") as connection:
+        connection.execute(f"INSERT INTO {EVENTS.name} FROM {EVENTS.name}")
     (audit,) = warehouse.audit([lake.hour(0)], EVENTS)
     assert (audit.row_count, audit.repeated_count) == (2, 1)
 

@@ -332,8 +332,8 @@ class ProjectState:
     first_gap_at: datetime | None
     exact_from_at: datetime | None
     exact_until_at: datetime | None
-    uncertain_count: int
-    repaired_count: int
+    uncertain_count: int | None
+    repaired_count: int | None
 
 
 @dataclass(frozen=True)

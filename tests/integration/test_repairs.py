@@ -96,7 +96,7 @@ def gap(mirror):
 
 def counts(warehouse):
     states = warehouse.project_states(published=False)
-    return sum(one.uncertain_count for one in states), sum(one.repaired_count for one in states)
+    return sum(one.uncertain_count or 0 for one in states), sum(one.repaired_count or 0 for one in states)
 
 
 def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(gap, sandbox, later):

@@ -43,7 +43,7 @@ def lookups(*, dry_run: bool) -> None:
         raise click.ClickException("\n".join(report.failures))
     answers = warehouse.lookups_since(now)
     found = sum(one.is_found for one in answers)
-    uncertain = sum(state.uncertain_count for state in warehouse.project_states(published=False))
+    uncertain = sum(state.uncertain_count or 0 for state in warehouse.project_states(published=False))
     terminal.say(
         f"{counted(len(answers), 'page')} looked up, {found:,} of them found; the day has {counted(budget.left, 'lookup')} left. "
         f"Uncertain in `articles`: {counted(uncertain, 'page')}."

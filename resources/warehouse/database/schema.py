@@ -44,6 +44,8 @@ _DERIVED = {
         "raw_offset": "NULL",
     },
 }
+#: The same of views of published files; what an older version did not count is null.
+_SHOWN = _DERIVED | {tables.PROJECT_STATE: {"uncertain_count": "NULL", "repaired_count": "NULL"}}
 _RENAMED = ("main.articles", "internal.titles", "internal.pages")
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 
@@ -162,12 +164,12 @@ def _refusal(path: Path, found: str) -> WarehouseVersionError:
     )
 
 
-def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
-    """Type and nullability of the columns of each table of a file, by name."""
+def _columns(connection: duckdb.DuckDBPyConnection, what: str = "table") -> dict[str, dict[str, str]]:
+    """Type and nullability of the columns of each table or view of a file, by name."""
     found = connection.execute(
-        "SELECT concat(schema_name, '.', table_name), column_name, concat(data_type, if(is_nullable, ' NULL', ' NOT NULL')) "
+        "SELECT concat(schema_name, '.', table_name), column_name, concat(data_type, if(is_nullable, ' NULL', ' NOT NULL')) "  # noqa: S608  two words
         "FROM duckdb_columns() WHERE NOT internal AND database_name = current_database() "
-        "AND table_oid IN (SELECT table_oid FROM duckdb_tables() WHERE database_name = current_database())"
+        f"AND table_oid IN (SELECT {what}_oid FROM duckdb_{what}s() WHERE database_name = current_database())"
     ).fetchall()
     columns: dict[str, dict[str, str]] = {}
     for table, column, kind in found:
@@ -192,8 +194,8 @@ def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
 
 def show_older(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a file that an older version published, attached as `warehouse`, be asked like one of today."""
-    there = _columns(connection)
-    for declared in _DERIVED:
+    there = _columns(connection, "view") | _columns(connection)
+    for declared in _SHOWN:
         own = there.get(f"main.{declared.name}", {})
         if (columns := _of_today(declared, own)) is not None:
             # the file's own macros ask this view as well, for the columns that they know
@@ -203,7 +205,7 @@ def show_older(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _of_today(table: tables.Table, there: Collection[str]) -> str | None:
     """What to select from a table of an older file for its columns of today; None where it has them, or they do not follow."""
-    derived = _DERIVED[table]
+    derived = _SHOWN[table]
     missing = {column.name for column in table} - {*there}
     if not missing or not missing <= derived.keys() or {*there} - {*table.schema.names, "batch_hour"}:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from resources.tables.articles import ARTICLE_CHANGES, ARTICLES
 from resources.tables.columns import PROJECT_AND_NAMESPACE, PROJECT_ID
 from resources.tables.declaration import BOOL, INT, TEXT, TIMESTAMP, Column, Macro, Table
+from resources.tables.entities import ENTITIES_AT
 
 _PAGE = (
     *PROJECT_AND_NAMESPACE,
@@ -175,4 +176,5 @@ MACROS = (
     ),
     Macro("page_sections", ("project", "title"), "The sections of a page, in order, with their text."),
     Macro("page_links", ("project", "title"), "All links from a page: of its infoboxes, its sections, its references."),
+    ENTITIES_AT,
 )

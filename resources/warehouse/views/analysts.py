@@ -51,6 +51,8 @@ def questions() -> Iterator[str]:
             yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
             yield from comments(table, "VIEW")
     for macro in tables.MACROS:
+        if macro is tables.ENTITIES_AT:
+            continue  # with the views that it belongs to
         yield _written(macro.name)
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
     yield from entities.questions()

@@ -24,7 +24,7 @@ KEY = dg.AssetKey(["warehouse", "entities"])
     kinds={"duckdb", "table"},
     owners=list(OWNERS),
     description=ENTITIES.description
-    + " It learns from the ledger which snapshots and hours are pending and takes them in at once.",
+    + " The ledger shows which snapshots and hours are pending; a run takes in all of them.",
     metadata=table_metadata(ENTITIES),
 )
 def entities(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]

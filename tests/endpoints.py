@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _HEAD = """\
 # Endpoints
 
-Every endpoint of the [interface description](sandbox.md#what-it-serves) and where it is found in this project. Made by
-`python -m tests.endpoints > docs/endpoints.md`; the tests fail when the page, the description and the code differ.
+Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in this project.
+`python -m tests.endpoints > docs/endpoints.md` makes this page; the tests fail if it differs from the description or the code.
 
-*Client* is a method of `EnterpriseClient`, *command* one of `wme`, *sandbox* a module of `resources/sandbox/api/endpoints`, *test* a
-function below `tests`.
+*Client* is a method of `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
+of `resources/sandbox/api/endpoints`, *test* a function below `tests`. A cell that begins with a dash gives the reason why there is none.
 
 | endpoint | client | command | assets | sandbox | test |
 |---|---|---|---|---|---|
@@ -36,10 +36,10 @@ function below `tests`.
 _CHOICES = """
 ## What was chosen
 
-Where the service's texts are silent or disagree, the most likely form was chosen. `make test-live` tries what can be tried with the
-service of the configured account.
+Where the service's documentation is silent or contradicts itself, the most likely form was chosen. `make test-live` checks against the service
+of the configured account what can be checked with it.
 
-| statement | instead | decided in | tried |
+| chosen | alternative | decided in | checked |
 |---|---|---|---|
 """
 _SANDBOX = "unit/sandbox/test_service_"

@@ -125,7 +125,7 @@ def alone(layout: Layout) -> Iterator[None]:
             yield
     except Timeout:
         raise LookupsBusyError(
-            "Another process is looking pages up in this data folder. Nothing was asked. Wait for it, then run this again."
+            "Another process is looking up pages in this data folder. Nothing was sent. Wait until it ends, then run this again."
         ) from None
 
 

@@ -64,7 +64,9 @@ def lookups(
         yield dg.MaterializeResult(asset_key=key, metadata=metadata)
     if looked.failures:
         raise failure(
-            ServiceUnavailable(f"Some pages could not be looked up. What was answered is kept. {looked.failures[0]}")
+            ServiceUnavailable(
+                f"Some pages could not be looked up. The answers so far are kept, and the next run asks for the rest. {looked.failures[0]}"
+            )
         )
 
 
@@ -116,8 +118,8 @@ def reconcile(
     known = [(page, answers[page.project_id, page.name]) for page in pages if (page.project_id, page.name) in answers]
     comparable = [(page, one) for page, one in known if one.event_at is not None and one.event_at < page.exact_until_at]
     different = tuple(
-        f"{page.project_id} {page.name}: page {page.article_id} revision {page.version_id}, and the service has page {one.article_id} "
-        f"revision {one.version_id}"
+        f"{page.project_id} {page.name}: page {page.article_id} revision {page.version_id} here, page {one.article_id} "
+        f"revision {one.version_id} at the service"
         for page, one in comparable
         if (page.article_id, page.version_id) != (one.article_id, one.version_id)
     )

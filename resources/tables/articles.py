@@ -326,8 +326,8 @@ SNAPSHOT_ARTICLES = Table(
 )
 LOOKUPS = Table(
     "lookups",
-    "What the service had of single pages when they were looked up: those of the watch list, those that a lost hour or a rejected line made "
-    "uncertain, and samples. Rows of the latter two decide in `articles` as well.",
+    "The service's answers about single pages that were looked up: pages of the watch list, pages that a lost hour or a rejected line left "
+    "uncertain (repair), and samples (check). Answers for repairs and checks count in `articles` as well.",
     (
         SOURCE_AT,
         Column("asked_name", TEXT, "Title that was asked for.", "lookup.name", required=True),

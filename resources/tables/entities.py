@@ -85,8 +85,8 @@ _COLUMNS = (
     ),
     Column("url", TEXT, "Address of the entity's page.", "url"),
     Column("entity_type", TEXT, "item or property; null for a delete.", "entity.type"),
-    Column("data_type", TEXT, "What values a property has, if the record says so.", "entity.data_type"),
-    Column("inner_entity_id", TEXT, "The identifier inside the entity, which is the same.", "entity.identifier"),
+    Column("data_type", TEXT, "Kind of values that a property has, if the record says so.", "entity.data_type"),
+    Column("inner_entity_id", TEXT, "The identifier inside `entity`, the same as entity_id.", "entity.identifier"),
     *_of_article("project_url", "protection", "redirects", "license"),
     *_of_article("visibility_text", "visibility_editor", "visibility_user", "visibility_comment", "extra"),
     *_BODIES,
@@ -100,14 +100,14 @@ ENTITY_CHANGES = Table(
 )
 SNAPSHOT_ENTITIES = Table(
     "snapshot_entities",
-    "The items and properties as the kept snapshots of Wikidata hold them, several versions of one snapshot among them; `snapshots` "
-    "says which is newest.",
+    "The items and properties as they are in the kept snapshots of Wikidata, of which one can have several versions; `snapshots` "
+    "shows which is newest.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "entity_id"),
 )
 ENTITIES = Table(
     "entities",
-    "The items and properties of Wikidata as they are now: for each, the row of the change or of the snapshot that decided it. "
+    "The items and properties of Wikidata as they are now: for each, the row of the change or of the snapshot that is its newest state. "
     "Labels, statements and so on are in tables of their own.",
     (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
     key=("project_id", "entity_id"),
@@ -126,19 +126,19 @@ ENTITY_BODIES = Table(
 _LANGUAGE_ID = Column("language_id", TEXT, "Language code, for example en or zh-hant.", required=True)
 ENTITY_LABELS = Table(
     "entity_labels",
-    "The labels of the entities of today.",
+    "The labels of the current entities.",
     (_ENTITY_ID, _LANGUAGE_ID, Column("label", TEXT, "Label in this language.", required=True)),
     key=("entity_id", "language_id"),
 )
 ENTITY_DESCRIPTIONS = Table(
     "entity_descriptions",
-    "The descriptions of the entities of today.",
+    "The descriptions of the current entities.",
     (_ENTITY_ID, _LANGUAGE_ID, Column("description", TEXT, "Description in this language.", required=True)),
     key=("entity_id", "language_id"),
 )
 ENTITY_ALIASES = Table(
     "entity_aliases",
-    "The aliases of the entities of today, a row each.",
+    "The aliases of the current entities, one row each.",
     (
         _ENTITY_ID,
         _LANGUAGE_ID,
@@ -149,21 +149,19 @@ ENTITY_ALIASES = Table(
 )
 ENTITY_SITELINKS = Table(
     "entity_sitelinks",
-    "The sitelinks of the items of today: which page of which project an item is about.",
+    "The sitelinks of the current items: which page of which project an item is about.",
     (
         _ENTITY_ID,
         Column("project_id", TEXT, "Project (database name of the wiki), for example enwiki.", required=True),
         Column("title", TEXT, "Title of the page."),
-        Column(
-            "badges", pa.list_(TEXT), "Items that say something of the page, for example that it is a featured article."
-        ),
+        Column("badges", pa.list_(TEXT), "Items that qualify the page, for example as a featured article."),
         Column("url", TEXT, "Address of the page."),
     ),
     key=("entity_id", "project_id"),
 )
 ENTITY_STATEMENTS = Table(
     "entity_statements",
-    "The statements about the entities of today, a row each. What the columns do not say is in statement_json.",
+    "The statements about the current entities, a row each. What has no column is in statement_json.",
     (
         _ENTITY_ID,
         Column("property_id", TEXT, "Property that the statement is about, for example P569.", required=True),
@@ -172,23 +170,23 @@ ENTITY_STATEMENTS = Table(
         Column(
             "rank",
             TEXT,
-            "preferred, normal or deprecated. Take the preferred ones where there are some, else the normal.",
+            "preferred, normal or deprecated. Take the preferred ones if there are any, else the normal ones.",
         ),
-        Column("value_type", TEXT, "value; somevalue: unknown; novalue: there is none."),
-        Column("data_type", TEXT, "What values the property has, for example wikibase-item, time or quantity."),
+        Column("value_type", TEXT, "value; somevalue: there is one, but it is unknown; novalue: there is none."),
+        Column("data_type", TEXT, "Kind of values that the property has, for example wikibase-item, time or quantity."),
         Column("value", TEXT, "The value as text: an item's identifier, a text, a time, an amount, coordinates."),
         Column("number", DOUBLE, "Amount of a quantity."),
-        Column("unit_id", TEXT, "Item that is the unit of number; null for none."),
+        Column("unit_id", TEXT, "Item that is the unit of number; null if it has none."),
         Column(
             "time",
             TEXT,
             "Time as Wikidata has it: a sign, any number of digits of the year, 00 for an unknown month or day.",
         ),
         Column("time_precision", INT, "11 day, 10 month, 9 year, 8 decade, 7 century, less for longer spans."),
-        Column("time_at", TIMESTAMP, "Begin of time, where it is in the years 1 to 9999."),
+        Column("time_at", TIMESTAMP, "Moment at which time begins, if it is in the years 1 to 9999."),
         Column("latitude", DOUBLE, "Degrees north."),
         Column("longitude", DOUBLE, "Degrees east."),
-        Column("language_id", TEXT, "Language of a text in one language."),
+        Column("language_id", TEXT, "Language of a monolingual text."),
         Column("qualifiers_json", TEXT, "Qualifiers; a JSON list of property and value."),
         Column("references_json", TEXT, "References; a JSON list, each of parts with property and value."),
         Column("statement_json", TEXT, "The whole statement, as served.", required=True),
@@ -200,5 +198,5 @@ ENTITY_VIEWS = (ENTITY_LABELS, ENTITY_DESCRIPTIONS, ENTITY_ALIASES, ENTITY_SITEL
 ENTITIES_AT = Macro(
     "entities_at",
     ("moment",),
-    "The entities as they were at a moment: the rule of `entities` over what had happened before it.",
+    "The entities as they were at a moment, by the changes and snapshots before it. Join `entity_bodies` for labels and statements.",
 )

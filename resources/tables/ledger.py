@@ -157,8 +157,8 @@ PROJECT_STATE = Table(
         Column(
             "uncertain_count",
             INT,
-            "Pages of `articles` that an hour lost for good may have changed: no later change of them is known, nor were they found by a lookup "
-            "since. 0: none. Pages that were created in that hour and have not changed since are not in `articles`, and counted nowhere.",
+            "Pages of `articles` that may have changed in an hour that is lost for good: no later change of them is known, and no lookup has found them "
+            "since. 0: none. Pages that were created in that hour and have not changed since are not in `articles` and not counted.",
         ),
         Column("repaired_count", INT, "Pages that a repair has looked up since the last lost hour."),
     ),

@@ -172,7 +172,7 @@ MACROS = (
     Macro(
         "infobox_values",
         ("wanted",),
-        "What the infoboxes of all pages say under a label, whatever its case.",
+        "The values that the infoboxes of all pages have under a label, in upper or lower case.",
     ),
     Macro("page_sections", ("project", "title"), "The sections of a page, in order, with their text."),
     Macro("page_links", ("project", "title"), "All links from a page: of its infoboxes, its sections, its references."),

@@ -55,7 +55,7 @@ _OF_ARTICLE = tuple(
 )
 STRUCTURED_ARTICLES = Table(
     "structured_articles",
-    "The pages as the newest loaded snapshots of structured contents hold them, each once. Infoboxes, sections, references and "
+    "The pages as they are in the newest loaded snapshots of structured contents, each once. Infoboxes, sections, references and "
     "tables are in `structured_bodies` as served, and in tables of their own.",
     (
         *SNAPSHOT_VERSION,
@@ -64,7 +64,7 @@ STRUCTURED_ARTICLES = Table(
         Column(
             "attribution_json",
             TEXT,
-            'Editors and references counted, the counts as text (`"57"`, `">100"`), and the month of the last revision; JSON '
+            'Numbers of editors and references, as text (`"57"`, `">100"`), and the month of the last revision; JSON '
             "text exactly as served.",
             "attribution",
             json=True,
@@ -95,7 +95,7 @@ STRUCTURED_BODIES = Table(
 _POSITION = Column(
     "position",
     pa.list_(INT),
-    "Place in the page: [3, 1] is the first part of the third. Sorts in the order of the page.",
+    "Place in the page: [3, 1] is the first part of the third. Positions sort in the order of the page.",
     required=True,
 )
 
@@ -108,7 +108,7 @@ _LINK_COUNT = Column("link_count", INT, "Links in it.", required=True)
 _CITATION_COUNT = Column("citation_count", INT, "Citations in it.", required=True)
 INFOBOX_FIELDS = Table(
     "infobox_fields",
-    "What the infoboxes say: a row for each part that is no box and no heading, in order.",
+    "The fields of the infoboxes: a row for each part that is neither an infobox nor a heading, in order.",
     (
         *_PAGE,
         _POSITION,
@@ -117,7 +117,7 @@ INFOBOX_FIELDS = Table(
         Column("infobox_name", TEXT, "Name of the infobox, for example Infobox settlement."),
         Column("heading", TEXT, "Heading in the infobox that the field is under."),
         Column("part_type", TEXT, "Kind of part: field, image, list, list_item and others."),
-        Column("label", TEXT, "Label of the field; null where it has none."),
+        Column("label", TEXT, "Label of the field; null if it has none."),
         Column("value", TEXT, "Value as plain text."),
         Column("values", pa.list_(TEXT), "Values one by one, where the service gives them."),
         _LINK_COUNT,
@@ -127,18 +127,20 @@ INFOBOX_FIELDS = Table(
 )
 SECTIONS = Table(
     "sections",
-    "The sections of the pages, those inside others too, in order; the first of a page is named Abstract.",
+    "The sections of the pages, nested ones included, in order; the first of a page is named Abstract.",
     (
         *_PAGE,
         _POSITION,
         _path("section"),
         Column("level", INT, "1 for a section of the page, 2 for one inside it, and so on.", required=True),
         Column("heading", TEXT, "Name of the section."),
-        Column("headings", pa.list_(TEXT), "The same with those of the sections that it is in, from the top."),
-        Column("text", TEXT, "Paragraphs and items of lists, a line each, without those of sections inside it."),
+        Column("headings", pa.list_(TEXT), "Names of the sections that contain it, from the top, and its own."),
+        Column("text", TEXT, "Paragraphs and list items, one per line, without those of nested sections."),
         _LINK_COUNT,
         _CITATION_COUNT,
-        Column("table_ids", pa.list_(TEXT), "Identifiers of the tables it refers to: table_id of `article_tables`."),
+        Column(
+            "table_ids", pa.list_(TEXT), "Identifiers of the tables that it refers to: table_id of `article_tables`."
+        ),
     ),
     key=("project_id", "article_id", "position"),
 )
@@ -155,21 +157,21 @@ ARTICLE_REFERENCES = Table(
         Column("title", TEXT, "Title of the source: `title` of the metadata."),
         Column("url", TEXT, "Address of the source: `url` of the metadata, else the first link of the text."),
         Column("text", TEXT, "The footnote as plain text."),
-        Column("source", TEXT, "The source as plain text, where the footnote is a short one."),
+        Column("source", TEXT, "The source as plain text, if the footnote is a short one."),
         Column("metadata_json", TEXT, "All metadata; a JSON object of texts."),
     ),
     key=("project_id", "article_id", "position"),
 )
 ARTICLE_TABLES = Table(
     "article_tables",
-    "The tables in the pages that the service is confident of, in order.",
+    "The tables in the pages, in order, as far as the service is confident of its parsing.",
     (
         *_PAGE,
         _POSITION,
         _path("table"),
         Column("table_id", TEXT, "Identifier: the path of the section and the number of the table."),
-        Column("confidence_score", DOUBLE, "How sure the service is that it parsed the table rightly (0 to 1)."),
-        Column("header_count", INT, "Rows of headers.", required=True),
+        Column("confidence_score", DOUBLE, "The service's confidence that it parsed the table correctly (0 to 1)."),
+        Column("header_count", INT, "Header rows.", required=True),
         Column("row_count", INT, "Rows.", required=True),
         Column("column_count", INT, "Cells of the widest row.", required=True),
         Column("headers", pa.list_(pa.list_(TEXT)), "Texts of the headers, row by row."),
@@ -183,10 +185,10 @@ ARTICLE_LINKS = Table(
     "All links in infoboxes, sections and references, in order.",
     (
         *_PAGE,
-        Column("origin", TEXT, "Where it stands: infobox, section or reference.", required=True),
+        Column("origin", TEXT, "Where the link is: infobox, section or reference.", required=True),
         _POSITION,
         _path("link"),
-        Column("url", TEXT, "Address that it leads to."),
+        Column("url", TEXT, "Address that the link leads to."),
         Column("text", TEXT, "Text of the link."),
     ),
     key=("project_id", "article_id", "origin", "position"),
@@ -198,7 +200,7 @@ CITATIONS_PER_PAGE = Table(
         *_PAGE,
         Column("reference_count", INT, "References.", required=True),
         Column("citation_count", INT, "Citations in infoboxes and sections.", required=True),
-        Column("cited_reference_count", INT, "References that are cited there.", required=True),
+        Column("cited_reference_count", INT, "References that are cited in infoboxes and sections.", required=True),
     ),
     key=("project_id", "article_id"),
 )

@@ -111,7 +111,7 @@ def confirm_password(*, stdin: bool) -> None:
 @auth.command("change-password")
 @from_stdin
 def change_password(*, stdin: bool) -> None:
-    """Change the password. Asks for the present one, unless WME_PASSWORD has it, then for the new one."""
+    """Change the password. Asks for the current one, unless WME_PASSWORD has it, then for the new one."""
     with service.client(read_settings()) as client:
         previous = _known(client, stdin=stdin)
         new = secret("new password", NEW_PASSWORD, stdin=stdin, again=True)
@@ -124,8 +124,8 @@ def change_password(*, stdin: bool) -> None:
 def new_password(*, stdin: bool) -> None:
     """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED).
 
-    Answers the challenge of the last `wme auth login`. Without one it asks for the present password first, unless
-    WME_PASSWORD has it.
+    Answers the challenge of the last `wme auth login`. If there is none, it asks for the current password first,
+    unless WME_PASSWORD has it.
     """
     with service.client(read_settings()) as client:
         waits = client.account.status().new_password_required

@@ -19,7 +19,7 @@ from_stdin = click.option(
     "--password-stdin",
     "stdin",
     is_flag=True,
-    help="Read what no variable holds from standard input, one line each, in the order in which it is asked for.",
+    help="Read passwords and codes that no variable has from standard input, one per line, in the order of the prompts.",
 )
 
 
@@ -35,7 +35,7 @@ class Unargued(click.Command):
         except click.UsageError:
             raise click.UsageError(
                 f"`{ctx.command_path}` takes no argument. A password or code in an argument would be kept by the shell's history and "
-                "shown in the process list; use a variable, --password-stdin or the prompt, and change what was typed.",
+                "shown in the process list; use a variable, --password-stdin or the prompt, and change the password if it was typed here.",
                 ctx,
             ) from None
 

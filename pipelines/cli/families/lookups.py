@@ -42,7 +42,9 @@ def _titled(look_up: Callable[[EnterpriseClient, str, Query], Listing[Record]]) 
 
     command: Callable[..., None] = run
     for decorate in (
-        click.option("--limit", type=click.IntRange(1, 10), help="Most projects that are answered for. Default: 3."),
+        click.option(
+            "--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."
+        ),
         click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
         click.option("--project", type=PROJECT, help="Only this project, for example enwiki."),
         queried(filters=True),
@@ -59,7 +61,7 @@ def article(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record
     """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
 
     NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects are
-    not resolved. Without --project or --language, which projects answer first is up to the service.
+    not resolved. Without --project or --language, the service chooses which projects are in the answer.
     """
     return client.article(name, asked)
 
@@ -69,14 +71,15 @@ def article(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record
 def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
     """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of on-demand quota.
 
-    NAME is the exact title, as for `wme article`. Filters see the article, fields the structured contents.
+    NAME is the exact title, as for `wme article`. --filter applies to the article's record, --fields to the structured
+    contents.
     """
     return client.structured(name, asked)
 
 
 @click.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--labels", is_flag=True, help="Only its labels in all languages.")
+@click.option("--labels", is_flag=True, help="Show only its labels, in all languages.")
 @queried(filters=False)
 @answered
 def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str) -> None:

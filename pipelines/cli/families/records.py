@@ -33,13 +33,13 @@ def queried(*, filters: bool) -> Callable[[Callable[..., None]], Callable[..., N
                 multiple=True,
                 metavar="FIELD=VALUE",
                 help="Only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, false and null "
-                "are taken as such, in quotes ('\"0\"') as text.",
+                "are JSON values; write them in quotes ('\"0\"') to compare with a text.",
             )(command)
         return click.option(
             "--fields",
             multiple=True,
             metavar="NAMES",
-            help="Only these fields, by their dotted names, separated by commas; can be repeated.",
+            help="Show only these fields: dotted names, separated by commas; can be repeated.",
         )(command)
 
     return decorate
@@ -52,7 +52,10 @@ def answered(command: Callable[..., None]) -> Callable[..., None]:
         "--json", "as_json", is_flag=True, help="Print the answer as one JSON document, as the service sends it."
     )
     @click.option(
-        "--ndjson", "as_lines", is_flag=True, help="Print one JSON object per line. Default where there is no terminal."
+        "--ndjson",
+        "as_lines",
+        is_flag=True,
+        help="Print one JSON object per line. Default if the output is not a terminal.",
     )
     @functools.wraps(command)
     def asked(*, as_json: bool, as_lines: bool, **options: Any) -> None:

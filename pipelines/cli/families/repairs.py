@@ -17,9 +17,9 @@ from resources.formatting import counted
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; spend nothing.")
 def lookups(*, dry_run: bool) -> None:
-    """Look up watched pages that changed, and uncertain pages of `articles`, within the day's budget (WME_LOOKUPS_PER_DAY).
+    """Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.
 
-    Each page costs one unit of the account's quota of lookups.
+    Each page costs one unit of on-demand quota. The answers are loaded, and published if that is due.
     """
     from assets.families import lookup
     from pipelines.operations import run as runs
@@ -33,7 +33,7 @@ def lookups(*, dry_run: bool) -> None:
         wanted = lookup.plan(lookup.read_watchlist(settings.watchlist), scope, warehouse, budget.left, now)
         terminal.show(("project", "title", "purpose"), [(one.project_id, one.name, one.purpose) for one in wanted])
         terminal.say(
-            f"{counted(len(wanted), 'page')} to look up; the day has {counted(budget.left, 'lookup')} left. Nothing was asked."
+            f"{counted(len(wanted), 'page')} to look up; {counted(budget.left, 'lookup')} left today. Nothing was sent."
         )
         return
     service.announce(settings)
@@ -45,6 +45,6 @@ def lookups(*, dry_run: bool) -> None:
     found = sum(one.is_found for one in answers)
     uncertain = sum(state.uncertain_count or 0 for state in warehouse.project_states(published=False))
     terminal.say(
-        f"{counted(len(answers), 'page')} looked up, {found:,} of them found; the day has {counted(budget.left, 'lookup')} left. "
+        f"{counted(len(answers), 'page')} looked up, {found:,} of them found; {counted(budget.left, 'lookup')} left today. "
         f"Uncertain in `articles`: {counted(uncertain, 'page')}."
     )

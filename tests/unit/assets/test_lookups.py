@@ -45,7 +45,7 @@ def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
 def test_one_process_looks_up_at_a_time(tmp_path):
     with (
         lookup.alone(Layout(tmp_path)),
-        pytest.raises(LookupsBusyError, match="Nothing was asked"),
+        pytest.raises(LookupsBusyError, match="Nothing was sent"),
         lookup.alone(Layout(tmp_path)),
     ):
         pass

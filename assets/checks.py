@@ -79,8 +79,8 @@ def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResu
     # where units are spent anyhow: nothing that publishes asks the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
-    description="Once a day, some pages of `articles`, chosen by chance, are what the service has. Each costs a unit of the account's quota "
-    "(WME_CHECK_PAGES); a page that has changed since the last loaded hour is not compared.",
+    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page costs a unit of the account's quota; "
+    "a page that has changed since the last loaded hour is not compared.",
 )
 def articles_as_looked_up(
     context: dg.AssetCheckExecutionContext,

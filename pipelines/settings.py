@@ -268,8 +268,8 @@ class Settings(BaseModel):
     )
     requests_per_second: Annotated[float | None, _parsed(_rate)] = Field(
         None,
-        description="Requests a second that the account may make, where the vendor has said so; each process keeps to it for itself. "
-        "Default: as many as the service admits, which its refusals show.",
+        description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each process by itself. "
+        "Default: adjusted to the service's refusals (429).",
         examples=["10"],
     )
     watchlist: Annotated[Path | None, _parsed(_file)] = Field(

@@ -54,7 +54,7 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
         dg.define_asset_job(
             LOOKUPS,
             selection=_all_of(datasets(Family.LOOKUP)),
-            description="Looks up watched pages, and pages that a lost hour or a rejected line made uncertain, within the day's budget.",
+            description="Looks up watched pages, and pages that a lost hour or a rejected line left uncertain, up to WME_LOOKUPS_PER_DAY a day.",
         ),
         dg.define_asset_job(
             PUBLISH,

@@ -35,7 +35,7 @@ lookups_each_hour = dg.ScheduleDefinition(
     job_name=jobs.LOOKUPS,
     cron_schedule="50 * * * *",
     execution_timezone="UTC",
-    description="Looks up watched and uncertain pages. Each costs a unit of the account's quota, WME_LOOKUPS_PER_DAY at most.",
+    description="Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of the account's quota.",
 )
 
 SCHEDULES = (each_hour, each_day, lookups_each_hour)

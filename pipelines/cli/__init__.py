@@ -43,7 +43,7 @@ _COMMANDS = {
     "lists": ("families.lists", "Show the entries of the reference list NAME, as the service has it now."),
     "lookups": (
         "families.repairs",
-        "Look up watched pages that changed, and uncertain pages of `articles`, within the day's budget (WME_LOOKUPS_PER_DAY).",
+        "Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.",
     ),
     "publish": (
         "maintenance",

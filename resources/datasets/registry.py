@@ -108,7 +108,7 @@ LOOKUPS = Dataset(
     Family.LOOKUP,
     endpoint="articles",
     archive="lookups",
-    description="Answers of the service about single pages.",
+    description="The service's answers about single pages that were looked up.",
     quota="ondemand",
 )
 _declared: list[Dataset] = [

@@ -60,7 +60,7 @@ class Lookups:
         if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
             example = "P31" if kind == "properties" else "Q42"
             raise errors.InvalidRequest(
-                f"{identifier!r} is no identifier of Wikidata's {kind}. Nothing was sent. Write it as {example}."
+                f"{identifier!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as {example}."
             )
         try:
             return self._ask(
@@ -85,9 +85,9 @@ class Lookups:
 def _check_title(name: str) -> None:
     problem = None
     if name.strip(" _") == "" or name in {".", ".."}:
-        problem = "is no title", "Write the title as the article has it"
+        problem = "is not a title", "Write the title as the article has it"
     elif found := _ILLEGAL.search(name):
-        problem = f"holds {found[0]!r}, which no title has", "Leave out a section (#) and markup"
+        problem = f"contains {found[0]!r}, which no title can", "Leave out sections (#) and markup"
     elif len(name.encode(errors="replace")) > _LONGEST_TITLE:
         problem = "is longer than any title", "Write the title alone"
     if problem is not None:

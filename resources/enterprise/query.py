@@ -184,7 +184,7 @@ def _check_spelling(what: str, name: Any) -> None:
     if not _NAME.fullmatch(name):
         right = re.sub(r"\[([\w-]*)\]", r".\1", name).strip(". ")
         hint = f"Write {right!r}" if _NAME.fullmatch(right) and right != name else "Names are joined by dots"
-        _refuse(f"`{what}` has {name!r}, which is the name of no field", f"{hint}, for example 'version.identifier'")
+        _refuse(f"`{what}` has {name!r}, which is not the name of a field", f"{hint}, for example 'version.identifier'")
 
 
 def _check_value(one: Filter) -> None:
@@ -215,7 +215,7 @@ def _check_names(name: str, kind: Kind) -> None:
         wrong = [piece for piece in pieces if piece in _IN_JSON and "thumbnail" not in pieces]
         if wrong:
             right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
-            _refuse(f"`{name}` is a name of the streams; {kind.value} would leave it out", f"Write {right!r}")
+            _refuse(f"`{name}` is a name that only streams have; {kind.value} would leave it out", f"Write {right!r}")
         return
     right = name
     for here, there in _IN_STREAMS.items():

@@ -130,21 +130,15 @@ def _number(text: str) -> float:
     return number if 0 <= number <= _LARGEST else math.nan
 
 
-def _quantity(unit: str) -> Callable[[str, str], float]:
+def _quantity(unit: str, example: int = 5, *, zero: bool = True) -> Callable[[str, str], float]:
     def parse(name: str, text: str) -> float:
-        if math.isnan(number := _number(text)):
-            raise SettingsError(f"{name} is {text!r}; write a number of {unit} up to {_LARGEST:,}, for example 5.")
+        if math.isnan(number := _number(text)) or not (zero or number):
+            raise SettingsError(
+                f"{name} is {text!r}; write a number of {unit} up to {_LARGEST:,}, for example {example}."
+            )
         return number
 
     return parse
-
-
-def _rate(name: str, text: str) -> float:
-    if not (number := _number(text)) > 0:
-        raise SettingsError(
-            f"{name} is {text!r}; write a number of requests a second up to {_LARGEST:,}, for example 10."
-        )
-    return number
 
 
 def _count(name: str, text: str) -> int:
@@ -171,12 +165,12 @@ def _storage_version(name: str, text: str) -> str:
 
 
 def _file(_name: str, text: str) -> Path:
-    return PROJECT / (Path(text).expanduser() if text.startswith("~/") else text)
+    # `.env` knows no shell that would know the home folder
+    return PROJECT / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
 
 
 def _data(name: str, text: str) -> Path:
-    # `.env` knows no shell that would know the home folder
-    data = PROJECT / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
+    data = _file(name, text)
     if set(_PATTERNS) & set(str(data)):
         raise SettingsError(
             f"{name} is the folder {data}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read "
@@ -266,7 +260,7 @@ class Settings(BaseModel):
         description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
-    requests_per_second: Annotated[float | None, _parsed(_rate)] = Field(
+    requests_per_second: Annotated[float | None, _parsed(_quantity("requests a second", 10, zero=False))] = Field(
         None,
         description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each process by itself. "
         "Default: adjusted to the service's refusals (429).",
@@ -307,7 +301,7 @@ class Settings(BaseModel):
         Service.base_url, description="Address of the service. Default: the real one.", examples=[""]
     )
     realtime_url: _Url = Field(
-        Service.realtime_url, description="Address of the service's hourly files. Default: the real one.", examples=[""]
+        Service.realtime_url, description="Address of the service's streams. Default: the real one.", examples=[""]
     )
 
     @field_validator("username")

@@ -310,3 +310,15 @@ def test_forms_that_no_sample_has_are_asked_without_an_error(library):
     assert library.ask("SELECT label FROM infobox_fields WHERE article_id = 3") == [("$.x[0]",)]
     assert library.ask("SELECT reference_id, text FROM article_references WHERE article_id = 0") == [("one", "t")]
     assert library.ask("SELECT table_id, confidence_score FROM article_tables WHERE article_id = 2") == [("t", None)]
+
+
+def test_nothing_is_derived_from_the_version_before_where_no_line_of_the_new_one_could_be_read(library):
+    page = {"name": "A", "identifier": 1, "version": {"identifier": 2}, "is_part_of": {"identifier": "enwiki"}}
+    page |= {"url": "https://en.wikipedia.org/wiki/A", "date_modified": "2026-11-01T00:00:00Z"}
+    page["infoboxes"] = [{"type": "field", "name": "Area", "value": "7"}]
+    _, loaded = library.load("enwiki", [json.dumps(page).encode()])
+    assert loaded.row_count == 1
+    assert library.ask("SELECT label FROM infobox_fields") == [("Area",)]
+    made, _ = library.load("enwiki", [b"{"], minute=1)
+    assert made.reject_count == 1
+    assert library.ask("FROM structured_articles") == library.ask("FROM infobox_fields") == []

@@ -75,6 +75,15 @@ CREATE TABLE IF NOT EXISTS internal.shadowed (
   file_row BIGINT NOT NULL
 );
 
+-- The same of other hourly datasets, which may have a file of the same hour, project and namespace: further rows of one key.
+CREATE TABLE IF NOT EXISTS internal.shadowed_hours (
+  table_name VARCHAR NOT NULL,
+  batch_hour TIMESTAMPTZ NOT NULL,
+  project_id VARCHAR NOT NULL,
+  namespace_id BIGINT NOT NULL,
+  file_row BIGINT NOT NULL
+);
+
 -- Rows of the files of snapshots that are passed over everywhere: further rows of one page and revision.
 CREATE TABLE IF NOT EXISTS internal.shadowed_snapshots (
   snapshot_id VARCHAR NOT NULL,

@@ -10,7 +10,7 @@ FROM (
     file_row_number = true
   )
 ) AS file
-ANTI JOIN internal.shadowed AS shadow ON
+ANTI JOIN (FROM internal.shadowed_hours WHERE table_name = {table_name}) AS shadow ON
   file.batch_hour = shadow.batch_hour
   AND file.project_id = shadow.project_id
   AND file.namespace_id = shadow.namespace_id

@@ -99,6 +99,11 @@ def insert_once(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths
         tuple(paths),
     )
     passed = 0
+    for table in snapshot.dataset.native:
+        place = [snapshot.project_id, snapshot.namespace_id]
+        connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
+    if not paths:
+        return passed
     if version.key:
         passed = int(connection.execute(version.shadow()).fetchall()[0][0])
         connection.execute(
@@ -109,8 +114,6 @@ def insert_once(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths
         )
     connection.execute(version.insert())
     for table in snapshot.dataset.native:
-        place = [snapshot.project_id, snapshot.namespace_id]
-        connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
         connection.execute(version.insert_derived(table))
     return passed
 

@@ -32,7 +32,7 @@ class KeptHours:
             f"{identifier(own.get(c.name, c.name))} AS {identifier(c.name)}" for c in self.dataset.bodies
         )
         files = f"[{', '.join(quoted(path) for path in self.paths)}]"
-        return statement("load/bodies_of_hours").replace("{columns}", columns).replace("{files}", files)
+        return statement("load/bodies_of_hours", columns=columns, files=files, table_name=quoted(self.dataset.name))
 
 
 def insert_hours_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
@@ -43,8 +43,8 @@ def insert_hours_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, p
     table = dataset.table
     key = ", ".join(identifier(name) for name in table.key if name not in dataset.given)
     connection.execute(
-        "DELETE FROM internal.shadowed AS old USING incoming WHERE old.batch_hour = incoming.batch_hour "
-        "AND old.project_id = incoming.project_id AND old.namespace_id = incoming.namespace_id"
+        "DELETE FROM internal.shadowed_hours AS old USING incoming WHERE old.table_name = incoming.table_name "
+        "AND old.batch_hour = incoming.batch_hour AND old.project_id = incoming.project_id AND old.namespace_id = incoming.namespace_id"
     )
     if key:
         text = statement("load/once_hours").replace("{key}", key).replace("{newest_first}", newest_first(table))
@@ -56,7 +56,8 @@ def insert_hours_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, p
         "FROM (SELECT path, count(*) AS number FROM repeated GROUP BY path) AS copies WHERE incoming.path = copies.path"
     )
     connection.execute(
-        "INSERT INTO internal.shadowed SELECT batch_hour, project_id, namespace_id, file_row FROM repeated JOIN incoming USING (path)"
+        "INSERT INTO internal.shadowed_hours SELECT table_name, batch_hour, project_id, namespace_id, file_row "
+        "FROM repeated JOIN incoming USING (path)"
     )
     columns = column_list(table.narrow)
     return int(

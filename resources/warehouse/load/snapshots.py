@@ -161,7 +161,7 @@ def _take_in(
         duplicates = 0
         if snapshot.is_of_articles:
             duplicates = _shadow(connection, snapshot, source, full)
-        elif full:
+        else:
             duplicates = insert_once(connection, snapshot, full)
         enter(connection)
     except duckdb.Error as error:

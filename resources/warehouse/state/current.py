@@ -70,7 +70,7 @@ def drop_rows(
             f"(SELECT snapshot_version FROM snapshots WHERE {where})",
             key,
         )
-        for table in (*of_projects(), "internal.ended_entities", "internal.shadowed"):
+        for table in (*of_projects(), "internal.ended_entities", "internal.shadowed", "internal.shadowed_hours"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
         # a page that changed its namespace within an hour had its body shown from one of the two files
         hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"

@@ -15,7 +15,7 @@ from resources.datasets import Dataset, Family
 from resources.tables import REJECTED_LINES, Column, HourState, Table
 from resources.tables.columns import BATCH_HOUR, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
 from resources.tables.declaration import INT, TEXT
-from resources.warehouse import HourStatus, LakeFile, LakeFileError, Snapshot, SnapshotFile
+from resources.warehouse import HourStatus, LakeFile, LakeFileError, LookupFile, Snapshot, SnapshotFile
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
@@ -191,3 +191,51 @@ def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_
         told = "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'colours'"
         assert connection.execute(told).fetchall() == [("thing_id", "Number of the thing."), ("label", "Label.")]
     assert timedelta(0) <= warehouse._clock() - warehouse.publication().published_at
+
+
+@pytest.mark.parametrize("entities_first", [True, False])
+def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(lake, warehouse, entities_first):
+    hour, told = lake.hour(0), datasets.ENTITY_CHANGES
+    own = {"batch_hour": hour, "project_id": "wikidatawiki", "namespace_id": 0}
+    rows = [
+        own | {"entity_id": "Q1", "change_type": "update", "event_at": hour, "version_id": n, "statements_json": "{}"}
+        for n in (2, 1)
+    ]
+    path = lake.data / f"lake/{told.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/wikidatawiki.parquet"
+    entities = LakeFile(**counts(write(path, told.table, rows), rows, "d") | {"update_count": 2}, **own)
+    pages = lake.file(0, [lake.change(n, f"P{n}", 1, html="h") for n in (1, 2)], project="wikidatawiki")
+    both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]
+    for files, dataset in both if entities_first else reversed(both):
+        warehouse.load_hour(hour, files, dataset=dataset)
+    warehouse.apply_changes()
+    warehouse.publish()
+    assert warehouse.sql("SELECT count(*) FROM entity_bodies").rows == [(1,)]
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(2,)]
+
+
+def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_without_opening_other_lookups(
+    lake, warehouse
+):
+    def answers(number, *spellings):
+        moment = lake.hour(number) + timedelta(microseconds=7)
+        own = {"project_id": "enwiki", "namespace_id": 0, "source_at": moment}
+        page = {"name": "A B", "article_id": 1, "version_id": 9, "event_at": lake.hour(0), "html": f"h{number}"}
+        asked = {"looked_up_at": moment, "purpose": "repair", "is_found": True}
+        rows = [own | page | asked | {"asked_name": name} for name in spellings]
+        path = lake.data / f"lake/lookups/date={moment:%Y-%m-%d}/hour={moment:%H}/enwiki_namespace_0.{number}.parquet"
+        made = counts(write(path, datasets.LOOKUPS.table, rows), rows, f"d{number}") | {"update_count": len(rows)}
+        return LookupFile(**made, **own)
+
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])])
+    files = [answers(1, "A B", "A_B"), answers(2, "A B")]
+    assert warehouse.load_lookups(files) == 3
+    warehouse.apply_changes()
+    warehouse.publish()
+    assert sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows) == [
+        (1, "h1"),
+        (1, "h2"),
+        (2, "of the hour"),
+    ]
+    files[1].path.write_bytes(b"damaged")
+    of_hour = f"SELECT html FROM article_bodies WHERE batch_hour = '{lake.hour(0).isoformat()}'"
+    assert warehouse.sql(of_hour).rows == [("of the hour",)]

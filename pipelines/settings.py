@@ -45,6 +45,8 @@ BODIES = ("html", "wikitext")
 _READ_ELSEWHERE = ("WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 #: Larger numbers are slips, and far larger ones lead beyond the last date there is.
 _LARGEST: Final = 1_000_000
+#: Requests a second; fewer would look like a client that hangs.
+_SLOWEST: Final = 0.001
 #: From the size of a block of lines to what the decoder can hold.
 _RECORD_MB = range(16, 1025)
 #: Characters that make a pattern of a path.
@@ -130,11 +132,12 @@ def _number(text: str) -> float:
     return number if 0 <= number <= _LARGEST else math.nan
 
 
-def _quantity(unit: str, example: int = 5, *, zero: bool = True) -> Callable[[str, str], float]:
+def _quantity(unit: str, example: int = 5, least: float = 0) -> Callable[[str, str], float]:
     def parse(name: str, text: str) -> float:
-        if math.isnan(number := _number(text)) or not (zero or number):
+        if not (number := _number(text)) >= least:
+            from_least = f"from {least} " if least else ""
             raise SettingsError(
-                f"{name} is {text!r}; write a number of {unit} up to {_LARGEST:,}, for example {example}."
+                f"{name} is {text!r}; write a number of {unit} {from_least}up to {_LARGEST:,}, for example {example}."
             )
         return number
 
@@ -260,7 +263,7 @@ class Settings(BaseModel):
         description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
-    requests_per_second: Annotated[float | None, _parsed(_quantity("requests a second", 10, zero=False))] = Field(
+    requests_per_second: Annotated[float | None, _parsed(_quantity("requests a second", 10, _SLOWEST))] = Field(
         None,
         description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each process by itself. "
         "Default: adjusted to the service's refusals (429).",

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from resources.enterprise import errors, models
 from resources.enterprise.http import endpoints
-from resources.enterprise.query import Kind
+from resources.enterprise.query import UNPAIRED, Kind
 
 if TYPE_CHECKING:
     from resources.enterprise.data_api import DataApi
@@ -28,7 +28,7 @@ _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
 #: No wiki allows them in a title.
 _ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
 _LONGEST_TITLE: Final = 512  # bytes: 255 of the title, and the prefix of its namespace
-_ENTITY: Final = {"items": r"Q[1-9]\d*", "properties": r"P[1-9]\d*", "labels": r"[QP][1-9]\d*"}
+_ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
 
 
 class Lookups:
@@ -60,7 +60,7 @@ class Lookups:
         if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
             example = "P31" if kind == "properties" else "Q42"
             raise errors.InvalidRequest(
-                f"{identifier!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as {example}."
+                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as {example}."
             )
         try:
             return self._ask(
@@ -88,7 +88,9 @@ def _check_title(name: str) -> None:
         problem = "is not a title", "Write the title as the article has it"
     elif found := _ILLEGAL.search(name):
         problem = f"contains {found[0]!r}, which no title can", "Leave out sections (#) and markup"
-    elif len(name.encode(errors="replace")) > _LONGEST_TITLE:
+    elif UNPAIRED.search(name):
+        problem = "is not in UTF-8", "Check the character set of the terminal or of the file that it comes from"
+    elif len(name.encode()) > _LONGEST_TITLE:
         problem = "is longer than any title", "Write the title alone"
     if problem is not None:
         raise errors.InvalidRequest(

@@ -24,6 +24,8 @@ Scalar = str | int | float | bool | None
 _MOST_ITEMS: Final = 255
 _MOST_CHARACTERS: Final = 255
 _HIGHEST_LIMIT: Final = 10
+#: Bytes of a command line that are not UTF-8 become these.
+UNPAIRED = re.compile(r"[\ud800-\udfff]")
 _NAME = re.compile(r"[\w-]+(\.([\w-]+|#))*(\.\*)?|\*")
 _DATES = re.compile(r"date_\w+|expiry|last_revised|since")
 #: Arrays of objects in article records: a member's field is asked for behind `#`.
@@ -199,6 +201,11 @@ def _check_value(one: Filter) -> None:
     ):
         _refuse(
             f"the filter on `{one.field}` compares with {value!r:.100}", "Write a text, a number, true, false or null"
+        )
+    if isinstance(value, str) and UNPAIRED.search(value):
+        _refuse(
+            f"the filter on `{one.field}` compares with {value!r:.100}, which is not in UTF-8",
+            "Check the character set of the terminal or of the file that it comes from",
         )
     if _DATES.fullmatch(one.field.rpartition(".")[2]):
         _refuse(

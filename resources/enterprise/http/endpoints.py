@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from resources.enterprise.errors import InvalidRequest
+from resources.enterprise.query import UNPAIRED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,7 +58,15 @@ def hourly(dataset: Dataset, hour: datetime) -> str:
 
 
 def record(listing: str, identifier: str | int) -> str:
-    """Path of one record, given the path of the list that it is in."""
+    """Path of one record, given the path of the list that it is in.
+
+    Raises:
+        InvalidRequest: The identifier would lead to another path, or cannot be sent.
+    """
+    if identifier in {"", ".", ".."} or UNPAIRED.search(str(identifier)):
+        raise InvalidRequest(
+            f"{identifier!r} is the identifier of no record. Nothing was sent. Write it as the list has it."
+        )
     return f"{listing}/{quote(str(identifier), safe='')}"
 
 

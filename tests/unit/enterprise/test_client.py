@@ -91,6 +91,13 @@ def test_identifiers_cannot_leave_their_place_in_the_path():
     assert endpoints.record(LIST, "../codes?x=1") == LIST + "/..%2Fcodes%3Fx%3D1"
 
 
+@pytest.mark.parametrize("identifier", ["", ".", "..", "\udcff"])
+def test_identifiers_that_lead_to_another_path_are_not_sent(client, fake, hour, identifier):
+    with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
+        client.batch(hour, identifier)
+    assert not fake.api.requests
+
+
 @pytest.mark.parametrize("identifier", ["../../etc/passwd", "a/b", "", ".hidden", "a\n"])
 def test_identifiers_that_would_leave_a_folder_are_refused(client, fake, hour, content, identifier):
     record = fake.add("enwiki_namespace_0", content) | {"identifier": identifier}

@@ -65,7 +65,9 @@ def test_no_such_entity(client, fake):
         client.entity("items", "Q999")
 
 
-@pytest.mark.parametrize("name", ["", " ", "_", ".", "..", "C#", "A|B", "[[A]]", "{{x}}", "a\nb", "x" * 513, "é" * 257])
+@pytest.mark.parametrize(
+    "name", ["", " ", "_", ".", "..", "C#", "A|B", "[[A]]", "{{x}}", "a\nb", "x" * 513, "é" * 257, "caf\udce9"]
+)
 def test_what_is_no_title_costs_nothing(client, fake, name):
     with pytest.raises(errors.InvalidRequest, match=r"Nothing was sent, and no unit was spent\."):
         client.article(name)
@@ -74,7 +76,14 @@ def test_what_is_no_title_costs_nothing(client, fake, name):
 
 @pytest.mark.parametrize(
     ("kind", "identifier"),
-    [("items", "P31"), ("properties", "Q1"), ("labels", "42"), ("items", "Q0"), ("lexemes", "L1")],
+    [
+        ("items", "P31"),
+        ("properties", "Q1"),
+        ("labels", "42"),
+        ("items", "Q0"),
+        ("items", "Q" + "9" * 11),
+        ("lexemes", "L1"),
+    ],
 )
 def test_what_is_no_entity_is_not_sent(client, fake, kind, identifier):
     with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):

@@ -78,6 +78,7 @@ def fails(make, *words):
         ({"fields": ["version[identifier]"]}, "Write 'version.identifier'"),
         ({"fields": [["name"]]}, "A name is a text"),
         ({"fields": [""]}, "A name is a text"),
+        ({"filters": {"name": "caf\udce9"}}, "not in UTF-8"),
         ({"fields": ["x" * 256]}, "255 characters"),
         ({"fields": ["x"] * 256}, "255 at most"),
         ({"fields": 5}, '("name", "url")'),

@@ -95,6 +95,7 @@ def test_how_often_to_publish():
         ({"WME_FIRST_HOUR": "yesterday"}, "2026-11-20T05"),
         ({"WME_GRACE_HOURS": "-1"}, "number of hours"),
         ({"WME_REQUESTS_PER_SECOND": "0"}, "requests a second"),
+        ({"WME_REQUESTS_PER_SECOND": "1e-300"}, "requests a second"),
         ({"WME_STORAGE_VERSION": "1.5"}, "v1.5.0 or v2.0.0"),
         ({"WME_DATA": "/srv/[old]/data"}, "would read files of other folders"),
         ({"WME_DATA": "what?"}, "would read files of other folders"),

@@ -74,6 +74,13 @@ def test_a_body_that_does_not_bind_is_one_constant_422(client, operation, field)
         assert answer.json() == NOT_SAID
 
 
+@pytest.mark.parametrize(("operation", "field"), [(o, f) for o, body in OPERATIONS.items() for f in body])
+def test_half_a_pair_of_surrogates_is_refused_as_any_wrong_text(client, operation, field):
+    credentials = {"username": client.sandbox.username} if field != "username" else {}
+    answer = client.auth(operation, OPERATIONS[operation] | credentials | {field: "\udcff" * 6})
+    assert answer.status_code == 401
+
+
 def test_passwords_shorter_than_six_do_not_bind(client):
     for operation, field in (("change-password", "proposed_password"), ("new-password-required", "new_password")):
         assert client.auth(operation, OPERATIONS[operation] | {field: "x" * 5}).json() == NOT_SAID

@@ -161,7 +161,8 @@ async def _bind(call: Call, limits: dict[str, tuple[int, int]]) -> dict[str, str
         value = bound.get(name)
         if not isinstance(value, str) or not least <= len(value) <= most:
             raise Refusal(422, _NOT_SAID)
-    return {name: bound[name] for name in limits}
+    # half a pair of surrogates is valid JSON, and nothing that can be compared or stored
+    return {name: bound[name].encode(errors="replace").decode() for name in limits}
 
 
 def _tokens(tokens: Tokens) -> dict[str, Any]:

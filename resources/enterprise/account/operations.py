@@ -245,9 +245,11 @@ class AuthService:
         error = self._transport.error(answer, doing)
         if refused is not None and (answer.status == 401 or (answer.status == 422 and _RULES in refused)):
             said = self._transport.said(answer)
+            kept = "Nothing was changed."
+            if answer.request_count > 1 and _RULES in refused:
+                kept = "The answer to the same request before this one was lost; if it set the password, you can log in with the new one."
             raise (kind if answer.status == 401 else errors.InvalidRequest)(
-                f"Could not {doing}: the service answered {answer.status}{f' ({said})' if said else ''}. Nothing was changed. "
-                f"{refused}",
+                f"Could not {doing}: the service answered {answer.status}{f' ({said})' if said else ''}. {kept} {refused}",
                 status=answer.status,
             )
         raise error

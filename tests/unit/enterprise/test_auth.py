@@ -364,6 +364,13 @@ def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
         client.account.change_password(PASSWORD, "Third-Pass-3!")
 
 
+def test_a_repeated_change_whose_first_answer_was_lost_may_have_been_made(client, fake):
+    fake.script("/v1/change-password", Reply(drop=True), error_reply(401, "Incorrect username or password."))
+    with pytest.raises(errors.AuthenticationError, match="log in with the new one") as raised:
+        client.account.change_password(PASSWORD, "Another-Pass-2!")
+    assert "Nothing was changed" not in str(raised.value)
+
+
 def test_a_refused_new_password_says_the_rules(client, fake):
     fake.challenge = "NEW_PASSWORD_REQUIRED"
     fake.script("/v1/new-password-required", error_reply(401, "Unauthorized."))

@@ -120,7 +120,8 @@ class EnterpriseClient:
             InvalidRequest: The query has a form that the service would ignore or refuse; nothing was sent.
             NotFound: There is no such list.
         """
-        return self._api.listing(path, _RECORDS, f"list {path}", query)
+        name = path.removeprefix("/v2/")
+        return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
 
     def record(self, path: str, query: Query | None = None) -> models.Record:
         """A single record of a list, by its path from `endpoints`, with the `fields` of a query.

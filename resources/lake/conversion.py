@@ -98,7 +98,9 @@ def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
         return table.bodies
     known = frozenset[str]().union(*(one.table.bodies for one in datasets()))
     if unknown := bodies - known:
-        raise ConversionError(f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(known))}.")
+        raise ConversionError(
+            f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(table.bodies))}."
+        )
     return table.bodies & bodies
 
 

@@ -7,7 +7,7 @@
 | `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
 | `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
 | `GET`, `DELETE /sandbox/requests` | the requests so far, oldest first; forget them |
-| `GET`, `POST`, `DELETE /sandbox/snapshots` | the current exports; a new one out of turn: `{"identifier": "...", "after_downloads": n, "free": bool}`; back to the schedule |
+| `GET`, `POST`, `DELETE /sandbox/snapshots` | the current exports; a new one out of turn: `{"identifier": "...", "area": "...", "after_downloads": n, "free": bool}`; back to the schedule |
 | `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
 | `GET`, `POST /sandbox/accounts` | the accounts; make or change one: `{"username": "...", "groups": [...], "password": "...", "temporary": bool, "quotas": {"snapshot": n}}` |
 | `POST /sandbox/tokens` | end tokens early: `{"username": "...", "revoke": "access" or "all"}` or `{"username": "...", "exhaust": true}` |
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from resources.sandbox.api.journal import Journal
     from resources.sandbox.api.operations import Service
     from resources.sandbox.faults.faults import Faults
+    from resources.sandbox.store.exports import Exports
 
 
 @dataclass
@@ -131,22 +132,26 @@ class Control:
         return answers.document([fault.as_dict() for fault in self.faults.active()])
 
     def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
-        everything = [self.service.exports, *(area.exports for area in self.service.areas.values())]
-        by_identifier = {identifier: exports for exports in everything for identifier in exports.identifiers()}
+        everything: dict[str | None, Exports] = {None: self.service.exports} | {
+            name: area.exports for name, area in self.service.areas.items()
+        }
         if method == "DELETE":
-            for exports in everything:
+            for exports in everything.values():
                 exports.clear()
         elif method == "POST":
-            downloads, free = int(content.get("after_downloads", 0)), bool(content.get("free"))
-            exports = by_identifier.get(content["identifier"], self.service.exports)
-            exports.export(content["identifier"], after_downloads=downloads, free=free)
+            identifier, downloads = content["identifier"], int(content.get("after_downloads", 0))
+            # areas share identifiers: without one, the first that has such a snapshot, which is that of articles
+            having = [name for name, exports in everything.items() if identifier in exports.identifiers()]
+            exports = everything[content.get("area", next(iter(having), None))]
+            exports.export(identifier, after_downloads=downloads, free=bool(content.get("free")))
         answer = []
-        for identifier, exports in by_identifier.items():
-            for free in (False, True):
-                turn = exports.turn(identifier, free=free)
-                if turn is not None:
-                    started, ended = turn.started.isoformat(), turn.ended.isoformat()
-                    answer.append({"identifier": identifier, "free": free, "started": started, "ended": ended})
+        for name, exports in everything.items():
+            for identifier in exports.identifiers():
+                for free in (False, True):
+                    if (turn := exports.turn(identifier, free=free)) is not None:
+                        started, ended = turn.started.isoformat(), turn.ended.isoformat()
+                        told = {"identifier": identifier, "free": free, "started": started, "ended": ended}
+                        answer.append(told if name is None else told | {"area": name})
         return answers.document(answer)
 
     def _set_accounts(self, method: str, content: dict[str, Any]) -> Response:

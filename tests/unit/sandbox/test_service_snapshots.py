@@ -362,14 +362,26 @@ class TestOutOfTurn:
             ("enwiki_namespace_0", False),
             ("enwiki_namespace_0", True),
         ]
-        assert len(told) == 12
-        assert {turn["identifier"] for turn in told[8:]} == {"wikidatawiki_namespace_0", "wikidatawiki_namespace_120"}
+        by_area = {}
+        for turn in told:
+            by_area.setdefault(turn.get("area"), set()).add(turn["identifier"])
+        assert (len(told), len(by_area[None])) == (16, 4)
+        assert by_area["wikidata"] == {"wikidatawiki_namespace_0", "wikidatawiki_namespace_120"}
+        assert by_area["structured-contents"] <= by_area[None]
         before = client.call(ONE).json()
         told = client.call("/sandbox/snapshots", "POST", json={"identifier": "enwiki_namespace_0"}).json()
         assert datetime.fromisoformat(told[0]["started"]) == NOW
         assert client.call(ONE).json() != before
         client.call("/sandbox/snapshots", "DELETE")
         assert client.call(ONE).json() == before
+        structured = f"{LIST}/structured-contents/enwiki_namespace_0"
+        other = client.call(structured).json()
+        wanted = {"identifier": "enwiki_namespace_0", "area": "structured-contents"}
+        assert client.call("/sandbox/snapshots", "POST", json=wanted).status_code == 200
+        assert client.call(structured).json() != other
+        assert client.call(ONE).json() == before
+        assert client.call("/sandbox/snapshots", "POST", json=wanted | {"area": "none"}).status_code == 422
+        client.call("/sandbox/snapshots", "DELETE")
         answer = client.call("/sandbox/snapshots", "POST", json={"identifier": "dewiki_namespace_0"})
         assert answer.status_code == 422
         assert "There is no snapshot" in answer.json()["message"]

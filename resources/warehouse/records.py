@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import short
+from resources.formatting import counted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -120,13 +121,14 @@ class SnapshotLoad:
         """The load in one sentence."""
         name = f"Snapshot {self.snapshot_id} {short(self.snapshot_version)}"
         if not self.changed:
-            return f"{name}: nothing to do, its {self.file_count} files are loaded with the same content."
+            return f"{name}: nothing to do, {counted(self.file_count, 'file')} loaded with the same content before."
         place = "" if self.is_base else " A newer one stays underneath the articles."
         until = f", complete until {utc_text(self.boundary_at)}" if self.boundary_at else ""
-        dropped = f" {len(self.dropped_versions)} older versions were let go." if self.dropped_versions else ""
+        dropped = f" Dropped: {counted(len(self.dropped_versions), 'older version')}." if self.dropped_versions else ""
         return (
-            f"{name}: {self.file_count} files, {self.row_count:,} rows, {self.duplicate_count:,} duplicates, "
-            f"{self.reject_count:,} rejects{until}, in {self.seconds:.2f} s.{place}{dropped}"
+            f"{name}: {counted(self.file_count, 'file')}, {counted(self.row_count, 'row')}, "
+            f"{counted(self.duplicate_count, 'duplicate')}, {counted(self.reject_count, 'reject')}{until}, "
+            f"in {self.seconds:.2f} s.{place}{dropped}"
         )
 
 
@@ -164,13 +166,12 @@ class HourLoad:
         """The load in one sentence."""
         hour = utc_text(self.hour)
         if not self.changed:
-            return (
-                f"Hour {hour}: nothing to do, its {self.unchanged_file_count} files are loaded with the same content."
-            )
+            files = counted(self.unchanged_file_count, "file")
+            return f"Hour {hour}: nothing to do, {files} loaded with the same content before."
         return (
-            f"Hour {hour}: {self.loaded_file_count} files loaded ({self.unchanged_file_count} unchanged), "
-            f"{self.row_count:,} rows, {self.duplicate_count:,} duplicates, {self.reject_count:,} rejects "
-            f"in {self.seconds:.2f} s."
+            f"Hour {hour}: {counted(self.loaded_file_count, 'file')} loaded ({self.unchanged_file_count} unchanged), "
+            f"{counted(self.row_count, 'row')}, {counted(self.duplicate_count, 'duplicate')}, "
+            f"{counted(self.reject_count, 'reject')} in {self.seconds:.2f} s."
         )
 
 
@@ -178,11 +179,13 @@ class HourLoad:
 class Applied:
     """What bringing `articles` up to date did. Counts are pages; `article_count` is all pages alive afterwards.
 
-    `file_count` counts files of hours. `renewed_projects` were made anew because a new snapshot lies underneath them.
+    `file_count` counts files of hours, `lookup_file_count` those of pages that were looked up. `renewed_projects` were
+    made anew because a new snapshot lies underneath them.
     """
 
     hours: tuple[datetime, ...]
     file_count: int
+    lookup_file_count: int
     renewed_projects: tuple[str, ...]
     upserted_count: int
     removed_count: int
@@ -194,18 +197,30 @@ class Applied:
     @property
     def changed(self) -> bool:
         """False when nothing was pending."""
-        return self.rebuilt or self.file_count > 0 or bool(self.renewed_projects)
+        return self.rebuilt or self.file_count + self.lookup_file_count > 0 or bool(self.renewed_projects)
 
     def __str__(self) -> str:
         """The step in one sentence."""
         if not self.changed:
-            return f"Articles: nothing pending, {self.article_count:,} pages."
-        how = "rebuilt from" if self.rebuilt else "advanced by"
-        anew = f", {', '.join(self.renewed_projects)} recreated from snapshots" if self.renewed_projects else ""
+            return f"Articles: nothing pending, {counted(self.article_count, 'page')}."
         return (
-            f"Articles: {how} {self.file_count} files of {len(self.hours)} hours{anew}, {self.upserted_count:,} pages written, "
-            f"{self.removed_count:,} removed, {self.article_count:,} pages now, {self.seconds:.2f} s."
+            f"Articles: {self._how()}, {counted(self.upserted_count, 'page')} written, "
+            f"{self.removed_count:,} removed, {counted(self.article_count, 'page')} now, {self.seconds:.2f} s."
         )
+
+    def _how(self) -> str:
+        """What was taken in, without the kinds of files of which there were none."""
+        if self.rebuilt:
+            return "rebuilt from everything loaded"
+        files = []
+        if self.file_count:
+            files.append(f"{counted(self.file_count, 'file')} of {counted(len(self.hours), 'hour')}")
+        if self.lookup_file_count:
+            files.append(f"{counted(self.lookup_file_count, 'file')} of lookups")
+        how = [f"advanced by {' and '.join(files)}"] if files else []
+        if self.renewed_projects:
+            how.append(f"{', '.join(self.renewed_projects)} recreated from snapshots")
+        return ", ".join(how)
 
 
 @dataclass(frozen=True)
@@ -230,11 +245,11 @@ class AppliedEntities:
     def __str__(self) -> str:
         """The step in one sentence."""
         if not self.changed:
-            return f"Entities: nothing pending, {self.entity_count:,} entities."
-        how = "recreated" if self.is_renewed else f"advanced by {self.file_count} files"
+            return f"Entities: nothing pending, {counted(self.entity_count, 'entity')}."
+        how = "recreated" if self.is_renewed else f"advanced by {counted(self.file_count, 'file')}"
         return (
-            f"Entities: {how}, {self.touched_count:,} looked at, {self.written_count:,} written, {self.entity_count:,} "
-            f"entities now, {self.seconds:.2f} s."
+            f"Entities: {how}, {self.touched_count:,} looked at, {self.written_count:,} written, "
+            f"{counted(self.entity_count, 'entity')} now, {self.seconds:.2f} s."
         )
 
 
@@ -264,13 +279,13 @@ class Published:
         if not self.changed:
             return f"Published file is up to date (revision {self.revision}); nothing was written."
         missing = (
-            f" {self.missing_lake_file_count} lake files are gone; their bodies are left out."
+            f" Missing: {counted(self.missing_lake_file_count, 'lake file')}, whose bodies are left out."
             if self.missing_lake_file_count
             else ""
         )
         return (
-            f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and {self.lake_file_count} lake files "
-            f"in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them under the lock.{missing}"
+            f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
+            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them under the lock.{missing}"
         )
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from resources import files
+from resources.formatting import counted
 from resources.tables import ABOUT
 from resources.warehouse.database.connect import locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS, comments, create_table
@@ -235,9 +236,8 @@ class Publisher:
             connection.execute("CHECKPOINT")
         if found.missing:
             _log.warning(
-                "%d lake files are gone, %s among them; their bodies are left out of article_bodies. Convert their "
-                "archives again and publish.",
-                len(found.missing),
+                "Missing: %s (%s first), whose bodies are left out. Convert the archives again and publish.",
+                counted(len(found.missing), "lake file"),
                 found.missing[0],
             )
 

@@ -96,11 +96,12 @@ def _take_in(
             connection, "SELECT DISTINCT batch_hour FROM pending WHERE batch_hour IS NOT NULL ORDER BY ALL"
         )
     )
-    file_count = _count(connection, "pending")
+    file_count = _count(connection, "pending WHERE batch_hour IS NOT NULL")
+    lookup_file_count = _count(connection, "pending WHERE batch_hour IS NULL")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
     if not projects and all(hour.hour for hour in hours):
         leave_row_groups(connection)
-    if file_count or projects:
+    if file_count or lookup_file_count or projects:
         bases = versions(connection, lake_root, bases_only=True)
         if projects:
             upserted += _renew(connection, bases)
@@ -112,6 +113,7 @@ def _take_in(
     return Applied(
         hours=hours,
         file_count=file_count,
+        lookup_file_count=lookup_file_count,
         renewed_projects=() if rebuilt else projects,
         upserted_count=upserted,
         removed_count=removed,

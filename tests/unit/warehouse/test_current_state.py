@@ -374,7 +374,7 @@ def test_nothing_pending_is_said(lake, warehouse):
     second = warehouse.apply_changes()
     assert (second.changed, second.hours, second.article_count) == (False, (), 1)
     assert "nothing pending" in str(second)
-    assert "advanced by 1 files of 1 hours" in str(first)
+    assert "advanced by 1 file of 1 hour, 1 page written, 0 removed, 1 page now" in str(first)
 
 
 def test_nested_columns_reach_articles_unchanged(lake, warehouse):

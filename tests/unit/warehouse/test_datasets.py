@@ -228,8 +228,9 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
 
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])])
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]
-    assert warehouse.load_lookups(files) == 3
     warehouse.apply_changes()
+    assert warehouse.load_lookups(files) == 3
+    assert "Articles: advanced by 2 files of lookups, 1 page written" in str(warehouse.apply_changes())
     warehouse.publish()
     assert sorted(warehouse.sql("SELECT article_id, html FROM article_bodies").rows) == [
         (1, "h1"),

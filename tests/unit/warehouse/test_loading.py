@@ -31,7 +31,7 @@ def test_hour_is_loaded_once(lake, warehouse):
     file = lake.file(0, [lake.change(1, "A", 1), lake.change(2, "B", 2, "delete")])
     load = warehouse.load_hour(lake.hour(0), [file])
     assert (load.changed, load.loaded_file_count, load.row_count, load.duplicate_count) == (True, 1, 2, 0)
-    assert "1 files loaded (0 unchanged), 2 rows" in str(load)
+    assert "1 file loaded (0 unchanged), 2 rows" in str(load)
     again = warehouse.load_hour(lake.hour(0), [file])
     assert (again.changed, again.loaded_file_count, again.unchanged_file_count) == (False, 0, 1)
     assert (again.row_count, again.held_row_count, again.held_duplicate_count) == (0, 2, 0)

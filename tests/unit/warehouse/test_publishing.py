@@ -313,7 +313,7 @@ def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):
     with caplog.at_level(logging.WARNING):
         made = published.publish({"service": "sandbox"})
     assert (made.changed, made.lake_file_count, made.missing_lake_file_count) == (True, 1, 1)
-    assert "1 lake files are gone; their bodies are left out." in str(made)
+    assert "Missing: 1 lake file, whose bodies are left out." in str(made)
     assert path.name in caplog.text
     assert published.sql("SELECT article_id FROM article_bodies").rows == [(1,)]
     assert published.sql("SELECT value FROM about WHERE name = 'missing_lake_file_count'").rows == [("1",)]

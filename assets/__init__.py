@@ -1,7 +1,7 @@
-"""What exists: the assets of every declared dataset, then the current articles and the published file.
+"""What exists: the assets of every declared dataset, then the current states and the published file.
 
     families                    lists, hourly files, snapshots: a factory for each, and the steps of one hour and of one snapshot
-    articles, published         what all of them become
+    current, published          what all of them become
     checks, housekeeping        what must hold, and what may go
 
 When something runs is decided in `pipelines`; how the outside is touched, in `resources`.

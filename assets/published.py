@@ -5,10 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets import layers
-from assets.articles import KEY as ARTICLES
+from assets import current, layers
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
-from assets.entities import KEY as ENTITIES
 from assets.failures import as_failure
 from assets.housekeeping import clean, is_due
 from resources import datasets
@@ -37,7 +35,7 @@ def published_warehouse() -> dg.AssetsDefinition:
     @dg.asset(
         key=KEY,
         # what decides a current state comes by way of it
-        deps=[ARTICLES, ENTITIES, *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None)],
+        deps=[*current.KEYS, *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None)],
         group_name="published",
         kinds={"duckdb"},
         owners=list(OWNERS),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import articles, checks, entities, partitions, published
+from assets import checks, current, partitions, published
 from assets.families import hourly, lists, lookups, snapshots
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
@@ -33,8 +33,7 @@ def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefiniti
         *(asset for one in datasets.datasets(Family.SNAPSHOT) for asset in snapshots.snapshot_assets(one)),
         *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
         lookups.lookups,
-        articles.articles,
-        entities.entities,
+        *(current.current_state(one) for one in current.STATES),
         published.published_warehouse(),
     ]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import articles, entities, layers, published
+from assets import current, layers, published
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def of_snapshots(dataset: Dataset) -> str:
 
 def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[UnresolvedAssetJobDefinition]:
     """The jobs over the assets of every declared dataset; those over hours leave out what is not mirrored."""
-    state = dg.AssetSelection.assets(articles.KEY, entities.KEY, published.KEY)
+    state = dg.AssetSelection.assets(*current.KEYS, published.KEY)
     hours = _all_of(filter(is_mirrored, datasets(Family.HOURLY)))
     return [
         dg.define_asset_job(

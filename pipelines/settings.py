@@ -6,13 +6,11 @@ that of `.env.example`), and what is wrong with a value, in a sentence. Reading 
 
 from __future__ import annotations
 
-import math
 import os
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from pathlib import Path  # noqa: TC003  pydantic looks it up
+from typing import TYPE_CHECKING, Annotated, Any
 
 from dotenv import load_dotenv
 from pydantic import (
@@ -27,34 +25,30 @@ from pydantic import (
     field_validator,
 )
 
+from pipelines import values
+from pipelines.values import BODIES, PROJECT, SANDBOX_PROJECTS, SettingsError
 from resources.enterprise import Service
-from resources.enterprise.errors import InvalidRequest
-from resources.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from resources.datasets import Dataset
 
-#: The project's folder. `.env` and a relative WME_DATA belong to it, wherever a command or Dagster is started.
-PROJECT = Path(__file__).resolve().parents[1]
-#: What the sandbox serves by default.
-SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
-BODIES = ("html", "wikitext")
+__all__ = [
+    "BODIES",
+    "NAMES",
+    "PROJECT",
+    "SANDBOX_PROJECTS",
+    "Settings",
+    "SettingsError",
+    "load_env_file",
+    "read",
+    "read_data",
+    "unknown",
+]
+
 #: Read where it is needed, before there are settings.
 _READ_ELSEWHERE = ("WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
-#: Larger numbers are slips, and far larger ones lead beyond the last date there is.
-_LARGEST: Final = 1_000_000
-#: Requests a second; fewer would look like a client that hangs.
-_SLOWEST: Final = 0.001
-#: From the size of a block of lines to what the decoder can hold.
-_RECORD_MB = range(16, 1025)
-#: Characters that make a pattern of a path.
-_PATTERNS = "*?["
-
-
-class SettingsError(MirrorError, ValueError):
-    """A setting that cannot be used; the message names the variable and what to write instead."""
 
 
 def _variable(field: str) -> str:
@@ -70,120 +64,8 @@ def _parsed(parse: Callable[[str, str], Any]) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
-def _words(_name: str, text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _projects(name: str, text: str) -> tuple[str, ...]:
-    projects = _words(name, text)
-    if wrong := [project for project in projects if not re.fullmatch(r"[a-z0-9_]+", project)]:
-        raise SettingsError(f"{name} names {wrong[0]!r}; projects are database names such as enwiki or zh_yuewiki.")
-    return projects or SANDBOX_PROJECTS
-
-
-def _namespaces(name: str, text: str) -> tuple[int, ...]:
-    numbers = _words(name, text)
-    if not all(number.isdecimal() for number in numbers):
-        raise SettingsError(f"{name} is {text!r}; write numbers of 0, 6, 10, 14, separated by commas.")
-    return tuple(map(int, numbers)) or (0,)
-
-
-def _bodies(name: str, text: str) -> tuple[str, ...]:
-    bodies = _words(name, text)
-    if set(bodies) - {*BODIES, "none"} or ("none" in bodies and len(bodies) > 1):
-        raise SettingsError(f"{name} is {text!r}; write html, wikitext, html,wikitext or none.")
-    return () if bodies == ("none",) else bodies or BODIES
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() in {"1", "true", "yes", "on"}:
-        return True
-    if text.lower() in {"0", "false", "no", "off"}:
-        return False
-    raise SettingsError(f"{name} is {text!r}; write 1 or 0, or leave it out.")
-
-
-def _address(name: str, text: str) -> str:
-    url = text.rstrip("/")
-    try:
-        Service(base_url=url)
-    except InvalidRequest:
-        # the address itself is not repeated: people put passwords into addresses
-        raise SettingsError(
-            f"{name} is not an address of the form https://host[:port][/path]. Nothing was sent. Correct {name}, or leave it "
-            "out for the real service."
-        ) from None
-    return url
-
-
-def _hour(name: str, text: str) -> datetime:
-    try:
-        return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
-    except ValueError:
-        raise SettingsError(f"{name} is {text!r}; write an hour in UTC, for example 2026-11-20T05.") from None
-
-
-def _number(text: str) -> float:
-    """A number of a setting; NaN: it is none, or cannot be meant."""
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if 0 <= number <= _LARGEST else math.nan
-
-
-def _quantity(unit: str, example: int = 5, least: float = 0) -> Callable[[str, str], float]:
-    def parse(name: str, text: str) -> float:
-        if not (number := _number(text)) >= least:
-            from_least = f"from {least} " if least else ""
-            raise SettingsError(
-                f"{name} is {text!r}; write a number of {unit} {from_least}up to {_LARGEST:,}, for example {example}."
-            )
-        return number
-
-    return parse
-
-
-def _count(name: str, text: str) -> int:
-    if not text.isdecimal() or len(text) > len(str(_LARGEST)) or int(text) > _LARGEST:
-        raise SettingsError(f"{name} is {text!r}; write a whole number up to {_LARGEST:,}, for example 100.")
-    return int(text)
-
-
-def _record_mb(name: str, text: str) -> int:
-    if not text.isdecimal() or len(text) > len(str(_LARGEST)) or int(text) not in _RECORD_MB:
-        raise SettingsError(
-            f"{name} is {text!r}; write the MiB of the longest record to convert, a whole number from {_RECORD_MB.start} to "
-            f"{_RECORD_MB.stop - 1}. A line of that length takes twelve times as much memory."
-        )
-    return int(text)
-
-
-def _storage_version(name: str, text: str) -> str:
-    if not re.fullmatch(r"v\d+\.\d+\.\d+", text):
-        raise SettingsError(
-            f"{name} is {text!r}; write the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0."
-        )
-    return text
-
-
-def _file(_name: str, text: str) -> Path:
-    # `.env` knows no shell that would know the home folder
-    return PROJECT / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
-
-
-def _data(name: str, text: str) -> Path:
-    data = _file(name, text)
-    if set(_PATTERNS) & set(str(data)):
-        raise SettingsError(
-            f"{name} is the folder {data}. DuckDB takes {' '.join(_PATTERNS)} in a path for a pattern and would read "
-            "files of other folders. Choose one without them."
-        )
-    return data
-
-
-_Url = Annotated[str, _parsed(_address)]
-_Flag = Annotated[bool, _parsed(_flag)]
+_Url = Annotated[str, _parsed(values.address)]
+_Flag = Annotated[bool, _parsed(values.flag)]
 
 
 class Settings(BaseModel):
@@ -201,12 +83,12 @@ class Settings(BaseModel):
         None, description="User name of the account. Without an account the sandbox is used.", examples=["you"]
     )
     password: SecretStr | None = Field(None, description="Password of the account.", examples=[""])
-    projects: Annotated[tuple[str, ...], _parsed(_projects)] = Field(
+    projects: Annotated[tuple[str, ...], _parsed(values.projects)] = Field(
         SANDBOX_PROJECTS,
         description="Projects to mirror, separated by commas. Required with an account. Default: the sandbox's three.",
         examples=["enwiki,frwiki"],
     )
-    namespaces: Annotated[tuple[int, ...], _parsed(_namespaces)] = Field(
+    namespaces: Annotated[tuple[int, ...], _parsed(values.namespaces)] = Field(
         (0,),
         description="Namespaces to mirror: 0 article, 6 file, 10 template, 14 category. Default: `0`.",
         examples=["0"],
@@ -217,12 +99,12 @@ class Settings(BaseModel):
         "Default: `0`.",
         examples=["1"],
     )
-    bodies: Annotated[tuple[str, ...], _parsed(_bodies)] = Field(
+    bodies: Annotated[tuple[str, ...], _parsed(values.bodies)] = Field(
         BODIES,
         description="Bodies to keep: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
         examples=["html,wikitext"],
     )
-    data: Annotated[Path, _parsed(_data)] = Field(
+    data: Annotated[Path, _parsed(values.data)] = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
         description="Data folder, for everything that is fetched and made. A relative path starts at the project's folder, wherever a "
         "command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. Default: `data`.",
@@ -243,44 +125,46 @@ class Settings(BaseModel):
         description="`1`: always use the sandbox; `0`: never. Default: use it when no account is configured.",
         examples=["1"],
     )
-    min_free_gb: Annotated[float, _parsed(_quantity("gigabytes"))] = Field(
+    min_free_gb: Annotated[float, _parsed(values.quantity("gigabytes"))] = Field(
         1.0, description="Disk space (GB) that a run leaves free. Default: `1`.", examples=["1"]
     )
-    max_record_mb: Annotated[int, _parsed(_record_mb)] = Field(
+    max_record_mb: Annotated[int, _parsed(values.record_mb)] = Field(
         64,
         description="Longest record (MiB) to convert, from 16 to 1024; longer lines are rejected, whole. A line of this length takes "
         "twelve times as much memory. Default: `64`.",
         examples=["64"],
     )
-    first_hour: Annotated[datetime | None, _parsed(_hour)] = Field(
+    first_hour: Annotated[datetime | None, _parsed(values.hour)] = Field(
         None,
         description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest hour that the "
         "service has.",
         examples=["2026-11-20T05"],
     )
-    grace_hours: Annotated[float, _parsed(_quantity("hours"))] = Field(
+    grace_hours: Annotated[float, _parsed(values.quantity("hours"))] = Field(
         24.0,
         description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
-    requests_per_second: Annotated[float | None, _parsed(_quantity("requests a second", 10, _SLOWEST))] = Field(
-        None,
-        description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each process by itself. "
-        "Default: adjusted to the service's refusals (429).",
-        examples=["10"],
+    requests_per_second: Annotated[float | None, _parsed(values.quantity("requests a second", 10, values.SLOWEST))] = (
+        Field(
+            None,
+            description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each process by itself. "
+            "Default: adjusted to the service's refusals (429).",
+            examples=["10"],
+        )
     )
-    watchlist: Annotated[Path | None, _parsed(_file)] = Field(
+    watchlist: Annotated[Path | None, _parsed(values.file)] = Field(
         None,
         description="File of pages to look up when they change: a project, a space and a title on each line. A relative path starts at the "
         "project's folder. Default: none.",
         examples=["watchlist.txt"],
     )
-    lookups_per_day: Annotated[int, _parsed(_count)] = Field(
+    lookups_per_day: Annotated[int, _parsed(values.count)] = Field(
         100,
         description="Lookups that a day (UTC) may spend on the watch list, on repairs and on checks. Default: `100`.",
         examples=["100"],
     )
-    check_pages: Annotated[int | None, _parsed(_count)] = Field(
+    check_pages: Annotated[int | None, _parsed(values.count)] = Field(
         None,
         description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, else none.",
         examples=["10"],
@@ -291,7 +175,7 @@ class Settings(BaseModel):
         description="When runs publish: `run` (every run), a number of minutes (at most that often), or `off`. Default: `run`.",
         examples=["run"],
     )
-    storage_version: Annotated[str | None, _parsed(_storage_version)] = Field(
+    storage_version: Annotated[str | None, _parsed(values.storage_version)] = Field(
         None,
         description="File format of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be raised, never "
         "lowered. Default: unchanged; `v1.5.0` for new files.",
@@ -319,9 +203,9 @@ class Settings(BaseModel):
             return value
         if value.lower() in {"run", "off"}:
             return timedelta(0) if value.lower() == "run" else None
-        if not (minutes := _number(value)) > 0:
+        if not (minutes := values.number(value)) > 0:
             raise SettingsError(
-                f"WME_PUBLISH is {value!r}; write run (every run publishes), a number of minutes up to {_LARGEST:,} (at most that "
+                f"WME_PUBLISH is {value!r}; write run (every run publishes), a number of minutes up to {values.LARGEST:,} (at most that "
                 "often), or off."
             )
         return timedelta(minutes=minutes)
@@ -365,7 +249,7 @@ def read_data(environ: Mapping[str, str] | None = None) -> Path:
         SettingsError: It cannot be used.
     """
     named = (os.environ if environ is None else environ).get("WME_DATA", "").strip()
-    return _data("WME_DATA", named or "data")
+    return values.data("WME_DATA", named or "data")
 
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
@@ -394,7 +278,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             "WME_SANDBOX=0 switches the sandbox off and no account is configured; "
             "set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 where your address is admitted without a token."
         )
-    if not _words("", given.get("WME_PROJECTS", "")):
+    if not values.words("", given.get("WME_PROJECTS", "")):
         raise SettingsError(
             "WME_PROJECTS is not set. With an account it must name the projects to mirror, for example "
             "WME_PROJECTS=enwiki,frwiki: unset never means all nine hundred."

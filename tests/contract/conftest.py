@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 
 from resources.sandbox import Settings, running
 from resources.sandbox.choices import CHOICES
@@ -18,6 +19,7 @@ from tests.contract.service import Service
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FREE, PASSWORD = "free", "Free-account-1"
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 #: By the name of a choice: how it ended, in a word.
 VERDICTS: dict[str, str] = {}
@@ -36,11 +38,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
     state = tmp_path_factory.mktemp("contract")
     with running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox:
-        service = Service(sandbox.url, sandbox.url, sandbox.username, sandbox.password, downloads=True)
-        # loopback needs no proxy, and a machine may have one configured
-        service.session.trust_env = False
-        with service.session:
-            yield service
+        # its own account is of the group that may do everything
+        sandbox.accounts.create(FREE, PASSWORD, groups=("group_1",))
+        with requests.Session() as session:
+            # loopback needs no proxy, and a machine may have one configured
+            session.trust_env = False
+            at = {"auth_url": sandbox.url, "base_url": sandbox.url, "downloads": True, "session": session}
+            free = Service(username=FREE, password=PASSWORD, **at)
+            yield Service(username=sandbox.username, password=sandbox.password, other=free, **at)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

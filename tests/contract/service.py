@@ -15,7 +15,10 @@ SECONDS = 60
 
 @dataclass
 class Service:
-    """One account at one service. `downloads`: whether units of the download quota may be spent."""
+    """One account at one service.
+
+    `downloads`: whether units of the download quota may be spent. `other`: a further account there, of another group.
+    """
 
     auth_url: str
     base_url: str
@@ -23,6 +26,7 @@ class Service:
     password: str = field(repr=False)
     downloads: bool
     session: requests.Session = field(default_factory=requests.Session, repr=False)
+    other: Service | None = None
 
     @cached_property
     def tokens(self) -> dict[str, Any]:
@@ -42,6 +46,10 @@ class Service:
         answer = self.session.post(f"{self.auth_url}/v1/get-user", headers=self.bearer, timeout=SECONDS)
         assert answer.status_code == 200
         return answer.json()
+
+    def of_group(self, group: str) -> Service | None:
+        """The account here whose highest group this is."""
+        return next((one for one in (self, self.other) if one and max(one.user()["groups"]) == group), None)
 
     def call(self, path: str, method: str = "GET", **options: Any) -> requests.Response:
         headers = {**self.bearer, **options.pop("headers", {})}

@@ -43,8 +43,10 @@ def needs_downloads(service):
         raise CannotTellError("It takes a download: WME_LIVE_DOWNLOADS=1 allows one unit for each.")
 
 
-def group(service):
-    return max(service.user()["groups"])
+def free_account(service):
+    if (free := service.of_group("group_1")) is None:
+        raise CannotTellError("The account is not of the free group.")
+    return free
 
 
 def article(service, where="articles", **body):
@@ -132,17 +134,13 @@ def chunk_by_number(service):
 
 @check("free-quotas")
 def free_quotas(service):
-    if group(service) != "group_1":
-        raise CannotTellError("The account is not of the free group.")
-    user = service.user()
+    user = free_account(service).user()
     return [user[f"{kind}_limit"] for kind in ("ondemand", "snapshot", "chunk")] == [50_000, 30, 1_500]
 
 
 @check("paid-batches")
 def paid_batches(service):
-    if group(service) != "group_1":
-        raise CannotTellError("The account is not of the free group.")
-    return service.call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403
+    return free_account(service).call(f"/v2/batches/{service.hour():%Y-%m-%d/%H}").status_code == 403
 
 
 @check("open-structured-snapshots")

@@ -17,8 +17,10 @@ import pytest
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.lake import Archive, Conversion, Layout, convert
+from resources.lake.decode import native
 
 if TYPE_CHECKING:
+    import ctypes
     from pathlib import Path
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
@@ -105,6 +107,25 @@ def rows():
 @pytest.fixture
 def make_tar():
     return tar_bytes
+
+
+@pytest.fixture(scope="session")
+def library() -> ctypes.CDLL:
+    """The native decoder. The mirror can do without it; tests that leave it out would show half of what they promise."""
+    found = native.library()
+    assert found is not None, (
+        "The native decoder is not built: install a C compiler, then `make clean` and `make setup`."
+    )
+    return found
+
+
+@pytest.fixture(params=["native", "pure"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs twice: records are read by the native decoder, then without it."""
+    if request.param == "native":
+        request.getfixturevalue("library")
+    monkeypatch.setenv("WME_NATIVE", "1" if request.param == "native" else "0")
+    return request.param
 
 
 @pytest.fixture

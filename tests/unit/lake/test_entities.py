@@ -9,7 +9,6 @@ import pathlib
 import pytest
 
 from resources.datasets import ENTITY_CHANGES
-from resources.lake.decode import native
 from resources.lake.decode.records import RecordReader
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared/data/real/wikitext/pages.ndjson.gz"
@@ -18,14 +17,6 @@ START = (
     '{"name":"Q42","identifier":138,"date_modified":"2026-11-19T05:10:11Z","namespace":{"identifier":0},'
     '"is_part_of":{"identifier":"wikidatawiki"}'
 )
-
-
-@pytest.fixture(params=["1", "0"], ids=["native", "pure"])
-def how(request, monkeypatch):
-    if request.param == "1" and native.library() is None:
-        pytest.skip("the native decoder is not built here")
-    monkeypatch.setenv("WME_NATIVE", request.param)
-    return request.param
 
 
 def read(*lines: str):

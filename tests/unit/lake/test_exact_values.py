@@ -12,20 +12,13 @@ from resources.lake.decode import drift, native, strict_json
 from resources.lake.decode.drift import OTHERS
 from resources.lake.decode.strict_json import DEPTH_MAX
 
+pytestmark = pytest.mark.usefixtures("how")
+
 NUMBERS = [
     *("12345678901234567890.5", "123456789012345678901", "1e-400", "-0", "-0.0", "1E+2", "1.0", "1.50", "1e400"),
     *("1e999999999", "-1e-999999999", "0e0", "9223372036854775808", "0.1234567890123456789", "1" * 5000),
     "0." + "3" * 5000,
 ]
-
-
-@pytest.fixture(
-    autouse=True,
-    params=[pytest.param("1", marks=pytest.mark.skipif(native.library() is None, reason="not built here")), "0"],
-    ids=["native", "pure"],
-)
-def either_way(request, monkeypatch):
-    monkeypatch.setenv("WME_NATIVE", request.param)
 
 
 @pytest.fixture

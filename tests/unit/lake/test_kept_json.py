@@ -10,7 +10,6 @@ import random
 import pytest
 
 from resources.datasets import STRUCTURED_ARTICLES
-from resources.lake.decode import native
 from resources.lake.decode.records import RecordReader
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared/data/real/enterprise/structured-contents"
@@ -59,14 +58,6 @@ def read(block: bytes, bodies: frozenset[str] = STRUCTURED_ARTICLES.table.bodies
     return rows
 
 
-@pytest.fixture(params=["1", "0"], ids=["native", "pure"])
-def how(request, monkeypatch):
-    if request.param == "1" and native.library() is None:
-        pytest.skip("the native decoder is not built here")
-    monkeypatch.setenv("WME_NATIVE", request.param)
-    return request.param
-
-
 def test_the_text_is_kept_as_it_is_written(how):
     block = "".join(f'{START},"sections":{text},"infobox":{text}}}\n' for text in KEPT).encode()
     rows = read(block)
@@ -113,10 +104,9 @@ def test_unknown_fields_beside_it_go_to_extra(how):
     assert rows.batch.column("sections_json").to_pylist() == ["[1]"]
 
 
+@pytest.mark.usefixtures("library")
 def test_damage_is_judged_alike(monkeypatch):
     """Bytes replaced, cut and doubled at random places: both ways keep and reject the same lines."""
-    if native.library() is None:
-        pytest.skip("the native decoder is not built here")
     chance = random.Random(7)
     whole = f'{START},"sections":{KEPT[9]},"tables":{KEPT[10]},"references":{KEPT[8]}}}'.encode()
     lines = []

@@ -42,11 +42,9 @@ def lines_of(lake, rng: random.Random, count: int) -> list[bytes]:
     return lines
 
 
-@pytest.mark.usefixtures("short_limits")
-@pytest.mark.parametrize("native", ["1", "0"], ids=["native", "pure"])
+@pytest.mark.usefixtures("short_limits", "how")
 @pytest.mark.parametrize("seed", range(4))
-def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows, seed, native, monkeypatch):
-    monkeypatch.setenv("WME_NATIVE", native)
+def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows, seed):
     rng = random.Random(seed)
     datas = [b"\n".join(lines_of(lake, rng, rng.randrange(1, 40))) + rng.choice([b"", b"\n"]) for _ in range(3)]
     made = convert(lake.archive(*datas), lake.layout, record_bytes_max=10_000, workers=rng.choice([1, 3]))

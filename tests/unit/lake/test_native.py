@@ -16,13 +16,10 @@ from resources.lake.decode.native import Decoder, decoding
 from resources.tables import ARTICLE_CHANGES
 
 BOTH = frozenset({"html", "wikitext"})
-built = pytest.mark.skipif(native.library() is None, reason="the native decoder is not built here")
 
 
 @pytest.fixture
-def decoder() -> Decoder:
-    library = native.library()
-    assert library is not None
+def decoder(library) -> Decoder:
     return Decoder(library, ARTICLE_CHANGES, BOTH)
 
 
@@ -36,7 +33,6 @@ def texts(decoder: Decoder, block: bytes, column: str = "html") -> list:
     return decoded.batch.column(column).to_pylist()
 
 
-@built
 @pytest.mark.parametrize("piece", ["\\n", "\\u003c", "\\u00e9", "\\ud83d\\udc3f", "é", "日", "🐿", '\\"', "\\\\"])
 def test_every_distance_from_the_edge_of_a_vector(lake, decoder, piece):
     template = json.dumps(lake.record(1, article_body={"html": "HERE"}))
@@ -45,7 +41,6 @@ def test_every_distance_from_the_edge_of_a_vector(lake, decoder, piece):
     assert texts(decoder, block) == [json.loads(f'"{text}"') for text in encoded]
 
 
-@built
 @pytest.mark.parametrize("spoiled", [b"\x00", b"\x1f", b"\xff", b"\xc3", b"\xe3\x81", b"\\x", b"\\u00g0", b"\\ud800x"])
 def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, decoder, spoiled):
     good = lake.lines(lake.record(1, article_body={"html": "<good>"}))
@@ -59,7 +54,6 @@ def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, decoder,
         assert (line.line, line.row, line.start, line.end) == (1, 1, len(good), len(good) + len(bad))
 
 
-@built
 def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
     line = lake.lines(lake.record(1)).rstrip()
     for size in range(140):
@@ -71,7 +65,6 @@ def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
         assert (len(decoded.batch), len(decoded.refused), decoded.line_count) == (0, bool(size), bool(size))
 
 
-@built
 @pytest.mark.parametrize("block", [b"", b"\n", b"\n\n \t\n\r\n", b" ", b"\r"])
 def test_blocks_without_a_line(decoder, block):
     decoded = decode(decoder, block)
@@ -79,7 +72,6 @@ def test_blocks_without_a_line(decoder, block):
     assert (len(decoded.batch), decoded.line_count, decoded.refused, [*decoded.unknown]) == (0, 0, [], [])
 
 
-@built
 def test_places_of_what_is_refused_and_what_is_unknown(lake, decoder):
     first, second = lake.record(1), lake.record(2, new="x")
     second["version"]["mood"] = ["é"]
@@ -96,7 +88,6 @@ def test_places_of_what_is_refused_and_what_is_unknown(lake, decoder):
     assert unknown.fields == [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
 
 
-@built
 def test_a_living_batch_is_never_written_over(lake, decoder):
     kept = [decode(decoder, lake.lines(lake.record(n, article_body={"html": f"<p>{n}</p>" * 1000}))) for n in range(5)]
     assert [one.batch.column("html")[0].as_py() for one in kept] == [f"<p>{n}</p>" * 1000 for n in range(5)]
@@ -111,8 +102,7 @@ def test_a_living_batch_is_never_written_over(lake, decoder):
     assert part[0].as_py() == "<p>2</p>" * 1000
 
 
-@built
-def test_memory_of_huge_lines_is_given_back(lake, decoder, monkeypatch):
+def test_memory_of_huge_lines_is_given_back(lake, decoder, library, monkeypatch):
     html = "<p>é\\n" * 5_000_000
     line = json.dumps(lake.record(1, article_body={"html": html}), ensure_ascii=False).encode()
     assert len(line) > 30_000_000
@@ -123,15 +113,13 @@ def test_memory_of_huge_lines_is_given_back(lake, decoder, monkeypatch):
     decoder.trim()
     assert decoder.arena_bytes == 0
     monkeypatch.setattr(native, "KEEP_BYTES", 1 << 20)
-    library = native.library()
-    assert library is not None
     small = Decoder(library, ARTICLE_CHANGES, BOTH)
     assert decode(small, line).batch.column("html")[0].as_py() == html
     assert small.arena_bytes < 1 << 20
     assert texts(small, lake.lines(lake.record(1))) == ["<p>1</p>"]
 
 
-@built
+@pytest.mark.usefixtures("library")
 def test_bodies_that_are_not_kept_are_checked_all_the_same(lake):
     with decoding(ARTICLE_CHANGES, frozenset({"html"})) as some:
         assert some is not None
@@ -141,7 +129,7 @@ def test_bodies_that_are_not_kept_are_checked_all_the_same(lake):
         assert len(decoded.refused) == 1
 
 
-@built
+@pytest.mark.usefixtures("library")
 def test_each_thread_has_a_decoder_of_its_own(lake):
     meet = threading.Barrier(4)
 

@@ -14,13 +14,12 @@ import pytest
 
 from resources.datasets import ARTICLE_CHANGES, Dataset, Family
 from resources.lake import Archive
-from resources.lake.decode import native
 from resources.lake.decode.records import RecordReader, Rows
 from resources.lake.decode.tree import is_known
 from resources.tables import TIMESTAMP, Column, Table
 from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="the native decoder is not built here")
+pytestmark = pytest.mark.usefixtures("library")
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "articles"
 BOTH = frozenset({"html", "wikitext"})

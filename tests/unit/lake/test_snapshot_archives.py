@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow.parquet as pq
-import pytest
 
 from resources.lake import SnapshotArchive, convert, digest_of, find_conversion
 from resources.tables import REJECTED_LINES, SNAPSHOT_ARTICLES
@@ -26,9 +25,7 @@ def snapshot(lake, *lines) -> SnapshotArchive:
     )
 
 
-@pytest.mark.parametrize("native", ["1", "0"], ids=["native", "pure"])
-def test_rows_and_rejects(lake, rows, monkeypatch, native):
-    monkeypatch.setenv("WME_NATIVE", native)
+def test_rows_and_rejects(lake, rows, how):
     plain = lake.record(2)
     plain.pop("event")
     archive = snapshot(lake, lake.record(1), plain, b"bad", lake.record(3, mood="calm"))

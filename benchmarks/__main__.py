@@ -7,12 +7,14 @@ import os
 import sys
 import tempfile
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks import report
+from assets.partitions import last_complete_hour
+from benchmarks import lakes, report
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
@@ -161,6 +163,30 @@ def warehouse(pages: str, changes: int, folder: Path | None, *, plain: bool, day
     else:
         console.print(report.warehouse(sizes))
         console.print(report.provenance())
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--days", default=7, show_default=True, help="Days of history, up to the last full hour.")
+@click.option("--projects", default=40, show_default=True, help="Projects, each with a file an hour.")
+def lake(folder: Path, days: int, projects: int) -> None:
+    """Make a data folder with a history, as the pipeline would have made it in that time, for measurements of your own.
+
+    FOLDER must not be there; it takes 65 kB for each file, and 24 files for a project's day.
+    """
+    console = Console(stderr=True)
+    if folder.exists():
+        raise click.ClickException(f"{folder} is there already. Nothing was changed; name a folder that is not.")
+    last = last_complete_hour(datetime.now(UTC)) + timedelta(hours=1)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # beside the folder, because files are handed over as hard links
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place, console.status("") as status:
+        chosen = lakes.projects(projects)
+        stock = lakes.Stock.make(Path(place), chosen, last, 24 * days, status.update)
+        stock.mirror(folder, last, 24 * days, status.update)
+    console.print(
+        f"{folder}: {24 * days * projects:,} lake files. WME_PROJECTS={','.join(p.project_id for p in chosen)}"
+    )
 
 
 if __name__ == "__main__":

@@ -582,17 +582,23 @@ static const uint8_t *moment(const uint8_t *p, int64_t *value) {
 
 /* --- Objects and lists ------------------------------------------------------------------------------------------- */
 
+/* The first quote, backslash or control character; there is one before the end of every block. */
+INLINE const uint8_t *text_stop(const uint8_t *p) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
+    uint32_t stops;
+    while (!(stops = STOPS16(LOAD16(p)))) p += 16;
+    p += __builtin_ctz(stops);
+#else
+    while (*p != '"' && *p != '\\' && *p >= 0x20) p++;
+#endif
+    return p;
+}
+
 /* Behind the string whose opening quote stands before `p`; its inside is looked at by whoever reads the value. */
 static const uint8_t *skip_text(const uint8_t *p) {
     for (;;) {
-#if defined(__SSE2__)
-        const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
-        uint32_t stops;
-        while (!(stops = STOPS16(LOAD16(p)))) p += 16;
-        p += __builtin_ctz(stops);
-#else
-        while (*p != '"' && *p != '\\' && *p >= 0x20) p++;
-#endif
+        p = text_stop(p);
         if (*p == '"') return p + 1;
         if (*p != '\\' || p[1] < 0x20) return NULL;
         p += 2;
@@ -635,14 +641,7 @@ static const uint8_t *skip(const uint8_t *p) {
 static const uint8_t *strict_text(const uint8_t *p, int *plain) {
     *plain = 1;
     for (;;) {
-#if defined(__SSE2__)
-        const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
-        uint32_t stops;
-        while (!(stops = STOPS16(LOAD16(p)))) p += 16;
-        p += __builtin_ctz(stops);
-#else
-        while (*p != '"' && *p != '\\' && *p >= 0x20) p++;
-#endif
+        p = text_stop(p);
         if (*p == '"') return p + 1;
         if (*p != '\\') return NULL;
         *plain = 0;

@@ -40,20 +40,15 @@ _EVERYTHING = (
 
 def with_rule(name: str, *, moment: str | None = None) -> str:
     """A statement with the rule written in, over everything or over what happened before `moment`, an expression."""
-    states = statement("entities/states")
-    known = "" if moment is None else f" < CAST({moment} AS TIMESTAMPTZ)"
-    for place, before in {
-        "{of}": "" if moment is None else " that was whole by then",
-        "{known_snapshots}": known and f" AND newest_event_at{known}",
-        "{known_changes}": known and f" AND change.event_at{known}",
-    }.items():
-        states = states.replace(place, before)
-    return (
-        statement(name)
-        .replace("{states}", states)
-        .replace("{rows}", statement("entities/rows").replace("{columns}", column_list(ENTITIES)))
-        .replace("{newest_first}", NEWEST_FIRST)
+    before = "" if moment is None else f" < CAST({moment} AS TIMESTAMPTZ)"
+    states = statement(
+        "entities/states",
+        of=before and " that was whole by then",
+        known_snapshots=before and f" AND newest_event_at{before}",
+        known_changes=before and f" AND change.event_at{before}",
     )
+    rows = statement("entities/rows", columns=column_list(ENTITIES))
+    return statement(name, states=states, rows=rows, newest_first=NEWEST_FIRST)
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, now: datetime) -> AppliedEntities:

@@ -6,7 +6,7 @@ WITH base AS (
   WHERE table_name = 'snapshot_entities'{known_snapshots}
   QUALIFY row_number() OVER (
     PARTITION BY project_id, namespace_id
-    ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
+    ORDER BY {newest_snapshot_first}
   ) = 1
 )
 SELECT

@@ -72,14 +72,14 @@ class Kept:
     def _written(self, name: str) -> str:
         """A statement with the version's own values written in, where DuckDB takes no parameter (views)."""
         table = self.dataset.table
-        return (
-            statement(f"load/{name}")
-            .replace("{key}", ", ".join(identifier(column) for column in self.key))
-            .replace("{newest_first}", newest_first(table))
-            .replace("{nothing}", nulls(table))
-            .replace("{files}", f"[{', '.join(quoted(path) for path in self.paths)}]")
-            .replace("{snapshot_id}", quoted(self.snapshot_id))
-            .replace("{snapshot_version}", quoted(self.snapshot_version))
+        return statement(
+            f"load/{name}",
+            key=", ".join(identifier(column) for column in self.key),
+            newest_first=newest_first(table),
+            nothing=nulls(table),
+            snapshot_id=quoted(self.snapshot_id),
+            snapshot_version=quoted(self.snapshot_version),
+            files=f"[{', '.join(quoted(path) for path in self.paths)}]",
         )
 
 

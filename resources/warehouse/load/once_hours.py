@@ -47,7 +47,7 @@ def insert_hours_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, p
         "AND old.batch_hour = incoming.batch_hour AND old.project_id = incoming.project_id AND old.namespace_id = incoming.namespace_id"
     )
     if key:
-        text = statement("load/once_hours").replace("{key}", key).replace("{newest_first}", newest_first(table))
+        text = statement("load/once_hours", key=key, newest_first=newest_first(table))
         connection.execute(text, {"paths": list(paths)})
     else:
         connection.execute("CREATE OR REPLACE TEMP TABLE repeated (path VARCHAR, file_row BIGINT)")

@@ -1,8 +1,5 @@
 SELECT
-  project_id,
-  namespace_id,
-  article_id,
-  name,
+  {page},
   [CAST(n AS BIGINT)] AS position,
   concat('$[', n - 1, ']') AS path,
   part ->> 'identifier' AS reference_id,
@@ -13,7 +10,4 @@ SELECT
   part ->> '$.text.value' AS text,
   part ->> '$.source.value' AS source,
   CAST(part -> 'metadata' AS VARCHAR) AS metadata_json
-FROM (
-  SELECT project_id, namespace_id, article_id, name, unnest(parts) AS part, generate_subscripts(parts, 1) AS n
-  FROM (SELECT project_id, namespace_id, article_id, name, {references} AS parts FROM structured_bodies)
-)
+FROM {references}

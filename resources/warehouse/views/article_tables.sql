@@ -1,8 +1,5 @@
 SELECT
-  project_id,
-  namespace_id,
-  article_id,
-  name,
+  {page},
   [CAST(n AS BIGINT)] AS position,
   concat('$[', n - 1, ']') AS path,
   part ->> 'identifier' AS table_id,
@@ -21,8 +18,5 @@ FROM (
     coalesce(from_json(part -> 'headers', '[[{"value":"VARCHAR"}]]'), []) AS header_cells,
     coalesce(from_json(part -> 'rows', '[[{"value":"VARCHAR"}]]'), []) AS cells,
     coalesce(from_json(part -> 'footers', '[[{"value":"VARCHAR"}]]'), []) AS footer_cells
-  FROM (
-    SELECT project_id, namespace_id, article_id, name, unnest(parts) AS part, generate_subscripts(parts, 1) AS n
-    FROM (SELECT project_id, namespace_id, article_id, name, {tables} AS parts FROM structured_bodies)
-  )
+  FROM {tables}
 )

@@ -1,8 +1,5 @@
 SELECT
-  project_id,
-  namespace_id,
-  article_id,
-  name,
+  {page},
   position,
   {path} AS path,
   part ->> 'type' AS part_type,

@@ -1,9 +1,6 @@
 -- What is in a section itself: its parts that are no sections. Nothing but a part has a `value`, at any depth.
 SELECT
-  project_id,
-  namespace_id,
-  article_id,
-  name,
+  {page},
   position,
   {path} AS path,
   CAST(len(position) AS BIGINT) AS level,
@@ -23,10 +20,7 @@ SELECT
   ) AS table_ids
 FROM (
   SELECT
-    project_id,
-    namespace_id,
-    article_id,
-    name,
+    {page},
     position,
     above,
     part ->> 'name' AS heading,

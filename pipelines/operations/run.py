@@ -7,6 +7,7 @@ own instance.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from resources.formatting import hour_text
 from resources.lake import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
@@ -219,41 +220,38 @@ def run(
             f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the first hour of the mirror. Nothing was done. Choose "
             "later hours, or set WME_FIRST_HOUR if older ones are archived."
         )
-    defs = build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
+    defs = _defs(settings, hours, **overrides)
     due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
-    report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+    with _run_here(settings) as here:
         # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
         if due:
-            _execute(defs, jobs.REFERENCE, instance, report, mark)
+            here.execute(defs, jobs.REFERENCE)
         for dataset, identifiers in (snapshots or {}).items():
-            instance.add_dynamic_partitions(dataset.archive, list(identifiers))
+            here.instance.add_dynamic_partitions(dataset.archive, list(identifiers))
             for identifier in identifiers:
-                if not report.unavailable:
-                    _execute(defs, jobs.of_snapshots(dataset), instance, report, mark, partition_key=identifier)
-        if hours and not report.unavailable:
-            _execute(defs, jobs.HOURS, instance, report, mark | _range(hours))
-        _execute(defs, jobs.PUBLISH, instance, report, mark | WHEN_DUE)
-    return report
+                if not here.report.unavailable:
+                    here.execute(defs, jobs.of_snapshots(dataset), partition_key=identifier)
+        if hours and not here.report.unavailable:
+            here.execute(defs, jobs.HOURS, _range(hours))
+        here.execute(defs, jobs.PUBLISH, WHEN_DUE)
+    return here.report
 
 
 def publish(settings: Settings, **overrides: Any) -> RunReport:
     """Take what is pending into the current articles and publish, whether it is due or not."""
-    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
-    report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        _execute(defs, jobs.PUBLISH, instance, report, mark)
-    return report
+    defs = _defs(settings, **overrides)
+    with _run_here(settings) as here:
+        here.execute(defs, jobs.PUBLISH)
+    return here.report
 
 
 def look_up(settings: Settings, **overrides: Any) -> RunReport:
     """Look up watched and uncertain pages within the day's budget, and publish where that is due."""
-    defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
-    report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
-        _execute(defs, jobs.LOOKUPS, instance, report, mark)
-        _execute(defs, jobs.PUBLISH, instance, report, mark | WHEN_DUE)
-    return report
+    defs = _defs(settings, **overrides)
+    with _run_here(settings) as here:
+        here.execute(defs, jobs.LOOKUPS)
+        here.execute(defs, jobs.PUBLISH, WHEN_DUE)
+    return here.report
 
 
 def from_archive(
@@ -273,19 +271,18 @@ def from_archive(
     Raises:
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
-    report = RunReport()
-    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+    with _run_here(settings) as here:
         for dataset, wanted, hours in groups:
-            defs = build_defs(wanted, asked=hours, loggers={"quiet": QUIET}, **overrides)
-            _execute(defs, jobs.HOURS, instance, report, mark | _range(hours), layers.keys(dataset)[1:])
-        defs = build_defs(settings, loggers={"quiet": QUIET}, **overrides)
+            behind = layers.keys(dataset)[1:]
+            here.execute(_defs(wanted, hours, **overrides), jobs.HOURS, _range(hours), selection=behind)
+        defs = _defs(settings, **overrides)
         for dataset, identifiers in (snapshots or {}).items():
-            instance.add_dynamic_partitions(dataset.archive, list(identifiers))
+            here.instance.add_dynamic_partitions(dataset.archive, list(identifiers))
+            behind, job = layers.keys(dataset)[1:], jobs.of_snapshots(dataset)
             for name in identifiers:
-                behind, job = layers.keys(dataset)[1:], jobs.of_snapshots(dataset)
-                _execute(defs, job, instance, report, mark, behind, partition_key=name)
-        _execute(defs, jobs.PUBLISH, instance, report, mark)
-    return report
+                here.execute(defs, job, selection=behind, partition_key=name)
+        here.execute(defs, jobs.PUBLISH)
+    return here.report
 
 
 def _range(hours: Sequence[datetime]) -> dict[str, str]:
@@ -295,48 +292,73 @@ def _range(hours: Sequence[datetime]) -> dict[str, str]:
     }
 
 
-def _execute(
-    defs: dg.Definitions,
-    job: str,
-    instance: dg.DagsterInstance,
-    report: RunReport,
-    tags: dict[str, str],
-    selection: Sequence[dg.AssetKey] | None = None,
-    partition_key: str | None = None,
-) -> None:
-    """Run one job here, or of its assets those selected, and add to the report what took how long and what failed."""
-    if "warehouse" in report.unavailable:
-        return
-    result = defs.resolve_job_def(job).execute_in_process(
-        instance=instance,
-        tags=tags,
-        raise_on_error=False,
-        asset_selection=selection,
-        partition_key=partition_key,
-        run_config={"loggers": {"quiet": {}}},
-    )
-    sentences = []
-    hourly = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
-    for event in result.all_events:
-        if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
-            seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
-            table, hour = hourly[event.asset_key], hour_of(event.partition)
-            report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
-        if not event.is_step_failure:
-            continue
-        data = event.step_failure_data
-        if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
-            # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
-            raise KeyboardInterrupt
-        said = data.user_failure_data.metadata if data.user_failure_data is not None else {}
-        if (missing := said.get("unavailable")) is not None:
-            report.unavailable.add(str(missing.value))
-            report.unreachable |= missing.value == "service" and bool(said["retryable"].value)
-        if data.user_failure_data is not None and data.user_failure_data.description:
-            sentences.append(data.user_failure_data.description)
-        elif data.error is not None:
-            cause = data.error.cause or data.error
-            sentences.append(f"{event.step_key}: {cause.message.strip()}")
-    if not result.success and not sentences:
-        sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
-    report.failures += [sentence for sentence in sentences if sentence not in report.failures]
+def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> dg.Definitions:
+    """Definitions whose runs print nothing themselves."""
+    return build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
+
+
+class _Here:
+    """Runs jobs in this process, one after the other, and reports on all of them.
+
+    Attributes:
+        instance: Dagster's instance of the data folder.
+        report: What happened so far.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
+        self.instance = instance
+        self.report = RunReport()
+        self._mark = mark
+
+    def execute(
+        self,
+        defs: dg.Definitions,
+        job: str,
+        tags: Mapping[str, str] | None = None,
+        *,
+        selection: Sequence[dg.AssetKey] | None = None,
+        partition_key: str | None = None,
+    ) -> None:
+        """Run one job, or of its assets those selected, and add to the report what took how long and what failed."""
+        if "warehouse" in self.report.unavailable:
+            return
+        result = defs.resolve_job_def(job).execute_in_process(
+            instance=self.instance,
+            tags={**self._mark, **(tags or {})},
+            raise_on_error=False,
+            asset_selection=selection,
+            partition_key=partition_key,
+            run_config={"loggers": {"quiet": {}}},
+        )
+        sentences = []
+        hourly = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
+        for event in result.all_events:
+            if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
+                seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
+                table, hour = hourly[event.asset_key], hour_of(event.partition)
+                self.report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
+            if not event.is_step_failure:
+                continue
+            data = event.step_failure_data
+            if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
+                # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
+                raise KeyboardInterrupt
+            said = data.user_failure_data.metadata if data.user_failure_data is not None else {}
+            if (missing := said.get("unavailable")) is not None:
+                self.report.unavailable.add(str(missing.value))
+                self.report.unreachable |= missing.value == "service" and bool(said["retryable"].value)
+            if data.user_failure_data is not None and data.user_failure_data.description:
+                sentences.append(data.user_failure_data.description)
+            elif data.error is not None:
+                cause = data.error.cause or data.error
+                sentences.append(f"{event.step_key}: {cause.message.strip()}")
+        if not result.success and not sentences:
+            sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
+        self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]
+
+
+@contextmanager
+def _run_here(settings: Settings) -> Iterator[_Here]:
+    """Jobs in the block are known to be this process's, so that nobody takes their runs for killed ones."""
+    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+        yield _Here(instance, mark)

@@ -6,16 +6,15 @@ service's structures; a key is left out when its value is empty, zero or false.
 
 from __future__ import annotations
 
-import uuid
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.world.chance import Chance, mix, salt
 from resources.sandbox.world.entities.timetable import item_of
 from resources.sandbox.world.history.pages import Title
+from resources.sandbox.world.messages import SECOND, MessageWriter, day
 from resources.sandbox.world.text.bodies import Setting
-from resources.sandbox.world.wire import decode, encode, fragment
+from resources.sandbox.world.wire import fragment
 
 if TYPE_CHECKING:
     from orjson import Fragment
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from resources.sandbox.world.text.corpus import Corpus
     from resources.sandbox.world.text.language import Lexicon
 
-_SECOND = 1_000_000
 _LICENSE = {
     "name": "Creative Commons Attribution-ShareAlike License 4.0",
     "identifier": "CC-BY-SA-4.0",
@@ -59,18 +57,6 @@ _PAGES_IN_MEMORY = 512
 _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
-def day(microseconds: int) -> str:
-    """A moment as records write dates: RFC 3339 with seconds."""
-    return datetime.fromtimestamp(microseconds // _SECOND, UTC).isoformat()[:19] + "Z"
-
-
-def instant(microseconds: int) -> str:
-    """A moment as events write it: RFC 3339 with microseconds, trailing zeros dropped."""
-    seconds, rest = divmod(microseconds, _SECOND)
-    fraction = f".{rest:06d}".rstrip("0") if rest else ""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
-
-
 class _Around(NamedTuple):
     """What a page has beside its text, the same for all its revisions.
 
@@ -85,19 +71,19 @@ class _Around(NamedTuple):
     categories: tuple[str, ...]
 
 
-class Writer:
+class Writer(MessageWriter):
     """Writes the records of one project."""
 
     def __init__(
         self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus, items: int = 0
     ) -> None:
         """Write for `project`, with texts from `texts`; `items`: items of Wikidata that there are for articles."""
+        super().__init__(salt("records", seed, project.identifier))
         self._items = items
         self._project = project
         self._direction = direction
         self._words = lexicon.title_words
         self._texts = texts
-        self._salt = salt("records", seed, project.identifier)
         self._in_language = fragment({"identifier": project.language})
         self._is_part_of = fragment({"identifier": project.identifier, "url": project.url})
         self._host = project.url.removeprefix("https://")
@@ -106,14 +92,6 @@ class Writer:
         self._around = lru_cache(maxsize=_PAGES_IN_MEMORY)(self._around_of)
 
     # --- records -------------------------------------------------------------------------------------------------
-
-    def record(self, event: Event) -> dict[str, Any]:
-        """The record that the event's message holds."""
-        return decode(self.line(event))
-
-    def line(self, event: Event) -> bytes:
-        """The record as a line of an archive, without the line end."""
-        return encode(self._article(event) if event.type == "update" else self._slim(event))
 
     def name(self, title: Title) -> str:
         """A title with the local prefix of its namespace."""
@@ -127,7 +105,7 @@ class Writer:
         namespace = {known: number for number, known in self._project.prefixes.items()}.get(prefix) if colon else None
         return Title(0, text) if namespace is None else Title(namespace, rest)
 
-    def _article(self, event: Event) -> dict[str, Any]:
+    def _whole(self, event: Event) -> dict[str, Any]:
         state = event.state
         revision, parent = state.revision, state.revision.parent
         around = self._around(state.identifier, state.created, state.title.namespace == 0)
@@ -229,7 +207,7 @@ class Writer:
         draw = Chance("page", self._salt, page)
         around: dict[str, Any] = {}
         if draw.one_in(20):
-            expiry = "infinity" if draw.below(3) else day(created + 40 * 365 * 86_400 * _SECOND)
+            expiry = "infinity" if draw.below(3) else day(created + 40 * 365 * 86_400 * SECOND)
             around["protection"] = [{"type": "edit", "level": "autoconfirmed", "expiry": expiry}]
             if draw.one_in(2):
                 around["protection"].append({"type": "move", "level": "sysop", "expiry": "infinity"})
@@ -317,7 +295,7 @@ class Writer:
         which = (lot >> 16) % _EDITORS * ((lot >> 40) % _EDITORS) // _EDITORS
         base, pace = self._editor_base(which)
         editor = dict(base)
-        editor["edit_count"] = base["edit_count"] + moment // (86_400 * _SECOND) * pace
+        editor["edit_count"] = base["edit_count"] + moment // (86_400 * SECOND) * pace
         return editor
 
     def _editor_of(self, which: int) -> tuple[dict[str, Any], int]:
@@ -340,18 +318,8 @@ class Writer:
             editor["is_patroller"] = True
         if is_admin:
             editor["has_advanced_rights"] = True
-        editor["date_started"] = day(started * _SECOND)
+        editor["date_started"] = day(started * SECOND)
         return editor, 40 if is_bot else draw.below(3)
-
-    def _event(self, event: Event) -> dict[str, Any]:
-        # both halves of a move share the ordinal, and so the identifier
-        bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
-        return {
-            "identifier": str(uuid.UUID(int=bits, version=4)),
-            "type": event.type,
-            "date_created": instant(event.created),
-            "date_published": instant(event.published),
-        }
 
 
 def _entity(number: int) -> dict[str, str]:

@@ -17,12 +17,12 @@ from assets.families.hour import HourlyRun
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter
-from resources.enterprise import EnterpriseClient, Service
+from resources.enterprise import EnterpriseClient
 from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
 from resources.warehouse import Warehouse
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService, json_reply
+from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.lake.conftest import tar_bytes
 
 if TYPE_CHECKING:
@@ -164,19 +164,15 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     """A bench whose service has an hour (HOUR) without a file, and whose clock stands behind the end of the next."""
     clock = Clock()
     clock.advance(hours=1)
-    fake = FakeService()
-    fake.api.now = clock
-    urls = {"auth_url": fake.url, "base_url": fake.url, "realtime_url": fake.url}
-    service = Service(**urls, username=USERNAME, password=PASSWORD)
     with (
-        EnterpriseClient(service, tmp_path / "state", clock=clock, patience=QUICK) as client,
+        FakeService(clock) as fake,
+        EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, patience=QUICK) as client,
         Converter(workers=1) as converter,
     ):
         made = Bench(tmp_path / "data", fake, client, clock, converter)
         made.know("projects", "dewiki", "enwiki", "frwiki", "itwiki")
         made.know("namespaces", 0, 14)
         yield made
-    fake.close()
 
 
 @pytest.fixture

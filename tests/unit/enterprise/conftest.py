@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Patience, Ranges, Service
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService
+from resources.enterprise import EnterpriseClient, Patience, Ranges
+from tests.unit.enterprise.loopback import FakeService
 
 HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
 QUICK = Patience(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=5, read_timeout=5)
@@ -31,10 +31,8 @@ def clock():
 
 @pytest.fixture
 def fake(clock):
-    service = FakeService()
-    service.api.now = clock
-    yield service
-    service.close()
+    with FakeService(clock) as service:
+        yield service
 
 
 @pytest.fixture
@@ -43,18 +41,9 @@ def make_client(fake, tmp_path, clock):
     with ExitStack() as opened:
 
         def make(*, patience=QUICK, ranges=None, limits=None, state=tmp_path / "state", now=clock, **changes):
-            settings = {
-                "auth_url": fake.url,
-                "base_url": fake.url,
-                "realtime_url": fake.url,
-                "username": USERNAME,
-                "password": PASSWORD,
-                "contact": "tests@example.org",
-            }
+            service = fake.service(**{"contact": "tests@example.org"} | changes)
             return opened.enter_context(
-                EnterpriseClient(
-                    Service(**settings | changes), state, clock=now, patience=patience, ranges=ranges, limits=limits
-                )
+                EnterpriseClient(service, state, clock=now, patience=patience, ranges=ranges, limits=limits)
             )
 
         yield make

@@ -18,6 +18,8 @@ from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
+from resources.enterprise import Service
+
 PASSWORD = "PassPhrase-Kept-Secret-1!"
 USERNAME = "mirror"
 
@@ -183,9 +185,9 @@ REFERENCE = {
 
 
 class FakeService:
-    """Authentication and data on one server, signed objects on a second."""
+    """Authentication and data on one server, signed objects on a second; `clock` tells both their time."""
 
-    def __init__(self):
+    def __init__(self, clock):
         self.password = PASSWORD
         self.expires_in = 86_400
         self.uses_allowed = 90
@@ -206,7 +208,14 @@ class FakeService:
         self.chunks = {}
         self._lock = threading.Lock()
         self.api = Loopback(self._api)
+        self.api.now = clock
         self.store = Loopback(self._store)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_raised):
+        self.close()
 
     def close(self):
         self.api.close()
@@ -215,6 +224,11 @@ class FakeService:
     @property
     def url(self):
         return self.api.url
+
+    def service(self, **changes):
+        """What a client is told of it."""
+        urls = dict.fromkeys(("auth_url", "base_url", "realtime_url"), self.url)
+        return Service(**urls | {"username": USERNAME, "password": PASSWORD} | changes)
 
     def script(self, glob, *replies):
         """Answer the next requests to a path with these replies (or functions of the request), then be honest again."""

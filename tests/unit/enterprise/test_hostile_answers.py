@@ -137,10 +137,9 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
-        self.fake = FakeService()
         self.clock = Clock()
+        self.fake = FakeService(self.clock)
         self.log = logging.handlers.BufferingHandler(10_000)
-        self.fake.api.now = self.clock
         chance = random.Random(1)
         self.fake.add(NAME, chance.randbytes(30_000))
         self.fake.add("dewiki_namespace_0", chance.randbytes(150_000))

@@ -6,7 +6,7 @@ import logging
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,13 +15,13 @@ from pipelines.operations import run as runs
 from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, WarehouseResource
 from resources.datasets import SNAPSHOT_ARTICLES, named
-from resources.enterprise import EnterpriseClient, Service
+from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
 from resources.tables import REFERENCE_TABLES
 from resources.warehouse import Warehouse
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
-from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService, json_reply
+from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.warehouse.conftest import Clock as Late
 from tests.unit.warehouse.conftest import Lake
 
@@ -36,18 +36,14 @@ def clock():
 
 @pytest.fixture
 def fake(clock):
-    service = FakeService()
-    service.api.now = clock
-    yield service
-    service.close()
+    with FakeService(clock) as service:
+        yield service
 
 
 @pytest.fixture
 def client(fake, clock, tmp_path):
-    urls = {"auth_url": fake.url, "base_url": fake.url, "realtime_url": fake.url}
-    service = Service(**urls, username=USERNAME, password=PASSWORD)
-    with ExitStack() as stack:
-        yield stack.enter_context(EnterpriseClient(service, tmp_path / "state", clock=clock, patience=QUICK))
+    with EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, patience=QUICK) as client:
+        yield client
 
 
 # --- hours ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -226,6 +226,15 @@ def shared_sandbox(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes)
         yield sandbox, sandbox.password
 
 
+@contextmanager
+def logged_in(sandbox: Sandbox) -> Iterator[Client]:
+    """A client of the default account, with a session of its own."""
+    with requests.Session() as session:
+        client = Client(sandbox, session)
+        client.login()
+        yield client
+
+
 @pytest.fixture
 def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
     """A client of the shared sandbox, which is first put back to where it began."""
@@ -240,9 +249,7 @@ def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
     sandbox.accounts.set_groups("sandbox", ["group_3"])
     for mail in sandbox.accounts.outbox():
         mail.path.unlink()
-    with requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with logged_in(sandbox) as client:
         sandbox.requests.clear()
         yield client
 
@@ -254,8 +261,6 @@ def real(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterat
     small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
     with (
         running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox,
-        requests.Session() as session,
+        logged_in(sandbox) as client,
     ):
-        client = Client(sandbox, session)
-        client.login()
         yield client

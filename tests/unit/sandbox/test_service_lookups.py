@@ -6,10 +6,9 @@ import json
 from urllib.parse import quote
 
 import pytest
-import requests
 
 from resources.sandbox import Settings, running
-from tests.unit.sandbox.conftest import HARD_TITLE, NOW, Client, prepared_state
+from tests.unit.sandbox.conftest import HARD_TITLE, NOW, logged_in, prepared_state
 
 PATH = f"/v2/articles/{quote(HARD_TITLE, safe='')}"
 
@@ -138,9 +137,7 @@ def english(tmp_path_factory, signing_key):
     state = prepared_state(tmp_path_factory.mktemp("english"), signing_key)
     families = ("wiki", "wikibooks", "wikinews", "wikiquote", "wikisource", "wikivoyage", "wiktionary", "wikiversity")
     small = {"projects": tuple(f"en{one}" for one in families), "changes_per_hour": 5, "body_bytes": 200}
-    with running(Settings(state=state, now=NOW, **small)) as sandbox, requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with running(Settings(state=state, now=NOW, **small)) as sandbox, logged_in(sandbox) as client:
         yield client
 
 

@@ -18,7 +18,7 @@ import requests
 from resources.sandbox import Settings, running
 from resources.sandbox.options import command_line
 from resources.sandbox.store.archived_world import ArchivedWorld
-from tests.unit.sandbox.conftest import NOW, Client, prepared_state
+from tests.unit.sandbox.conftest import NOW, Client, logged_in, prepared_state
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUND_SECONDS = 60
@@ -46,9 +46,7 @@ def small(folder, signing_key, **options):
 
 @contextmanager
 def prepared(settings, hours):
-    with running(settings, prepare=hours) as sandbox, requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with running(settings, prepare=hours) as sandbox, logged_in(sandbox) as client:
         yield client
 
 

@@ -13,7 +13,7 @@ import requests
 
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
-from tests.unit.sandbox.conftest import Client, prepared_state
+from tests.unit.sandbox.conftest import logged_in, prepared_state
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 LIST = "/v2/snapshots"
@@ -63,9 +63,7 @@ def sandbox(sandbox_of_snapshots):
 
 @pytest.fixture
 def client(sandbox):
-    with requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with logged_in(sandbox) as client:
         sandbox.requests.clear()
         yield client
 

@@ -9,12 +9,11 @@ import tarfile
 from datetime import UTC, datetime
 
 import pytest
-import requests
 
 from resources.sandbox import Settings, running
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.world.structured import BASIC, structured
-from tests.unit.sandbox.conftest import Client, prepared_state
+from tests.unit.sandbox.conftest import logged_in, prepared_state
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 LIST = "/v2/snapshots/structured-contents"
@@ -38,9 +37,7 @@ def sandbox(tmp_path_factory, signing_key):
 
 @pytest.fixture
 def client(sandbox):
-    with requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with logged_in(sandbox) as client:
         yield client
     sandbox.accounts.set_groups("sandbox", ["group_3"])
 
@@ -48,9 +45,7 @@ def client(sandbox):
 @pytest.fixture(scope="module")
 def lines(sandbox):
     """The lines of the current snapshot."""
-    with requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with logged_in(sandbox) as client:
         content = client.fetch(client.signed(f"{ONE}/download")).content
         assert hashlib.md5(content).hexdigest() == client.call(ONE).json()["version"]
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:

@@ -9,11 +9,10 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import requests
 
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
-from tests.unit.sandbox.conftest import Client, prepared_state
+from tests.unit.sandbox.conftest import logged_in, prepared_state
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -120,9 +119,7 @@ def sandbox(tmp_path_factory, signing_key):
 
 @pytest.fixture
 def client(sandbox):
-    with requests.Session() as session:
-        client = Client(sandbox, session)
-        client.login()
+    with logged_in(sandbox) as client:
         yield client
 
 

@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.world.articles import encode, instant
 from resources.sandbox.world.history import scripts
 from resources.sandbox.world.history.pages import Kind
 from resources.sandbox.world.history.schedule import HOUR as HOUR_MICROS
 from resources.sandbox.world.history.schedule import Timetable
+from resources.sandbox.world.messages import instant
 from resources.sandbox.world.text.language import Lexicon
 from resources.sandbox.world.text.titles import Titles
+from resources.sandbox.world.wire import encode
 from resources.sandbox.world.world import World
 
 HOUR = timedelta(hours=1)

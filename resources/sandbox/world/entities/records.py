@@ -6,12 +6,10 @@ to an array of statements, `sitelinks` one from site to sitelink; the record tel
 
 from __future__ import annotations
 
-import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resources.sandbox.world.articles import day, instant
-from resources.sandbox.world.chance import Chance, mix, salt
+from resources.sandbox.world.chance import Chance, salt
 from resources.sandbox.world.entities.statements import Statements
 from resources.sandbox.world.entities.timetable import (
     ITEMS,
@@ -21,8 +19,9 @@ from resources.sandbox.world.entities.timetable import (
     index_of,
 )
 from resources.sandbox.world.history.pages import Title
+from resources.sandbox.world.messages import MessageWriter, day
 from resources.sandbox.world.reference import LANGUAGES
-from resources.sandbox.world.wire import decode, encode, fragment
+from resources.sandbox.world.wire import fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,27 +76,19 @@ class _Base(NamedTuple):
     is_protected: bool
 
 
-class EntityWriter:
+class EntityWriter(MessageWriter):
     """Writes the records of Wikidata."""
 
     def __init__(
         self, seed: int, titles: Titles, body_bytes: int, sitelinks: Callable[[int], dict[str, tuple[str, str]]]
     ) -> None:
         """Write with words from `titles`; `sitelinks` gives title and address, by site, of the articles of a number."""
-        self._salt = salt("entities", seed)
+        super().__init__(salt("entities", seed))
         self._titles = titles
         self._statements = Statements(self._salt, titles.settled)
         self._vast = max(20, _VAST_BODIES * body_bytes // _STATEMENT_BYTES)
         self._sitelinks = sitelinks
         self._base = lru_cache(maxsize=_ENTITIES_IN_MEMORY)(self._base_of)
-
-    def record(self, event: Event) -> dict[str, Any]:
-        """The record that the event's message holds."""
-        return decode(self.line(event))
-
-    def line(self, event: Event) -> bytes:
-        """The record as a line of an archive, without the line end."""
-        return encode(self._whole(event) if event.type == "update" else self._slim(event))
 
     def name(self, title: Title) -> str:
         """The name of the record of an entity, which is its identifier."""
@@ -201,15 +192,6 @@ class EntityWriter:
 
     def _url(self, title: Title) -> str:
         return f"{URL}/wiki/{'' if title.namespace == ITEMS else 'Property:'}{self.name(title)}"
-
-    def _event(self, event: Event) -> dict[str, Any]:
-        bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
-        return {
-            "identifier": str(uuid.UUID(int=bits, version=4)),
-            "type": event.type,
-            "date_created": instant(event.created),
-            "date_published": instant(event.published),
-        }
 
 
 def _own(code: str) -> str:

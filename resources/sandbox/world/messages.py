@@ -1,0 +1,62 @@
+"""What the records of all events have in common: the line, the dates, the event itself."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from resources.sandbox.world.chance import mix
+from resources.sandbox.world.wire import decode, encode
+
+if TYPE_CHECKING:
+    from resources.sandbox.world.history.pages import Event
+
+SECOND = 1_000_000
+
+
+def day(microseconds: int) -> str:
+    """A moment as records write dates: RFC 3339 with seconds."""
+    return datetime.fromtimestamp(microseconds // SECOND, UTC).isoformat()[:19] + "Z"
+
+
+def instant(microseconds: int) -> str:
+    """A moment as events write it: RFC 3339 with microseconds, trailing zeros dropped."""
+    seconds, rest = divmod(microseconds, SECOND)
+    fraction = f".{rest:06d}".rstrip("0") if rest else ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
+
+
+class MessageWriter(ABC):
+    """Writes the record of each event."""
+
+    def __init__(self, salt: int) -> None:
+        """Write records whose free choices follow from `salt`."""
+        self._salt = salt
+
+    def record(self, event: Event) -> dict[str, Any]:
+        """The record that the event's message holds."""
+        return decode(self.line(event))
+
+    def line(self, event: Event) -> bytes:
+        """The record as a line of an archive, without the line end."""
+        return encode(self._whole(event) if event.type == "update" else self._slim(event))
+
+    @abstractmethod
+    def _whole(self, event: Event) -> dict[str, Any]:
+        """The record of an update."""
+
+    @abstractmethod
+    def _slim(self, event: Event) -> dict[str, Any]:
+        """The record of any other event."""
+
+    def _event(self, event: Event) -> dict[str, Any]:
+        # both halves of a move share the ordinal, and so the identifier
+        bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
+        return {
+            "identifier": str(uuid.UUID(int=bits, version=4)),
+            "type": event.type,
+            "date_created": instant(event.created),
+            "date_published": instant(event.published),
+        }

@@ -32,7 +32,7 @@ def convert(workload: Workload, folder: Path, level: int) -> list[Conversion]:
     """Convert all archives of a workload as the pipeline does: with the settings that it has by default."""
     archives, layout = _archives(workload), Layout(folder)
     with Converter(level=level) as converter:
-        outcomes = Engine().map(lambda archive: converter.convert(archive, layout), archives)
+        outcomes = Engine().map(lambda archive: converter.convert(archive, layout), archives, workers=converter.readers)
     return [outcome.unwrap() for outcome in outcomes]
 
 

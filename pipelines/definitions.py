@@ -58,8 +58,13 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
             publish_minutes=None if settings.publish_every is None else settings.publish_every / timedelta(minutes=1),
             storage_version=settings.storage_version,
         ),
-        "engine": EngineResource(),
+        "engine": EngineResource(**engine_fields(settings)),
     }
+
+
+def engine_fields(settings: settings_module.Settings) -> dict[str, Any]:
+    """What the settings say of the engine, for its resource and those that report elsewhere."""
+    return {"memory_mb": settings.memory_mb}
 
 
 def build_enterprise(settings: settings_module.Settings) -> EnterpriseResource:

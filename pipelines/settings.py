@@ -134,6 +134,12 @@ class Settings(BaseModel):
         "twelve times as much memory. Default: `64`.",
         examples=["64"],
     )
+    memory_mb: Annotated[int | None, _parsed(values.memory_mb)] = Field(
+        None,
+        description="Memory (MiB) that a process may take while it converts; the number of its workers follows. Default: a quarter of "
+        "what it may use (machine, control groups), 512 at least.",
+        examples=["2048"],
+    )
     first_hour: Annotated[datetime | None, _parsed(values.hour)] = Field(
         None,
         description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest hour that the "

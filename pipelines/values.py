@@ -26,6 +26,8 @@ LARGEST: Final = 1_000_000
 SLOWEST: Final = 0.001
 #: From the size of a block of lines to what the decoder can hold.
 _RECORD_MB = range(16, 1025)
+#: What a converter with one worker takes.
+_MEMORY_MB_LEAST = 256
 #: Characters that make a pattern of a path.
 _PATTERNS = "*?["
 
@@ -119,6 +121,15 @@ def record_mb(name: str, text: str) -> int:
         raise SettingsError(
             f"{name} is {text!r}; write the MiB of the longest record to convert, a whole number from {_RECORD_MB.start} to "
             f"{_RECORD_MB.stop - 1}. A line of that length takes twelve times as much memory."
+        )
+    return int(text)
+
+
+def memory_mb(name: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > len(str(LARGEST)) or int(text) < _MEMORY_MB_LEAST:
+        raise SettingsError(
+            f"{name} is {text!r}; write the MiB of memory that converting may take, a whole number from {_MEMORY_MB_LEAST} (one "
+            "worker), for example 2048."
         )
     return int(text)
 

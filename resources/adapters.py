@@ -19,7 +19,7 @@ from pydantic import Field
 from resources import data_folder, sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
-from resources.lake import MEMORY_BYTES, RECORD_BYTES_MAX, Converter, Layout
+from resources.lake import RECORD_BYTES_MAX, Converter, Layout
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -186,8 +186,9 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     workers: int = Field(default=4, description="Downloads under way at once.")
     threads: int | None = Field(default=None, description="Threads that convert; default: as many as there are cores.")
-    memory_mb: int = Field(
-        default=MEMORY_BYTES >> 20, description="Memory (MiB) that the process may take while it converts."
+    memory_mb: int | None = Field(
+        default=None,
+        description="Memory (MiB) that the process may take while it converts; default: a quarter of what it may use, 512 at least.",
     )
 
     def engine(self, say: Callable[[str], None]) -> Engine:
@@ -197,5 +198,7 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def converter(self, lake: LakeResource) -> Converter:
         """The converter of archives into a lake, to be used as a context."""
         return Converter(
-            workers=self.threads, memory_bytes=self.memory_mb << 20, record_bytes_max=lake.record_bytes_max
+            workers=self.threads,
+            memory_bytes=None if self.memory_mb is None else self.memory_mb << 20,
+            record_bytes_max=lake.record_bytes_max,
         )

@@ -42,7 +42,7 @@ def convert_archives(
         layout: Of the data folder.
         bodies: Body columns to keep.
         converter: Threads and memory, shared by all archives under way.
-        engine: Runs several archives at once, and hears of the progress.
+        engine: Runs several archives at once, as many as keep the converter busy, and hears of the progress.
 
     Raises:
         ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
@@ -56,7 +56,7 @@ def convert_archives(
         def one(archive: Archive) -> Conversion:
             return converter.convert(archive, layout, bodies=kept, progress=increments(advance))
 
-        outcomes = engine.map(one, archives)
+        outcomes = engine.map(one, archives, workers=converter.readers)
     conversions = [outcome.unwrap() for outcome in outcomes]
     for conversion in conversions:
         if conversion.converted:

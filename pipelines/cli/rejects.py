@@ -104,6 +104,7 @@ def _rest(line: dict[str, Any]) -> str:
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Try rejected lines again, and show the result."""
     from pipelines.cli.terminal_engine import TerminalEngine
+    from pipelines.definitions import engine_fields
     from pipelines.operations import reprocess
     from pipelines.operations.rejects import count
     from resources.warehouse import Warehouse
@@ -120,7 +121,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         # by hours, because a newer converter may reject what is left for another reason
         before = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         with terminal.progress():
-            report = reprocess.redo(settings, trial, engine=TerminalEngine())
+            report = reprocess.redo(settings, trial, engine=TerminalEngine(**engine_fields(settings)))
         obstacles += report.failures
         after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         gained = max(before - after, 0)

@@ -102,7 +102,7 @@ def run(
 
     from assets import names
     from pipelines.cli.terminal_engine import TerminalEngine
-    from pipelines.definitions import build_enterprise
+    from pipelines.definitions import build_enterprise, engine_fields
     from pipelines.operations import run as runs
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
@@ -132,7 +132,13 @@ def run(
         except UnreachableError as error:
             return runs.RunReport([str(error)], unreachable=True)
         with terminal.progress():
-            return runs.run(settings, hours, snapshots=missing, refresh_reference=reference, engine=TerminalEngine())
+            return runs.run(
+                settings,
+                hours,
+                snapshots=missing,
+                refresh_reference=reference,
+                engine=TerminalEngine(**engine_fields(settings)),
+            )
 
     if dry_run:
         with enterprise.client() as client:

@@ -70,11 +70,13 @@ class Engine:
         items: Iterable[Item],
         *,
         ends: Callable[[Exception], bool] = lambda _error: False,
+        workers: int | None = None,
     ) -> list[Outcome[Item, Result]]:
         """Apply `function` to every item; outcomes come in the items' order.
 
         An item that raises does not stop the others: its error is kept in its outcome. Where `ends` says that it would meet all,
-        items that were not begun get the same error without being tried. An interrupt stops the waiting at
+        items that were not begun get the same error without being tried. `workers` is how many are under way at once; default: as
+        many as the engine has. An interrupt stops the waiting at
         once: items that were not begun are dropped, those under way go on as long as the process does.
         """
         met: list[Exception] = []
@@ -90,9 +92,10 @@ class Engine:
                 return Outcome(item, error=error)
 
         work = list(items)
-        if self.workers == 1 or len(work) < 2:
+        at_once = min(self.workers if workers is None else workers, len(work))
+        if at_once < 2:
             return [attempt(item) for item in work]
-        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="engine")
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="engine")
         try:
             return list(pool.map(attempt, work))
         finally:

@@ -8,7 +8,7 @@ from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.conversion import Conversion, digest_of, find_conversion
-from resources.lake.converter import MEMORY_BYTES, Converter, convert
+from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.decode.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ListError
 from resources.lake.layout import Layout
@@ -16,7 +16,6 @@ from resources.lake.lists import ListConversion, convert_list
 from resources.lake.parquet.writer import sweep
 
 __all__ = [
-    "MEMORY_BYTES",
     "RECORD_BYTES_MAX",
     "Archive",
     "ArchiveError",
@@ -33,6 +32,7 @@ __all__ = [
     "SnapshotArchive",
     "convert",
     "convert_list",
+    "default_memory_bytes",
     "digest_of",
     "errors",
     "find_conversion",

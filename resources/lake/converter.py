@@ -2,14 +2,15 @@
 
 Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the order
 of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in native
-code, beside one another. One archive is read by one thread, and its blocks keep all workers busy; many small archives are
-converted by calling from several threads, and share the same workers and the same memory.
+code, beside one another. One archive is read by one thread, whose blocks keep about six workers busy; several archives are
+decompressed in parallel by calling from as many threads (`readers` of them keep all workers busy, however small the archives
+are), and share the same workers and the same memory.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from resources import machine
+from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
 from resources.lake.archive.tar import Contents
@@ -46,17 +49,30 @@ if TYPE_CHECKING:
     from resources.lake.layout import Layout
     from resources.lake.pieces import Piece
 
-MEMORY_BYTES = 512 << 20
+#: What a converter takes by default where the machine has it, though that be more than its share.
+_LEAST_BYTES = 512 << 20
+#: Of the memory that the process may use: a converter's share by default, and what it leaves to others in any case.
+_SHARE, _LEFT = 4, 2
 #: What a line that is longer than a block takes in memory at the most, by its length (measured).
 LONG_LINE_FACTOR = 12
 
 #: The interpreter with its libraries, as measured.
 _BASE_BYTES = 80 << 20
 #: What a worker takes, as measured: a block, its rows, their largest column as a page before and after compression, the
-#: row group made of them, and one that waits for its turn.
-_WORKER_BYTES = 7 * BLOCK_BYTES
+#: row group made of them, one that waits for its turn, and the unfinished line of an archive that is being read. Ten is what
+#: lines of a block's length take that do not compress; the records of encyclopedias take five.
+_WORKER_BYTES = 10 * BLOCK_BYTES
 #: The decoder's offsets are of 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
+
+
+def default_memory_bytes() -> int:
+    """The memory that a converter takes unless it is told: a quarter of what the process may use, 512 MiB at least.
+
+    Where there is less than a GiB, half of it.
+    """
+    usable = machine.memory_bytes()
+    return max(usable // _SHARE, min(_LEAST_BYTES, usable // _LEFT))
 
 
 class Converter:
@@ -65,9 +81,10 @@ class Converter:
     Leaving the context ends the threads.
 
     Args:
-        workers: Threads that make row groups. Default: as many as there are cores, as far as the memory allows.
-        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block. A longer
-            line takes up to LONG_LINE_FACTOR times its length more; there is one such line at a time.
+        workers: Threads that make row groups. Default: as many as there are cores (see `machine`), as far as the memory allows.
+        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block, however many
+            archives are under way. A longer line takes up to LONG_LINE_FACTOR times its length more; there is one such line
+            at a time. Default: see `default_memory_bytes`.
         level: zstd level.
         record_bytes_max: The longest line that is converted; longer ones are rejected.
 
@@ -79,7 +96,7 @@ class Converter:
         self,
         *,
         workers: int | None = None,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int | None = None,
         level: int = COMPRESSION_LEVEL,
         record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
@@ -88,19 +105,28 @@ class Converter:
                 f"The longest record cannot have {record_bytes_max:,} bytes: from {BLOCK_BYTES:,} to "
                 f"{_RECORD_BYTES_BOUND:,} can be. Nothing was converted."
             )
+        memory_bytes = default_memory_bytes() if memory_bytes is None else memory_bytes
         spare = memory_bytes - _BASE_BYTES - BLOCK_BYTES
-        wanted = max(1, min(_cores(), spare // _WORKER_BYTES)) if workers is None else workers
+        wanted = max(1, min(machine.cores(), spare // _WORKER_BYTES)) if workers is None else workers
         if wanted * _WORKER_BYTES > spare:
             least = _BASE_BYTES + BLOCK_BYTES + wanted * _WORKER_BYTES
             raise ConversionError(
-                f"{memory_bytes >> 20} MB are too little for {wanted} workers. Allow at least {least >> 20} MB, or fewer "
+                f"{memory_bytes >> 20} MB are too little for {counted(wanted, 'worker')}. Allow at least {least >> 20} MB, or fewer "
                 "workers. Nothing was converted."
             )
         self.workers = wanted
+        self.memory_bytes = memory_bytes
         self._level = level
         self.record_bytes_max = record_bytes_max
         self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
+        # one that is being read, and for each worker one that it converts and one that waits to be written
+        self._room = threading.Semaphore(2 * wanted + 1)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
+
+    @property
+    def readers(self) -> int:
+        """Archives to convert at a time, so that small ones keep all workers busy: some are opened, some made durable."""
+        return 2 * self.workers + 1
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +178,7 @@ class Converter:
                 read_blocks(archive.path, self._buffers, contents),
                 self._pool,
                 Work(reader, rejects, self._level),
-                2 * self.workers,
+                self._room,
             ) as pieces,
         ):
             for piece in pieces:
@@ -167,6 +193,7 @@ class Converter:
                         rejects_file.add(piece.rejected)
                 if progress is not None:
                     progress(piece.archive_bytes, archive_bytes)
+                del piece  # its memory is the next one's
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
                     f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
@@ -212,7 +239,7 @@ def convert(
     *,
     bodies: frozenset[str] | None = None,
     workers: int | None = None,
-    memory_bytes: int = MEMORY_BYTES,
+    memory_bytes: int | None = None,
     level: int = COMPRESSION_LEVEL,
     record_bytes_max: int = RECORD_BYTES_MAX,
     progress: Callable[[int, int], None] | None = None,
@@ -254,11 +281,6 @@ def _name_of(archive: Archive, layout: Layout) -> str:
         return archive.path.relative_to(layout.archive).as_posix()
     except ValueError:  # an archive that was handed over from elsewhere
         return archive.path.name
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _size_of(path: Path) -> int:

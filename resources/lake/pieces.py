@@ -14,6 +14,7 @@ from resources.lake.parquet.writer import encode
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from threading import Semaphore
 
     from resources.lake.decode.drift import Drift
     from resources.lake.decode.records import RecordReader
@@ -65,7 +66,10 @@ class Work:
 
 @dataclass
 class Pieces:
-    """The pieces of every block of an archive, in its order, made ahead of the consumer, `ahead` at most.
+    """The pieces of every block of an archive, in its order, made ahead of the consumer.
+
+    `room` bounds the blocks of all archives, from when one is read until its row group is written. Whoever finds no room
+    writes what it has itself, and waits for others only where it has nothing: so none holds what another waits for.
 
     A line that is too long for a block comes by itself, when all before it has come, to be read before the next is asked
     for. Leaving the context waits for what is under way, and gives every buffer back.
@@ -74,35 +78,55 @@ class Pieces:
     blocks: Generator[Block | LongLine, None, None]
     pool: ThreadPoolExecutor
     work: Work
-    ahead: int
+    room: Semaphore
     _waiting: deque[tuple[Block, Future[Piece]]] = field(default_factory=deque)
+    _made: Generator[Piece | LongLine, None, None] | None = None
 
     def __enter__(self) -> Iterator[Piece | LongLine]:
-        return self._pieces()
+        self._made = self._pieces()
+        return self._made
 
     def __exit__(self, *_exception: object) -> None:
+        if self._made is not None:
+            self._made.close()
         for block, future in self._waiting:
             if future.cancel():
                 block.done()
         wait([future for _, future in self._waiting])
+        for _ in self._waiting:
+            self.room.release()
         self.blocks.close()
 
-    def _pieces(self) -> Iterator[Piece | LongLine]:
-        for block in self.blocks:
-            if isinstance(block, LongLine):
-                yield from self._rest()
-                yield block
-                continue
-            self._waiting.append((block, self.pool.submit(self.work, block)))
-            while self._waiting and (len(self._waiting) > self.ahead or self._waiting[0][1].done()):
-                yield self._next()
-        yield from self._rest()
-
-    def _rest(self) -> Iterator[Piece]:
+    def _pieces(self) -> Generator[Piece | LongLine, None, None]:
+        has_room = False
+        try:
+            while True:
+                while not has_room:
+                    has_room = self.room.acquire(blocking=not self._waiting)
+                    if not has_room:
+                        yield from self._written()
+                block = next(self.blocks, None)
+                if block is None:
+                    break
+                if isinstance(block, LongLine):
+                    while self._waiting:
+                        yield from self._written()
+                    # its room is kept: its memory is free only when the next block is asked for, and others that wait for that
+                    # memory have room already
+                    yield block
+                    continue
+                self._waiting.append((block, self.pool.submit(self.work, block)))
+                has_room = False
+                while self._waiting and self._waiting[0][1].done():
+                    yield from self._written()
+        finally:
+            if has_room:
+                self.room.release()
         while self._waiting:
-            yield self._next()
+            yield from self._written()
 
-    def _next(self) -> Piece:
-        piece = self._waiting[0][1].result()
+    def _written(self) -> Generator[Piece, None, None]:
+        """The next piece; there is room for another when the consumer comes back."""
+        yield self._waiting[0][1].result()
         self._waiting.popleft()
-        return piece
+        self.room.release()

@@ -28,7 +28,7 @@ from pathlib import Path
 from resources.lake import Archive, Layout, convert
 hour = datetime(2026, 11, 19, 5, tzinfo=UTC)
 archive = Archive(Path(sys.argv[1]), "enwiki_namespace_0", sys.argv[2], hour, "enwiki", 0)
-made = convert(archive, Layout(Path(sys.argv[3])), memory_bytes=512 << 20, workers=int(sys.argv[4]))
+made = convert(archive, Layout(Path(sys.argv[3])), memory_bytes=576 << 20, workers=int(sys.argv[4]))
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps({"path": str(made.path), "rows": made.row_count, "rejects": made.reject_count, "peak": peak * 1024,
                   "updates": made.update_count, "deletes": made.delete_count, "ndjson": made.ndjson_bytes,

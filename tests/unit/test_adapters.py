@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from resources import machine
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource, sandbox_settings
 from resources.data_folder import OriginError, origin_of
 from resources.enterprise.errors import InvalidRequest
@@ -68,3 +69,23 @@ def test_downloads_and_threads_are_as_many_as_were_asked_for():
 def test_memory_is_in_mebibytes():
     with pytest.raises(ConversionError, match=r"^100 MB are too little for 8 workers"):
         EngineResource(threads=8, memory_mb=100).converter(LakeResource(data="d"))
+
+
+def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):
+    gib = 1 << 30
+    for usable, expected in ((64 * gib, 16 * gib), (2 * gib, gib // 2), (gib // 2, gib // 4)):
+        monkeypatch.setattr(machine, "memory_bytes", lambda usable=usable: usable)
+        monkeypatch.setattr(machine, "cores", lambda: 200)
+        with EngineResource().converter(LakeResource(data="d")) as converter:
+            assert converter.memory_bytes == expected
+            # as many as fit into it: 96 MiB, and 160 MiB for each
+            assert converter.workers == (expected - (96 << 20)) // (160 << 20)
+            assert converter.readers > converter.workers
+    with EngineResource(memory_mb=420).converter(LakeResource(data="d")) as converter:
+        assert (converter.memory_bytes, converter.workers) == (420 << 20, 2)
+    monkeypatch.setattr(machine, "cores", lambda: 3)
+    with EngineResource(memory_mb=9000).converter(LakeResource(data="d")) as converter:
+        assert converter.workers == 3
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 300 << 20)
+    with pytest.raises(ConversionError, match=r"^150 MB are too little for 1 worker.*Allow at least 256 MB"):
+        EngineResource().converter(LakeResource(data="d"))

@@ -53,6 +53,13 @@ def test_items_run_side_by_side_up_to_the_bound():
     assert most <= 2
 
 
+def test_a_call_may_have_more_items_under_way_than_the_engine_has_workers():
+    barrier = threading.Barrier(3, timeout=10)
+    assert len(Engine(workers=1).map(lambda _item: barrier.wait(), range(3), workers=3)) == 3
+    outcomes = Engine(workers=3).map(lambda _item: threading.current_thread(), range(3), workers=1)
+    assert {outcome.result for outcome in outcomes} == {threading.current_thread()}
+
+
 def test_one_worker_runs_in_the_calling_thread():
     outcomes = Engine(workers=1).map(lambda _item: threading.current_thread(), [1, 2])
     assert {outcome.result for outcome in outcomes} == {threading.current_thread()}

@@ -23,11 +23,12 @@ from typing import Self
 
 import pyarrow.parquet as pq
 
-from resources.lake import MEMORY_BYTES, Archive, ArchiveError, Converter, Layout, converter
+from resources.lake import Archive, ArchiveError, Converter, Layout, converter
 from tests.unit.lake.hostile import Hostile, build
 
 #: Processor time of a conversion, and how long to wait for it: other work on the machine slows it down.
 SECONDS, PATIENCE = 60, 600
+MEMORY_BYTES = 512 << 20
 MESSAGE_MAX = 2000
 #: Blocks of two kilobytes: the seams of large archives in small ones.
 SMALL_BLOCK = 2048
@@ -61,7 +62,7 @@ def serve() -> None:
     converters = {}
     for size in (usual, SMALL_BLOCK):
         converter.BLOCK_BYTES = size
-        converters[size] = Converter()
+        converters[size] = Converter(memory_bytes=MEMORY_BYTES)
     converter.BLOCK_BYTES = usual
     for line in sys.stdin:
         asked = json.loads(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -30,6 +31,24 @@ archive = Archive(Path(sys.argv[1]), "enwiki_namespace_0", "0" * 32, datetime(20
 made = convert(archive, Layout(Path(sys.argv[2])), workers=2)
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10
 print(json.dumps({"rows": made.row_count, "rejects": made.reject_count, "bytes": made.ndjson_bytes, "peak": peak}))
+"""
+
+
+#: The same archive as many, more of them at a time than there are buffers.
+CONVERT_MANY = """
+import json, sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from resources.lake import Archive, Converter, Layout
+hour = datetime(2026, 11, 19, 5, tzinfo=UTC)
+many = [Archive(Path(sys.argv[1]), f"enwiki_{n}", "0" * 32, hour, "enwiki", 0) for n in range(int(sys.argv[4]))]
+workers, layout = int(sys.argv[3]), Layout(Path(sys.argv[2]))
+with Converter(workers=workers, memory_bytes=(96 + 160 * workers) << 20) as converter:
+    with ThreadPoolExecutor(converter.readers) as readers:
+        made = list(readers.map(lambda one: converter.convert(one, layout), many))
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10
+print(json.dumps({"rows": [one.row_count for one in made], "peak": peak}))
 """
 
 
@@ -84,7 +103,7 @@ def test_places_in_members_of_one_buffer(lake, rows, mark):
     ]
 
 
-def archive_of(path: Path, pieces: list[tuple[bytes, int]]) -> int:
+def archive_of(path: Path, pieces: list[tuple[bytes, int]], level: int = 1) -> int:
     """An archive with one member of pieces that are repeated; each is compressed once. Returns the member's bytes."""
     size = sum(len(data) * times for data, times in pieces)
     info = tarfile.TarInfo("enwiki_namespace_0_0.ndjson")
@@ -92,7 +111,7 @@ def archive_of(path: Path, pieces: list[tuple[bytes, int]]) -> int:
     with path.open("wb") as file:
         file.write(gzip.compress(info.tobuf(tarfile.GNU_FORMAT)))
         for data, times in pieces:
-            packed = gzip.compress(data, 1)
+            packed = gzip.compress(data, level)
             for _ in range(times):
                 file.write(packed)
         file.write(gzip.compress(bytes(-size % 512 + 1024)))
@@ -142,15 +161,44 @@ def test_memory_of_a_conversion_is_bounded(tmp_path, case):
     assert found["peak"] < bound << 20, found
 
 
-def test_no_more_is_made_ahead_of_the_consumer_than_is_allowed():
-    ahead = 4
+UNIQUE = {
+    # lines that hardly compress, each of its own bytes: of a megabyte, and of more than half a block
+    "row groups as large as blocks": (60, 1 << 20),
+    "lines of 10 MB": (8, 10_000_000),
+    "lines of a block, all but": (6, (16 << 20) - 1000),
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case.startswith("lines of a block") else pytest.mark.soak) for case in UNIQUE],
+)
+def test_four_workers_and_nine_archives_at_a_time_stay_within_the_memory_allowed(tmp_path, case):
+    count, size = UNIQUE[case]
+    lines = [(b"".join(line_of(n, base64.b64encode(os.urandom(size * 3 // 4)))), 1) for n in range(count)]
+    archive_of(tmp_path / "a.tar.gz", lines, level=0)
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT_MANY, tmp_path / "a.tar.gz", tmp_path / "data", "4", "9"],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        timeout=300,
+    )
+    found = json.loads(done.stdout)
+    assert found["rows"] == [count] * 9
+    assert found["peak"] < (96 + 4 * 160) << 20, found
+
+
+def test_no_more_is_made_ahead_of_the_consumer_than_there_is_room_for():
+    room = 5
     asked: list[int] = []
     beyond = threading.Event()
 
     def blocks():
         for number in range(50):
             asked.append(number)
-            if len(asked) > ahead + 1:
+            if len(asked) > room:
                 beyond.set()
             yield number
 
@@ -160,10 +208,71 @@ def test_no_more_is_made_ahead_of_the_consumer_than_is_allowed():
             beyond.wait(0.3)
         return number, len(asked)
 
+    shared = threading.BoundedSemaphore(room)
     with (
         ThreadPoolExecutor(2) as pool,
-        Pieces(blocks(), pool, work, ahead) as pieces,
+        Pieces(blocks(), pool, work, shared) as pieces,
     ):
         made = list(pieces)
     assert [number for number, _ in made] == list(range(50))
-    assert made[0][1] <= ahead + 1
+    assert made[0][1] <= room
+    assert room_left(shared) == room
+
+
+def room_left(shared):
+    """How often it can be taken; more than there were would have been an error."""
+    count = 0
+    while shared.acquire(blocking=False):
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("room", [1, 2, 7])
+def test_archives_share_the_room_and_none_waits_for_another_for_ever(room):
+    """Each is written in its order, however little room there is; what is under way in all of them is within it."""
+    shared, lock = threading.BoundedSemaphore(room), threading.Lock()
+    under_way, most = 0, 0
+
+    def blocks():
+        nonlocal under_way, most
+        for number in range(30):
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+            yield number
+
+    def archive(_name):
+        nonlocal under_way
+        made = []
+        with Pieces(blocks(), pool, lambda number: number, shared) as pieces:
+            for piece in pieces:
+                made.append(piece)
+                with lock:
+                    under_way -= 1
+        return made
+
+    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(6) as readers:
+        assert list(readers.map(archive, range(6))) == [list(range(30))] * 6
+    assert most <= room
+    assert room_left(shared) == room
+
+
+def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
+    shared = threading.BoundedSemaphore(3)
+
+    def broken():
+        yield 1
+        raise KeyError
+
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(KeyError), Pieces(broken(), pool, str, shared) as pieces:
+            list(pieces)
+        with pytest.raises(ZeroDivisionError), Pieces(iter_of(2, 0, 2), pool, lambda n: 1 // n, shared) as pieces:
+            list(pieces)
+        with pytest.raises(TypeError), Pieces(iter_of(1, 2, 3), pool, str, shared) as pieces:
+            sum(pieces)
+    assert room_left(shared) == 3
+
+
+def iter_of(*numbers):
+    yield from numbers

@@ -66,8 +66,8 @@ def test_same_bytes_in_same_bytes_out(lake):
     files = set()
     for name, options in {
         "one": {"workers": 1},
-        "three": {"workers": 3},
-        "little": {"workers": 2, "memory_bytes": 370 << 20},
+        "three": {"workers": 3, "memory_bytes": 576 << 20},
+        "little": {"workers": 2, "memory_bytes": 416 << 20},
     }.items():
         made = lake.elsewhere(name).convert(*records, **options)
         files.add((made.path.read_bytes(), made.rejects_path.read_bytes()))

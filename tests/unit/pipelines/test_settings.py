@@ -69,6 +69,8 @@ def test_how_often_to_publish():
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
+        ({"WME_MEMORY_MB": "255"}, r"^WME_MEMORY_MB is '255'; write the MiB .* from 256 \(one worker\)"),
+        ({"WME_MEMORY_MB": "2 GB"}, r"^WME_MEMORY_MB is '2 GB'; write the MiB"),
         ({"WME_USERNAME": "ada", "WME_PASSWORD": "x"}, "WME_PROJECTS is not set"),
         ({"WME_ANONYMOUS": "1"}, "WME_PROJECTS is not set"),
         ({"WME_SANDBOX": "0"}, "no account is configured"),

@@ -1,0 +1,92 @@
+"""What this process may use of its machine: cores and memory, as the system and its control groups allow.
+
+Files of `/proc` and `/sys` are read when a function is called, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT = Path("/")
+#: Where the controllers of version 1 and the one hierarchy of version 2 are mounted; beside version 1 that is `unified`.
+_MOUNTS = Path("sys/fs/cgroup")
+#: Version 1 states no limit as the largest number of pages.
+_NO_LIMIT = 1 << 60
+
+
+def cores(root: Path = _ROOT) -> int:
+    """Cores that this process may keep busy: its affinity, and the quota of its control groups, rounded up.
+
+    Args:
+        root: Folder in which `proc` and `sys` are.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [
+        quota / period
+        for folder in _folders(root, "cpu")
+        for quota, period in (_quota(folder),)
+        if quota > 0 and period > 0
+    ]
+    return max(1, min([allowed, *map(math.ceil, quotas)]))
+
+
+def memory_bytes(root: Path = _ROOT) -> int:
+    """Bytes of memory that this process and those beside it may use: of the machine, or of their control groups.
+
+    Args:
+        root: Folder in which `proc` and `sys` are.
+    """
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [
+        limit
+        for folder in _folders(root, "memory")
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes")
+        for limit in _numbers(folder / name)[:1]
+        if 0 < limit < _NO_LIMIT
+    ]
+    return min([physical, *limits])
+
+
+def _folders(root: Path, controller: str) -> Iterator[Path]:
+    """The control groups of this process, each with those above it, as far as they can be seen from here.
+
+    In a container the paths may be those of the host, which are not mounted; the mount itself is then the limit's place.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _number, names, path = line.split(":", 2)
+        if not names:
+            mounts = (root / _MOUNTS, root / _MOUNTS / "unified")
+        elif controller in names.split(","):
+            mounts = (root / _MOUNTS / controller, root / _MOUNTS / names)
+        else:
+            continue
+        for mount in dict.fromkeys(mounts):
+            inner = mount / path.lstrip("/")
+            yield from (one for one in (inner, *inner.parents) if one == mount or mount in one.parents)
+
+
+def _quota(folder: Path) -> tuple[int, int]:
+    """Microseconds of processor time, and those in which they may be used; 0 where there is no quota."""
+    if found := _numbers(folder / "cpu.max"):
+        return (found[0], found[1]) if len(found) > 1 else (0, 0)
+    quota, period = _numbers(folder / "cpu.cfs_quota_us"), _numbers(folder / "cpu.cfs_period_us")
+    return (quota[0], period[0]) if quota and period else (0, 0)
+
+
+def _numbers(path: Path) -> list[int]:
+    """The numbers of a file, 0 for a word such as `max`; none where there is no such file."""
+    try:
+        words = path.read_text().split()
+    except OSError:
+        return []
+    return [int(word) if word.lstrip("-").isdecimal() else 0 for word in words]

@@ -74,4 +74,7 @@ def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., 
 
 HOUR = _Hour()
 PROJECT = _Name("project", r"[a-z0-9_]+", "project", "enwiki")
-IDENTIFIER = _Name("id", r"[A-Za-z0-9][A-Za-z0-9_-]*", "snapshot", "enwiki_namespace_0")
+_IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_-]*"
+SNAPSHOT = _Name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
+CHUNK = _Name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0, or 0")
+FILE = _Name("id", _IDENTIFIER, "file of an hour", "enwiki_namespace_0")

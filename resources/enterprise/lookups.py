@@ -58,9 +58,10 @@ class Lookups:
                 f"Wikidata has no {kind!r} to look up. Nothing was sent. Write one of {', '.join(_ENTITY)}."
             )
         if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
+            meant = identifier.strip().upper()
             example = "P31" if kind == "properties" else "Q42"
             raise errors.InvalidRequest(
-                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as {example}."
+                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as {meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
             )
         try:
             return self._ask(

@@ -88,8 +88,14 @@ def test_an_entity(wme):
     assert lines(wme("entity", "P31", "--fields", "entity.type")) == [{"entity": {"type": "property"}}]
     told = wme("entity", "Q999999999")
     assert (told.code, "no Q999999999 among Wikidata's items" in told.err) == (1, True)
-    told = wme("entity", "X1")
-    assert (told.code, "Nothing was sent" in told.err) == (1, True)
+    for words, sentence in (
+        (("X1",), "'X1' is not an identifier of Wikidata's items. Nothing was sent. Write it as Q42."),
+        (("q42",), "'q42' is not an identifier of Wikidata's items. Nothing was sent. Write it as Q42."),
+        (("p31",), "'p31' is not an identifier of Wikidata's properties. Nothing was sent. Write it as P31."),
+        (("p18", "--labels"), "'p18' is not an identifier of Wikidata's labels. Nothing was sent. Write it as P18."),
+    ):
+        told = wme("entity", *words)
+        assert (told.code, told.err.strip()) == (1, sentence)
 
 
 def test_what_is_not_found_or_cannot_be_found(wme, name, service):
@@ -121,6 +127,9 @@ def test_every_list_and_record_of_metadata(wme):
         ]
     [record] = lines(wme("lists", "projects", "--json", "--filter", "identifier=frwiki", "--fields", "url"))
     assert record == {"url": "https://fr.wikipedia.org"}
+    told = wme("lists", "projects", "--filter", "identifier=NaN")  # a text, which is valid JSON and matches nothing
+    assert (told.code, told.out) == (0, "No entry of projects passes the filters.\n")
+    assert lines(wme("lists", "projects", "--filter", "identifier=NaN", "--json")) == []
     told = wme("lists", "projects", "nowiki_")
     assert (told.code, told.err.startswith("Could not read /v2/projects/nowiki_: the service answered 404")) == (
         1,
@@ -148,6 +157,10 @@ def test_a_record_of_an_hour(wme, hours):
     assert ["version", record["version"]] in [line.split() for line in shown.splitlines()]
     told = wme("batches", f"{hours[-1] + timedelta(hours=9):%Y-%m-%dT%H}", "enwiki_namespace_0")
     assert "has not published" in told.err
+    told = wme("batches", hour, "../enwiki")
+    assert (told.code, "'../enwiki' names no file of an hour; write it as enwiki_namespace_0." in told.err) == (2, True)
+    told = wme("snapshots", "chunks", "enwiki_namespace_0", "_0")
+    assert (told.code, "'_0' names no chunk; write it as enwiki_namespace_0_chunk_0, or 0." in told.err) == (2, True)
 
 
 def test_help_is_that_of_the_commands_and_imports_none(call):

@@ -12,7 +12,7 @@ import click
 
 from pipelines.cli import service, terminal
 from pipelines.cli.families.records import show_record
-from pipelines.cli.parameters import HOUR, IDENTIFIER, dataset_option
+from pipelines.cli.parameters import FILE, HOUR, dataset_option
 from pipelines.settings import read as read_settings
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.formatting import moment_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("hour", type=HOUR, required=False)
-@click.argument("identifier", metavar="[ID]", type=IDENTIFIER, required=False)
+@click.argument("identifier", metavar="[ID]", type=FILE, required=False)
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @dataset_option(Family.HOURLY, ARTICLE_CHANGES)

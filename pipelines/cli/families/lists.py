@@ -49,6 +49,9 @@ def lists(
         for record in records:
             click.echo(json.dumps(record, ensure_ascii=False))
         return
+    if not records:
+        terminal.say(f"No entry of {dataset.name} passes the filters." if filters else f"{dataset.name} has no entry.")
+        return
     columns = list(dict.fromkeys(name for record in records for name in record))
     terminal.show(columns, [[_cell(record.get(name)) for name in columns] for record in records])
 

@@ -84,6 +84,6 @@ def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Rec
 @answered
 def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str) -> None:
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
-    kind = "labels" if labels else "properties" if identifier[:1] == "P" else "items"
+    kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"
     with service.client(read_settings()) as client:
         show(client.entity(kind, identifier, query(fields)).raw, form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,9 @@ def _value(text: str) -> Any:
         found = json.loads(text)
     except ValueError:
         return text
-    return text if isinstance(found, dict | list) else found
+    # Python reads NaN, Infinity and 1e999 too; they are no values of JSON
+    is_value = math.isfinite(found) if isinstance(found, float) else not isinstance(found, dict | list)
+    return found if is_value else text
 
 
 def show(raw: bytes, form: str) -> None:

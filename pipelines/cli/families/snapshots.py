@@ -13,7 +13,7 @@ import click
 
 from pipelines.cli import service, terminal
 from pipelines.cli.families.records import answered, queried, query, show, show_record
-from pipelines.cli.parameters import IDENTIFIER, dataset_option
+from pipelines.cli.parameters import CHUNK, SNAPSHOT, dataset_option
 from pipelines.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
@@ -88,7 +88,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 
 
 @snapshots.command("show")
-@click.argument("identifier", metavar="ID", type=IDENTIFIER)
+@click.argument("identifier", metavar="ID", type=SNAPSHOT)
 @queried(filters=False)
 @answered
 @_dataset
@@ -100,8 +100,8 @@ def show_snapshot(*, identifier: str, fields: tuple[str, ...], form: str, datase
 
 
 @snapshots.command("chunks")
-@click.argument("identifier", metavar="ID", type=IDENTIFIER)
-@click.argument("chunk", metavar="[CHUNK]", type=IDENTIFIER, required=False)
+@click.argument("identifier", metavar="ID", type=SNAPSHOT)
+@click.argument("chunk", metavar="[CHUNK]", type=CHUNK, required=False)
 @queried(filters=True)
 @answered
 @_dataset
@@ -132,7 +132,7 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--beyond-quota", is_flag=True, help="Start even if the quota is too small; rerun for the rest."),
         click.option("--chunks", is_flag=True, help="Always download in chunks."),
         click.option("--whole", is_flag=True, help="Always download each snapshot as one file."),
-        click.argument("identifiers", metavar="ID...", type=IDENTIFIER, nargs=-1, required=True),
+        click.argument("identifiers", metavar="ID...", type=SNAPSHOT, nargs=-1, required=True),
     ):
         command = decorate(command)
     return command

@@ -1,7 +1,7 @@
 """What can be asked of the service: every operation of the interface, with what it takes and what it returns.
 
-Source: the service's interface description and its list of changes (Wikidata files, Beta). Sign-up, which is done in a
-browser, and the files of Commons, which no public text mentions, are left out.
+Source: the service's interface description and its list of changes (Wikidata files, Beta). Sign-up and the
+files of Commons are left out, for the reasons in docs/decisions/0032.
 """
 
 from __future__ import annotations

@@ -263,21 +263,30 @@ class Publication:
 
 @dataclass(frozen=True)
 class Published:
-    """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
+    """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run.
+
+    `copied_bytes`: of the build file, into the new file; where `whole_because` is None, only its blocks that had changed since the
+    publication before the last, else the whole file, for the reason it gives.
+    """
 
     path: Path
     changed: bool
     revision: int
     size_bytes: int
+    copied_bytes: int
+    whole_because: str | None
     lake_file_count: int
     missing_lake_file_count: int
     locked_seconds: float
     seconds: float
 
     def __str__(self) -> str:
-        """The publication in one sentence."""
+        """The publication in one sentence, or two."""
         if not self.changed:
             return f"Published file is up to date (revision {self.revision}); nothing was written."
+        copied = (
+            f"{self.copied_bytes / 1e6:,.1f} MB" if self.whole_because is None else f"all, because {self.whole_because}"
+        )
         missing = (
             f" Missing: {counted(self.missing_lake_file_count, 'lake file')}, whose bodies are left out."
             if self.missing_lake_file_count
@@ -285,7 +294,8 @@ class Published:
         )
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
-            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them under the lock.{missing}"
+            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them "
+            f"under the lock. Copied: {copied}.{missing}"
         )
 
 

@@ -15,6 +15,8 @@ from resources.warehouse.load.lists import load_list
 from resources.warehouse.load.lookups import load_lookups
 from resources.warehouse.load.snapshots import load_snapshot
 from resources.warehouse.publish.publisher import Publisher
+from resources.warehouse.publish.receipt import Receipt
+from resources.warehouse.publish.standby import Standby
 from resources.warehouse.read.ledger import Ledger
 from resources.warehouse.read.reading import Reader
 from resources.warehouse.state import current
@@ -203,7 +205,7 @@ class Warehouse(Reader):
 
     def publication(self) -> Publication | None:
         """What was published last, and when; None: nothing so far. Reads no DuckDB file and takes no lock."""
-        return self._publisher().last()
+        return self._publisher().receipt.last()
 
     def unpublished_revision(self) -> int | None:
         """The revision that is built and not published yet; None: everything is published."""
@@ -222,8 +224,14 @@ class Warehouse(Reader):
         return self._publisher().relocate()
 
     def _publisher(self) -> Publisher:
-        state = self.data / "state"
-        return Publisher(self._connector, self._lake_root, state / "published.json", state / "publish.lock")
+        state, target = self.data / "state", self.published_path
+        return Publisher(
+            self._connector,
+            self._lake_root,
+            Receipt(state / "published.json", target),
+            Standby(self.build_path.with_name("standby.duckdb"), target),
+            state / "publish.lock",
+        )
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:

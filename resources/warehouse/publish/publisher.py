@@ -1,9 +1,12 @@
 """Publishing: a new file beside the old one, then one rename; nobody waits and nobody sees half of it.
 
-The build file is checkpointed and copied under the lock, which is the only time in which no load can run. All the
-rest happens on the copy: what is internal is dropped, the views over the lake are made, the file is synced and takes
-the place of the old one. A reader that has the old file open keeps it; a kill at any point leaves the old file
-whole, and what it left over is swept by the next publication; after a failure nothing is left over.
+The new file is made of the standby, the file that was published before the present one: the blocks of the build file that differ are written
+over it. Where there is no standby, or a reader still has it open, the build file is copied whole. Then what is internal is dropped,
+the views over the lake are made, the file is synced and takes the place of the published one, which becomes the standby.
+
+A reader that has an old file open keeps it. A kill at any point leaves the published file whole; what it left over is swept by the
+next publication, and after a failure nothing is left over. A standby is always a file that was published once: while it is
+written it has another name, under which it is swept.
 
 After the data folder was moved, publishing again makes the views find the lake, and so does `relocate`, which needs neither
 the build file nor a run.
@@ -12,13 +15,12 @@ the build file nor a run.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -26,18 +28,23 @@ import duckdb
 from resources import files
 from resources.formatting import counted
 from resources.tables import ABOUT
-from resources.warehouse.database.connect import locked
+from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS, comments, create_table
-from resources.warehouse.errors import LakeFileError
-from resources.warehouse.records import Publication, Published
+from resources.warehouse.database.sql import transaction
+from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
+from resources.warehouse.publish.copying import copy_build
+from resources.warehouse.records import Published
 from resources.warehouse.views.analysts import questions
 from resources.warehouse.views.lake import make_views, sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
     from pathlib import Path
 
     from resources.warehouse.database.connect import Connector
+    from resources.warehouse.publish.receipt import Receipt
+    from resources.warehouse.publish.standby import Standby
     from resources.warehouse.views.lake import Sources
 
 _log = logging.getLogger(__name__)
@@ -60,37 +67,53 @@ _INTERNAL = (
 
 @dataclass(frozen=True)
 class Publisher:
-    """Publishes one build file. `receipt_path` remembers what was published last."""
+    """Publishes one build file."""
 
     connector: Connector
     lake_root: Path
-    receipt_path: Path
+    receipt: Receipt
+    standby: Standby
     publish_lock_path: Path
 
     def publish(self, about: Mapping[str, str], now: datetime) -> Published:
-        """Publish the build file's content, unless it is what was published last."""
+        """Publish the build file's content, unless it is what was published last.
+
+        Raises:
+            WarehouseFullError: disk or memory ran out; what was published before still is.
+        """
         started = time.perf_counter()
         target = self.connector.published_path
+        whole_because: str | None = None
+        unchanged: Sources | None = None
+
+        def read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+            return self._words(connection) | {"about": dict(about)}
+
+        def is_wanted(words: dict[str, Any]) -> bool:
+            nonlocal unchanged, whole_because
+            unchanged = self._published_sources(words)
+            if unchanged is None:
+                whole_because = self.standby.take(temporary)
+            return unchanged is None
+
         with self._replacing("publish") as temporary:
-            with locked(self.connector.lock_path, self.connector.lock_timeout, "copy the warehouse for publishing"):
-                lock_started = time.perf_counter()
-                receipt, found = self._checkpoint(about)
-                changed = not self._is_published(receipt)
-                if changed:
-                    shutil.copyfile(self.connector.build_path, temporary)
-                locked_seconds = time.perf_counter() - lock_started
-            if changed:
-                self._finish(temporary, receipt, found, now)
-                _replace(temporary, target)
-                self._remember(receipt, now)
+            copied = copy_build(self.connector, temporary, read, is_wanted)
+            found = unchanged or self._finish(temporary, copied.state, now)
+            if unchanged is None:
+                _make_durable(temporary)
+                self.standby.keep()
+                _put(temporary, target)
+                self.receipt.write(copied.state | _lake_words(found), now)
         return Published(
             path=target,
-            changed=changed,
-            revision=receipt["revision"],
+            changed=unchanged is None,
+            revision=copied.state["revision"],
             size_bytes=target.stat().st_size,
+            copied_bytes=copied.written_bytes or 0,
+            whole_because=whole_because,
             lake_file_count=found.count,
             missing_lake_file_count=len(found.missing),
-            locked_seconds=locked_seconds,
+            locked_seconds=copied.locked_seconds,
             seconds=time.perf_counter() - started,
         )
 
@@ -98,26 +121,16 @@ class Publisher:
         """Whether the last publication is as old as `every` says, or there is none; None: never."""
         if every is None:
             return False
-        last = self.last()
+        last = self.receipt.last()
         # one of the future was made before the clock was put back
         return last is None or not timedelta(0) <= now - last.published_at < every
-
-    def last(self) -> Publication | None:
-        """The publication that analysts open now; None: there is none, or its receipt is lost."""
-        receipt = self._receipt()
-        try:
-            last = Publication(datetime.fromisoformat(receipt["published_at"]), int(receipt["revision"]))
-        except (ValueError, KeyError, TypeError):
-            return None
-        return last if self.connector.published_path.exists() else None
 
     def unpublished(self) -> int | None:
         """Revision of the build file that is not published yet; None: there is none."""
         with self.connector.build("read the ledger") as connection:
             state = _state(connection)
-        is_last = self.last() is not None and self._receipt().items() >= state.items()
         # 0: nothing was loaded so far; a build file that is made anew is no news
-        return None if is_last else state["revision"] or None
+        return None if self.receipt.says(state) else state["revision"] or None
 
     def relocate(self) -> int | None:
         """Make the views of the published file find the lake where it is now; None where they do already.
@@ -147,7 +160,8 @@ class Publisher:
                 for name, value in _lake_facts(root, found).items():
                     connection.execute("UPDATE about SET value = ? WHERE name = ?", [value, name])
                 connection.execute("CHECKPOINT")
-            _replace(temporary, target)
+            _make_durable(temporary)
+            _put(temporary, target)
         return found.count
 
     @contextlib.contextmanager
@@ -161,78 +175,66 @@ class Publisher:
             _sweep(target)
             try:
                 yield target.with_name(f"{target.name}.{os.getpid()}.tmp")
+            except (OSError, duckdb.Error) as error:
+                if not (is_exhausted(error) if isinstance(error, duckdb.Error) else files.is_full(error)):
+                    raise
+                raise WarehouseFullError(
+                    f"Disk or memory ran out, so this run could not {purpose} ({error}). Analysts keep the file that was published "
+                    f"before. Make room under {target.parent} (a publication needs space for a copy of {target.name}) or give the "
+                    "process more memory, and run it again."
+                ) from error
             finally:
                 _sweep(target)
 
-    def _checkpoint(self, about: Mapping[str, str]) -> tuple[dict[str, Any], Sources]:
-        """What is to be published and the words by which it is recognised later; all of it is in the one file then.
-
-        Revision and ledger stand for everything in the build file.
-        """
-        with self.connector.build_unlocked("publish") as connection:
-            [(version,)] = connection.execute("SELECT schema_version FROM internal.meta").fetchall()
-            state, found = _state(connection), sources(connection, self.lake_root)
-            connection.execute("CHECKPOINT")
-            [(storage,)] = connection.execute(
-                "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
-            ).fetchall()
-        receipt = {
+    def _words(self, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+        """What is to be published, in words by which it is recognised later. Revision and ledger stand for everything in the build file."""
+        [(version,)] = connection.execute("SELECT schema_version FROM internal.meta").fetchall()
+        [(storage,)] = connection.execute(
+            "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
+        ).fetchall()
+        return {
             "schema_version": version,
-            **state,
+            **_state(connection),
             "storage_version": storage.rstrip("+"),
             "lake_root": str(self.lake_root.resolve()),
-            "about": dict(about),
-            "lake_files": found.count,
-            "missing_lake_files": list(found.missing),
-            "snapshots": found.versions,
         }
-        return receipt, found
 
-    def _is_published(self, receipt: dict[str, Any]) -> bool:
-        last = self._receipt()
-        last.pop("published_at", None)
+    def _published_sources(self, words: dict[str, Any]) -> Sources | None:
+        """The lake files behind the published file, if it is recognised by `words` and none of them has come or gone."""
+        if not self.receipt.holds(words):
+            return None
         try:
-            return last == receipt | {"file": self._file_mark()}
-        except FileNotFoundError:
-            return False
+            with self.connector.published() as connection:
+                found = sources(connection, self.lake_root)
+        except (NotPublishedError, QueryError):
+            return None
+        return found if self.receipt.holds(_lake_words(found)) else None
 
-    def _receipt(self) -> dict[str, Any]:
-        """What was written down of the last publication; nothing where that is lost."""
-        try:
-            receipt = json.loads(self.receipt_path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return receipt if isinstance(receipt, dict) else {}
-
-    def _remember(self, receipt: dict[str, Any], now: datetime) -> None:
-        known = receipt | {"file": self._file_mark(), "published_at": now.isoformat()}
-        files.write(self.receipt_path, json.dumps(known).encode())
-
-    def _file_mark(self) -> list[int]:
-        """Tells whether the published file is still the one that was put there."""
-        found = self.connector.published_path.stat()
-        return [found.st_ino, found.st_size, found.st_mtime_ns]
-
-    def _finish(self, copy: Path, receipt: dict[str, Any], found: Sources, now: datetime) -> None:
-        """Make the copy what analysts open."""
-        facts = {
-            "attribution": _ATTRIBUTION,
-            **receipt["about"],
-            "published_at": now.isoformat(timespec="seconds"),
-            **{name: str(receipt[name]) for name in ("revision", "schema_version", "storage_version")},
-            "duckdb_version": duckdb.__version__,
-            **_lake_facts(self.lake_root.resolve(), found),
-        }
+    def _finish(self, copy: Path, words: dict[str, Any], now: datetime) -> Sources:
+        """Make the copy what analysts open; returns the lake files behind it."""
         with self.connector.open_file(copy) as connection:
-            for internal in _INTERNAL:
-                connection.execute(f"DROP {internal}")
-            for table, columns in INTERNAL_COLUMNS.items():
-                for column in columns:
-                    connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-            make_views(connection, found)
-            for statement in (create_table(ABOUT), *questions(), *comments(ABOUT)):
-                connection.execute(statement)
-            connection.executemany("INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()])
+            found = sources(connection, self.lake_root)
+            facts = {
+                "attribution": _ATTRIBUTION,
+                **words["about"],
+                "published_at": now.isoformat(timespec="seconds"),
+                **{name: str(words[name]) for name in ("revision", "schema_version", "storage_version")},
+                "duckdb_version": duckdb.__version__,
+                **_lake_facts(self.lake_root.resolve(), found),
+            }
+            # one transaction: each by itself would wait for the disk, three hundred times
+            with transaction(connection):
+                for internal in _INTERNAL:
+                    connection.execute(f"DROP {internal}")
+                for table, columns in INTERNAL_COLUMNS.items():
+                    for column in columns:
+                        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+                make_views(connection, found)
+                for statement in (create_table(ABOUT), *questions(), *comments(ABOUT)):
+                    connection.execute(statement)
+                connection.executemany(
+                    "INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()]
+                )
             connection.execute("CHECKPOINT")
         if found.missing:
             _log.warning(
@@ -240,6 +242,7 @@ class Publisher:
                 counted(len(found.missing), "lake file"),
                 found.missing[0],
             )
+        return found
 
 
 def _lake_facts(root: Path, found: Sources) -> dict[str, str]:
@@ -249,6 +252,11 @@ def _lake_facts(root: Path, found: Sources) -> dict[str, str]:
         "lake_file_count": str(found.count),
         "missing_lake_file_count": str(len(found.missing)),
     }
+
+
+def _lake_words(found: Sources) -> dict[str, Any]:
+    """What the receipt says of the lake."""
+    return {"lake_files": found.count, "missing_lake_files": list(found.missing), "snapshots": found.versions}
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -267,11 +275,15 @@ def _sweep(target: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _replace(temporary: Path, target: Path) -> None:
-    """Put the finished file in place, durably."""
-    temporary.chmod(0o444)
-    files.sync(temporary)
-    temporary.replace(target)
+def _make_durable(finished: Path) -> None:
+    """Make a finished file read-only and outlast a loss of power, before it gets its name."""
+    finished.chmod(0o444)
+    files.sync(finished)
+
+
+def _put(finished: Path, target: Path) -> None:
+    """Put a finished file in place, durably."""
+    finished.replace(target)
     # Left by somebody who opened the old file for writing; it does not belong to the new one and would break it.
     target.with_name(target.name + ".wal").unlink(missing_ok=True)
     files.sync(target.parent)

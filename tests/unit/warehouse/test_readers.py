@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from resources.warehouse.publish import standby
+
 ROWS = 40
 
 #: A plain client. It opens the file anew each time and tells, per state it sees, rows per hour and the articles.
@@ -52,13 +54,17 @@ def reader(warehouse, lake):
     process.wait()
 
 
-def test_reader_sees_each_publication_whole(lake, warehouse, reader):
+def test_reader_sees_each_publication_whole(lake, warehouse, reader, monkeypatch):
+    # no waiting until late readers have opened what they looked up
+    monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
+    made = []
     assert reader.get(timeout=60) == [str(ROWS), "1", "1", str(ROWS), str(ROWS)]
-    for hour in range(1, 5):
+    for hour in range(1, 7):
         rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()
-        warehouse.publish()
+        made.append(warehouse.publish())
         whole = [str(number) for number in (ROWS, hour + 1, hour + 1, ROWS * (hour + 1), ROWS * (hour + 1))]
         assert reader.get(timeout=60) == whole
     assert reader.empty()
+    assert any(one.whole_because is None for one in made)

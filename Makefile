@@ -65,9 +65,10 @@ format: $(STAMP) ## format the code
 ui: $(STAMP) ## open Dagster on http://localhost:3000
 	@$(BIN)/wme ui
 
-bench: $(STAMP) ## measured work with its peers beside it: minutes, then half an hour and 20 GB for the warehouse
+bench: $(STAMP) ## measured work with its peers beside it: minutes, then half an hour and 20 GB each for the warehouse and for growth
 	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,short,members,huge,giant,structured
 	@$(BIN)/python -m benchmarks warehouse
+	@$(BIN)/python -m benchmarks growth
 
 sandbox: $(STAMP) ## serve the local content service and say how to call it
 	@$(BIN)/wme sandbox

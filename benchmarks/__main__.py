@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import asdict
@@ -14,12 +15,13 @@ import click
 from rich.console import Console
 
 from assets.partitions import last_complete_hour
-from benchmarks import lakes, report
+from benchmarks import growth, lakes, report
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
 from benchmarks.warehouse import measure as measure_warehouse
 from benchmarks.workload import CASES, Workload, build, unpack, variants
+from resources.formatting import size_text
 
 _HARDER = tuple(name for name in CASES if name != "clean")
 
@@ -163,6 +165,55 @@ def warehouse(pages: str, changes: int, folder: Path | None, *, plain: bool, day
     else:
         console.print(report.warehouse(sizes))
         console.print(report.provenance())
+
+
+def _numbers(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of numbers with commas.") from None
+
+
+@main.command(name="growth")
+@click.option(
+    "--days", callback=_numbers, default="7,30,90", show_default=True, help="Lengths of history in days, with commas."
+)
+@click.option("--projects", default=40, show_default=True, help="Projects, each with a file an hour.")
+@click.option("--year", is_flag=True, help="Measure 365 days of 10 projects too.")
+@click.option("--rounds", default=3, show_default=True, help="Hours, and askings of each question; the median counts.")
+@click.option("--limit", default=300.0, show_default=True, help="Seconds after which a question is interrupted.")
+@click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where to work.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def grow(
+    days: tuple[int, ...], projects: int, rounds: int, limit: float, folder: Path | None, *, year: bool, as_json: bool
+) -> None:
+    """What analysts and hours wait for in mirrors of a week, a month and a year: questions for bodies, an hour, a publication, the status."""
+    console = Console(stderr=as_json)
+    histories = [(days, projects), *([((365,), 10)] if year else [])]
+    needed = max(growth.disk_bytes(24 * lengths[-1] * count) for lengths, count in histories)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        free = shutil.disk_usage(place).free
+        said = f"This takes up to {size_text(needed)} of disk in {place}, which has {size_text(free)} free"
+        if needed > free:
+            raise click.ClickException(
+                f"{said}. Nothing was measured. Name another folder (--folder), or fewer --days."
+            )
+        console.print(f"{said}; all of it is removed afterwards.")
+        ages = []
+        with console.status("") as status:
+            for number, (lengths, count) in enumerate(histories):
+                work = Path(place) / f"{number}"
+                last = last_complete_hour(datetime.now(UTC)) + timedelta(hours=1)
+                hours = 24 * lengths[-1] + rounds
+                stock = lakes.Stock.make(work / "stock", lakes.projects(count), last, hours, status.update)
+                ages += [growth.measure(work, stock, length, rounds, limit, status.update) for length in lengths]
+                shutil.rmtree(work)
+    if as_json:
+        sys.stdout.write(json.dumps({"ages": [age.facts() for age in ages], "provenance": report.provenance()}) + "\n")
+        return
+    for table in report.growth(ages):
+        console.print(table)
+    console.print(report.provenance())
 
 
 @main.command()

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
     from benchmarks.bound import Bound
     from benchmarks.contenders import Job
+    from benchmarks.costs import Cost
+    from benchmarks.growth import Age
     from benchmarks.measure import Figures
-    from benchmarks.warehouse import Cost, Size
+    from benchmarks.warehouse import Size
     from benchmarks.workload import Workload
 
+#: Numbers from this on are told without decimals.
+_WHOLE = 100
 _LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
 #: The cases in a few words.
 WORDS = {
@@ -114,6 +118,31 @@ def warehouse(sizes: Sequence[Size]) -> Table:
         if any(ratios):
             table.add_row(f"{way} to ours", *("-" if ratio is None else f"{ratio:.1f} x" for ratio in ratios))
     return table
+
+
+def growth(ages: Sequence[Age]) -> list[Table]:
+    """What was done with each length of history: a table for each number of projects, as loaded and compacted."""
+    tables = []
+    for kind in dict.fromkeys((age.projects, age.compacted) for age in ages):
+        some = [age for age in ages if (age.projects, age.compacted) == kind]
+        first, last = some[0], some[-1]
+        state = "compacted" if kind[1] else "as loaded"
+        table = Table(title=f"{kind[0]} projects, {state}; seconds, processor seconds, peak MiB")
+        table.add_column("what")
+        for age in some:
+            table.add_column(f"{age.days} days", justify="right")
+        if len(some) > 1:
+            table.add_column(f"{last.days} to {first.days}", justify="right")
+        for title in first.costs:
+            costs = [age.costs[title] for age in some]
+            ratio = [f"{costs[-1].cpu_seconds / costs[0].cpu_seconds:.2f} x"] if len(some) > 1 else []
+            table.add_row(title, *map(_cost_words, costs), *ratio)
+        for title in first.notes:
+            notes = [age.notes[title] for age in some]
+            ratio = [f"{notes[-1] / notes[0]:.2f} x"] if len(some) > 1 and notes[0] else []
+            table.add_row(title, *(f"{note:,.0f}" if note >= _WHOLE else f"{note:.3f}" for note in notes), *ratio)
+        tables.append(table)
+    return tables
 
 
 def _cost_words(cost: Cost) -> str:

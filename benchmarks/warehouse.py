@@ -10,24 +10,24 @@ REPLACE. Both are easier than ours: they do not follow titles, and get deletes w
 from __future__ import annotations
 
 import shutil
-import statistics
-import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from benchmarks.costs import median, taken, timed, total
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from resources.warehouse.database.sql import column_list, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from benchmarks.costs import Cost
     from resources.warehouse import LakeFile
 
 #: Hours that are loaded one by one; the median counts.
@@ -38,16 +38,6 @@ _ONCE_FROM = 1_000_000
 PLAIN_WAYS = ("window", "replace")
 #: The current pages with the columns of the changes.
 _PAGES = "(SELECT * RENAME (source_at AS batch_hour) FROM build.articles)"
-_RESET_PEAK = Path("/proc/self/clear_refs")
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds on the clock and of processor time, and the peak of memory (MiB; None where the system does not tell)."""
-
-    seconds: float
-    cpu_seconds: float
-    peak_mib: float | None
 
 
 @dataclass
@@ -78,10 +68,10 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
     snapshots = made.snapshots()
     warehouse = Warehouse(data)
     say(f"{pages:,} pages: snapshots")
-    with _cost(size, "snapshots"):
+    with taken(size.costs, "snapshots"):
         for snapshot in snapshots:
             warehouse.load_snapshot(snapshot)
-    with _cost(size, "articles from snapshots"):
+    with taken(size.costs, "articles from snapshots"):
         warehouse.apply_changes()
     say(f"{pages:,} pages: hours")
     hours = [made.hour(number, changes) for number in range(1 + _ROUNDS + (2 * _DAY if days else 0))]
@@ -91,9 +81,9 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
         say(f"{pages:,} pages: the plain way, {way}")
         _plain(size, way, data, hours[1 : 1 + _ROUNDS])
     say(f"{pages:,} pages: hours, one by one")
-    _median(size, "hour", [_timed(partial(_load, warehouse, [files])) for files in hours[1 : 1 + _ROUNDS]])
+    size.costs["hour"] = median([timed(partial(_load, warehouse, [files])) for files in hours[1 : 1 + _ROUNDS]])
     say(f"{pages:,} pages: publish and questions")
-    with _cost(size, "publish"):
+    with taken(size.costs, "publish"):
         published = warehouse.publish()
     size.notes["published_gb"] = published.size_bytes / 1e9
     size.notes["publish_locked_seconds"] = published.locked_seconds
@@ -101,14 +91,14 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
     if days:
         say(f"{pages:,} pages: days")
         day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
-        costs = {files[0].batch_hour: _timed(partial(_load, warehouse, [files])) for files in day}
-        size.costs["24 hours, 24 runs"] = _sum(costs.values())
+        costs = {files[0].batch_hour: timed(partial(_load, warehouse, [files])) for files in day}
+        size.costs["24 hours, 24 runs"] = total(costs.values())
         # the one in which DuckDB merges the row groups of the others
         size.costs["of them, the first of a day"] = next(cost for hour, cost in costs.items() if hour.hour == 0)
-        with _cost(size, "24 hours, one run"):
+        with taken(size.costs, "24 hours, one run"):
             _load(warehouse, other)
     say(f"{pages:,} pages: rebuild")
-    with _cost(size, "full rebuild"):
+    with taken(size.costs, "full rebuild"):
         warehouse.rebuild_articles()
     shutil.rmtree(data)
     return size
@@ -137,7 +127,7 @@ def _questions(size: Size, warehouse: Warehouse) -> None:
         }
         for title, query in asked.items():
             connection.execute(query).fetchall()
-            with _cost(size, title):
+            with taken(size.costs, title):
                 connection.execute(query).fetchall()
 
 
@@ -156,7 +146,7 @@ def _plain(size: Size, way: str, data: Path, hours: list[list[LakeFile]]) -> Non
             connection.execute(f"INSERT INTO changes SELECT {columns} FROM {_PAGES}")
             connection.execute("CREATE TABLE articles AS FROM changes")
     some = hours[: 1 if way == "window" and size.pages > _ONCE_FROM else _ROUNDS]
-    _median(size, f"hour, plain: {way}", [_timed(partial(_plain_hour, way, path, data, files)) for files in some])
+    size.costs[f"hour, plain: {way}"] = median([timed(partial(_plain_hour, way, path, data, files)) for files in some])
     path.unlink()
 
 
@@ -188,43 +178,3 @@ def _opened(path: Path, data: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("SET preserve_insertion_order = false")
         connection.execute(f"SET temp_directory = {quoted(str(data / 'spill'))}")
         yield connection
-
-
-def _timed(work: Callable[[], object]) -> Cost:
-    if _RESET_PEAK.exists():
-        _RESET_PEAK.write_text("5")
-    started, busy = time.perf_counter(), time.process_time()
-    work()
-    return Cost(time.perf_counter() - started, time.process_time() - busy, _peak_mib())
-
-
-@contextmanager
-def _cost(size: Size, title: str) -> Iterator[None]:
-    if _RESET_PEAK.exists():
-        _RESET_PEAK.write_text("5")
-    started, busy = time.perf_counter(), time.process_time()
-    yield
-    size.costs[title] = Cost(time.perf_counter() - started, time.process_time() - busy, _peak_mib())
-
-
-def _sum(costs: Collection[Cost]) -> Cost:
-    peaks = [cost.peak_mib for cost in costs if cost.peak_mib is not None]
-    return Cost(sum(cost.seconds for cost in costs), sum(cost.cpu_seconds for cost in costs), max(peaks, default=None))
-
-
-def _median(size: Size, title: str, costs: list[Cost]) -> None:
-    peaks = [cost.peak_mib for cost in costs if cost.peak_mib is not None]
-    size.costs[title] = Cost(
-        statistics.median(cost.seconds for cost in costs),
-        statistics.median(cost.cpu_seconds for cost in costs),
-        max(peaks, default=None),
-    )
-
-
-def _peak_mib() -> float | None:
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return None

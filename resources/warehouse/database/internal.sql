@@ -19,7 +19,8 @@ CREATE OR REPLACE VIEW internal.candidates AS
 {candidates};
 
 -- Titles that were not found twice, ten minutes apart at least: they are gone, and were so some minutes before the first of the two. Once is
--- not enough, since the service hides its own failures behind the same answer. Whatever happened later says otherwise.
+-- not enough, since the service hides its own failures behind the same answer. Whatever happened later says otherwise, and so does a
+-- later answer in which the title is found: then it was never gone.
 CREATE OR REPLACE VIEW internal.not_found AS
 SELECT project_id, title, before_at - INTERVAL 10 MINUTE AS event_at, source_at, namespace_id
 FROM (
@@ -30,13 +31,14 @@ FROM (
     is_found,
     lag(looked_up_at) OVER of_title AS before_at,
     lag(is_found) OVER of_title AS was_found,
+    bool_or(is_found) OVER (of_title ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS is_found_later,
     source_at,
     namespace_id
   FROM lookups
   WHERE purpose <> 'watch'
   WINDOW of_title AS (PARTITION BY project_id, replace(asked_name, '_', ' ') ORDER BY looked_up_at, source_at)
 )
-WHERE NOT is_found AND NOT was_found AND before_at <= looked_up_at - INTERVAL 10 MINUTE;
+WHERE NOT is_found AND NOT was_found AND is_found_later IS NOT TRUE AND before_at <= looked_up_at - INTERVAL 10 MINUTE;
 
 -- The lookups that can decide: a page that was found is an update like any other, a title that is gone a delete. Both are older news than
 -- a snapshot whose boundary is newer.

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 _OF_FILE = "(project_id, namespace_id, source_at)"
 _INCOMING = "SELECT project_id, namespace_id, source_at FROM incoming"
+_LATER = (
+    "SELECT later.project_id, later.namespace_id, later.source_at FROM loads AS later JOIN (SELECT project_id, namespace_id, "
+    "min(source_at) AS source_at FROM incoming GROUP BY ALL) AS first ON later.project_id = first.project_id "
+    "AND later.source_at >= first.source_at WHERE later.table_name = 'lookups'"
+)
+_EARLIER = (
+    "SELECT project_id, namespace_id, source_at FROM lookups AS earlier SEMI JOIN "  # noqa: S608  constants
+    f"(FROM lookups WHERE {_OF_FILE} IN ({_INCOMING})) AS again ON earlier.project_id = again.project_id "
+    "AND replace(earlier.asked_name, '_', ' ') = replace(again.asked_name, '_', ' ') WHERE NOT is_found"
+)
 
 
 def load_lookups(
@@ -28,8 +38,9 @@ def load_lookups(
 ) -> int:
     """Load files of answers in one transaction; returns the rows of those that were not loaded under the same digest.
 
-    Whether a title was not found twice is told by two files, so later files of the same project and namespace are taken in
-    again: nothing depends on the order in which files are loaded.
+    Whether a title was not found twice is told by two files, and that it was found after all by a third. So later files of
+    the same project and namespace are taken in again, and earlier ones that did not find a title which is asked for here:
+    nothing depends on the order in which files are loaded.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
@@ -65,6 +76,5 @@ def _replace(
     except duckdb.Error as error:
         raise unreadable("the lookups", files, LOOKUPS.table, error) from error
     connection.execute(
-        "UPDATE loads SET applied_at = NULL FROM (SELECT project_id, namespace_id, min(source_at) AS source_at FROM incoming GROUP BY ALL) AS first "
-        "WHERE loads.table_name = 'lookups' AND loads.project_id = first.project_id AND loads.source_at >= first.source_at"
+        f"UPDATE loads SET applied_at = NULL WHERE table_name = 'lookups' AND {_OF_FILE} IN ({_LATER} UNION {_EARLIER})"  # noqa: S608
     )

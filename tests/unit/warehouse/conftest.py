@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import LISTS
-from resources.tables import ARTICLE_CHANGES, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
-from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
+from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
+from resources.warehouse import LakeFile, LookupFile, Snapshot, SnapshotFile, Warehouse
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -99,6 +99,43 @@ class Lake:
             archive_bytes=111,
             ndjson_bytes=2222,
             lake_bytes=path.stat().st_size,
+        )
+
+    def lookups(self, minute, *answers, purpose="repair", project="enwiki", namespace=0):
+        """Writes a file of answers that came at `minute`: pairs of the title that was asked for and the row found, or None."""
+        moment = START + timedelta(minutes=minute, microseconds=7)
+        own = {"project_id": project, "namespace_id": namespace, "source_at": moment}
+        asked = {"looked_up_at": moment, "purpose": purpose}
+        rows = [
+            dict.fromkeys(LOOKUPS.schema.names)
+            | {name: value for name, value in (found or {}).items() if name in LOOKUPS.schema.names}
+            | {"asked_name": title, "is_found": found is not None}
+            | own
+            | asked
+            for title, found in answers
+        ]
+        content = repr(rows).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        folder = self.data / "lake" / "lookups" / f"date={moment:%Y-%m-%d}" / f"hour={moment:%H}"
+        folder.mkdir(parents=True, exist_ok=True)
+        identifier = f"{project}_namespace_{namespace}"
+        path = folder / f"{identifier}.{digest[:8]}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=LOOKUPS.schema), path)
+        return LookupFile(
+            path=path,
+            rejects_path=None,
+            identifier=identifier,
+            version=hashlib.md5(content).hexdigest(),
+            digest=digest,
+            row_count=len(rows),
+            reject_count=0,
+            update_count=len(rows),
+            delete_count=0,
+            visibility_change_count=0,
+            archive_bytes=111,
+            ndjson_bytes=2222,
+            lake_bytes=path.stat().st_size,
+            **own,
         )
 
     def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None):

@@ -15,7 +15,7 @@ from resources.datasets import Dataset, Family
 from resources.tables import REJECTED_LINES, Column, HourState, Table
 from resources.tables.columns import BATCH_HOUR, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
 from resources.tables.declaration import INT, TEXT
-from resources.warehouse import HourStatus, LakeFile, LakeFileError, LookupFile, Snapshot, SnapshotFile
+from resources.warehouse import HourStatus, LakeFile, LakeFileError, Snapshot, SnapshotFile
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
@@ -217,14 +217,8 @@ def test_a_page_that_was_looked_up_twice_has_one_body_and_an_hour_is_asked_witho
     lake, warehouse
 ):
     def answers(number, *spellings):
-        moment = lake.hour(number) + timedelta(microseconds=7)
-        own = {"project_id": "enwiki", "namespace_id": 0, "source_at": moment}
-        page = {"name": "A B", "article_id": 1, "version_id": 9, "event_at": lake.hour(0), "html": f"h{number}"}
-        asked = {"looked_up_at": moment, "purpose": "repair", "is_found": True}
-        rows = [own | page | asked | {"asked_name": name} for name in spellings]
-        path = lake.data / f"lake/lookups/date={moment:%Y-%m-%d}/hour={moment:%H}/enwiki_namespace_0.{number}.parquet"
-        made = counts(write(path, datasets.LOOKUPS.table, rows), rows, f"d{number}") | {"update_count": len(rows)}
-        return LookupFile(**made, **own)
+        page = lake.change(1, "A B", 0, html=f"h{number}")
+        return lake.lookups(60 * number, *((name, page) for name in spellings))
 
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(2, "C", 1, html="of the hour")])])
     files = [answers(1, "A B", "A_B"), answers(2, "A B")]

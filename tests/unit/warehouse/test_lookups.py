@@ -1,0 +1,89 @@
+"""Answers about single pages: which titles they say are gone, and which pages of rejected lines are asked for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+NOT_FOUND = [(100, (("A B", None), ("C", None))), (111, (("A_B", None), ("C", None)))]
+
+
+@pytest.fixture
+def names(warehouse):
+    def ask():
+        with warehouse._connector.build("ask") as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM articles ORDER BY ALL").fetchall()]
+
+    return ask
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 1, 0)])
+def test_a_title_that_is_found_again_was_never_gone(lake, warehouse, names, order):
+    pages = [lake.change(1, "A B", 1), lake.change(2, "C", 2)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, pages)])
+    files = [lake.lookups(minute, *answers) for minute, answers in (*NOT_FOUND, (122, (("A B", pages[0]),)))]
+    for place in order:
+        warehouse.load_lookups([files[place]])
+        warehouse.apply_changes()
+    assert names() == ["A B"]
+    warehouse.rebuild_articles()
+    assert names() == ["A B"]
+    warehouse.load_lookups([lake.lookups(200, ("A B", None)), lake.lookups(211, ("A B", None))])
+    warehouse.apply_changes()
+    assert names() == []
+
+
+def test_a_title_that_was_not_found_twice_is_gone_until_something_happens(lake, warehouse, names):
+    pages = [lake.change(1, "A B", 1), lake.change(2, "C", 2)]
+    warehouse.load_hour(lake.hour(0), [lake.file(0, pages)])
+    for minute, answers in NOT_FOUND:
+        warehouse.load_lookups([lake.lookups(minute, *answers)])
+        warehouse.apply_changes()
+    assert names() == []
+    warehouse.load_hour(lake.hour(1), [lake.file(1, [lake.change(1, "A B", 91), lake.change(2, "C", 90)])])
+    warehouse.apply_changes()
+    assert names() == ["A B"]  # the deletion is ten minutes older than the first answer, at 90 minutes and a little
+
+
+def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):
+    """Of a line of hour 0, something is known when it is of minute 120 or later: a file ends some minutes after its hour."""
+
+    def wanted():
+        return [one.name for one in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())]
+
+    names = ["Asked", "Both_spellings", "Changed", "Gone", "Watched"]
+    rejects = [f'{{"name":"{name}","event": spoiled'.encode() for name in names]
+    rejects += [b"no record", b'{"name":""}', b'{"name":"\xff"}', b'{"identifier":1,"name":"Late"}']
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(9, "Whole", 1)], rejects=rejects)])
+    assert wanted() == names
+    # what happened within the time that the line may be of says nothing
+    early = [lake.change(number, name.replace("_", " "), 119) for number, name in enumerate(names)]
+    warehouse.load_hour(lake.hour(1), [lake.file(1, early)])
+    warehouse.apply_changes()
+    warehouse.load_lookups([lake.lookups(119, *((name, early[0] | {"name": name}) for name in names))])
+    assert wanted() == names
+    # nor does what is read of the watch list
+    found = lake.change(3, "Asked", 1)
+    warehouse.load_hour(lake.hour(2), [lake.file(2, [lake.change(2, "Changed", 130)])])
+    warehouse.load_lookups([lake.lookups(130, ("Watched", lake.change(4, "Watched", 1)), purpose="watch")])
+    warehouse.load_lookups([lake.lookups(131, ("Asked", found), ("Both spellings", found), ("Gone", None))])
+    warehouse.apply_changes()
+    assert wanted() == ["Gone", "Watched"]
+    warehouse.load_lookups([lake.lookups(142, ("Gone", None))])
+    assert wanted() == ["Watched"]
+
+
+def test_a_page_of_a_rejected_line_is_asked_for_again_after_ten_minutes(lake, warehouse, clock):
+    rejects = [b'{"name":"A","event": spoiled']
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(9, "Whole", 1)], rejects=rejects)])
+    warehouse.load_lookups([lake.lookups(1790, ("A", None))])
+    start = clock.now
+    counts = []
+    for minutes in (-1, 1):
+        clock.now = start + timedelta(minutes=minutes)
+        counts.append(len(warehouse.uncertain_pages(["enwiki"], [0], 10, clock())))
+    assert counts == [0, 1]
+    assert warehouse.uncertain_pages(["frwiki"], [0], 10, clock()) == []
+    assert warehouse.uncertain_pages(["enwiki"], [14], 10, clock()) == []
+    assert warehouse.uncertain_pages(["enwiki"], [0], 0, clock()) == []

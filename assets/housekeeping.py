@@ -152,6 +152,7 @@ def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
                 loaded = of_hours.get(paths.hour_folder(hour), [])
                 yield from _of_hour(layout, dataset, hour, loaded, named)
                 yield from _archives_of_hour(layout, dataset, hour, loaded)
+        yield from _compacted(layout, dataset, ledger)
     for dataset in datasets.datasets(Family.SNAPSHOT):
         versions = ledger.versions(dataset)
         yield from _of_snapshots(layout, dataset, versions, ledger.of_snapshots(dataset).paths)
@@ -171,11 +172,25 @@ def _of_hour(
 ) -> Iterator[tuple[Path, str]]:
     folder = f"{dataset.name}/{paths.hour_folder(hour)}"
     loaded = {file.identifier: file.loaded_at for file in loads}
+    compacted = {file.lake_path for file in loads if file.is_compacted}
     for path in sorted((layout.lake / folder).glob(f"*.{paths.PARQUET}")):
         name = paths.parse(path.name)
         since = loaded.get(name.identifier) if name is not None else None
-        if f"{folder}/{path.name}" not in named.paths and since is not None and _older(path, since):
+        if f"{folder}/{path.name}" in named.paths:
+            continue
+        if f"{folder}/{path.name}" in compacted:
+            # its rejects are its own still; made again from the archive, it is as dispensable as before
+            yield path, "its rows are in a compacted file"
+        elif since is not None and _older(path, since):
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
+
+
+def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+    """Compacted files that were compacted again, or that a compaction made which was never taken in."""
+    named = ledger.compacted(dataset)
+    for path in sorted(layout.compacted_folder(dataset.name).glob(f"*.{paths.PARQUET}")):
+        if path.relative_to(layout.lake).as_posix() not in named:
+            yield path, "its rows are in other compacted files"
 
 
 def _of_snapshots(

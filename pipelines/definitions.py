@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, current, partitions, published
+from assets import checks, compacted, current, partitions, published
 from assets.families import hourly, lists, lookups, snapshots
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
@@ -34,6 +34,7 @@ def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefiniti
         *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
         lookups.lookups,
         *(current.current_state(one) for one in current.STATES),
+        compacted.compacted,
         published.published_warehouse(),
     ]
 

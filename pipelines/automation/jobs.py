@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import current, layers, published
+from assets import compacted, current, layers, published
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
 REFERENCE, HOURS, HOURLY, LOOKUPS, PUBLISH = "reference", "hours", "hourly", "lookups", "publish"
+COMPACT = "compact"
 
 
 def of_snapshots(dataset: Dataset) -> str:
@@ -60,6 +61,11 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
             PUBLISH,
             selection=state,
             description="Applies pending snapshots and hours to the current articles, then publishes.",
+        ),
+        dg.define_asset_job(
+            COMPACT,
+            selection=dg.AssetSelection.assets(compacted.KEY),
+            description="Writes hourly files of the lake together into few, sorted ones.",
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""The schedules: every hour, lookups too, and the reference lists once a day. All are off until they are turned on in Dagster."""
+"""The schedules: every hour, lookups and compaction too, and the reference lists once a day. All are off until they are turned on in Dagster."""
 
 import dagster as dg
 
@@ -38,4 +38,13 @@ lookups_each_hour = dg.ScheduleDefinition(
     description="Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of the account's quota.",
 )
 
-SCHEDULES = (each_hour, each_day, lookups_each_hour)
+compact_each_hour = dg.ScheduleDefinition(
+    name="compact_each_hour",
+    job_name=jobs.COMPACT,
+    # before the next hour is published, so that no publication is made for this alone
+    cron_schedule="10 * * * *",
+    execution_timezone="UTC",
+    description="Compacts the lake: hours that have ended, and longer spans once nothing more is to come. The next publication shows it.",
+)
+
+SCHEDULES = (each_hour, each_day, lookups_each_hour, compact_each_hour)

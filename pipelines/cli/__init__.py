@@ -31,6 +31,10 @@ _COMMANDS = {
         "maintenance",
         "Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).",
     ),
+    "compact": (
+        "compaction",
+        "Write hourly files of the lake together into few, sorted ones, which makes bodies fast to find.",
+    ),
     "dictionary": (
         "tables",
         "Print the data dictionary (Markdown): every table and column, with its path in the service's record.",

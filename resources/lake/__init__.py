@@ -7,6 +7,7 @@ and DuckDB.
 from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
+from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
 from resources.lake.conversion import Conversion, digest_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.decode.drift import Drift
@@ -19,6 +20,9 @@ __all__ = [
     "RECORD_BYTES_MAX",
     "Archive",
     "ArchiveError",
+    "CompactedFile",
+    "Compaction",
+    "CompactionJob",
     "Conversion",
     "ConversionError",
     "Converter",
@@ -30,6 +34,8 @@ __all__ = [
     "ListError",
     "LookupArchive",
     "SnapshotArchive",
+    "Source",
+    "compact",
     "convert",
     "convert_list",
     "default_memory_bytes",

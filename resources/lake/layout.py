@@ -54,6 +54,10 @@ class Layout:
         """Parquet file of one table made from one archive of an hour."""
         return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
 
+    def compacted_folder(self, table: str) -> Path:
+        """Folder of the compacted files of a table."""
+        return self.lake / "compacted" / safe(table)
+
     def snapshot_folder(self, table: str, snapshot: str, version: str) -> Path:
         """Folder of the Parquet files of one table made from one version of a snapshot."""
         return self.lake / safe(table) / safe(snapshot) / short(version)

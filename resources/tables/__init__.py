@@ -31,6 +31,7 @@ from resources.tables.entities import (
 )
 from resources.tables.ledger import (
     ABOUT,
+    COMPACTED_FILES,
     COVERED,
     HOURS,
     LOADS,
@@ -50,6 +51,7 @@ __all__ = [
     "ARTICLES",
     "ARTICLE_BODIES",
     "ARTICLE_CHANGES",
+    "COMPACTED_FILES",
     "COVERED",
     "ENTITIES",
     "ENTITIES_AT",

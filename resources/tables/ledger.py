@@ -60,8 +60,33 @@ LOADS = Table(
             TIMESTAMP,
             "When `articles` took it in; null while pending. Files of other datasets: loaded_at.",
         ),
+        Column(
+            "compaction_id",
+            TEXT,
+            "The compaction in whose files its rows are now (`compacted_files`); null: they are in lake_path.",
+        ),
     ),
     key=("table_name", "source_at", "project_id", "namespace_id", "identifier"),
+)
+COMPACTED_FILES = Table(
+    "compacted_files",
+    "Files of the lake into which the rows of many hourly files were written together, sorted by page. `loads` says which files those are.",
+    (
+        _TABLE_NAME,
+        Column(
+            "compaction_id", TEXT, "Digest of what was compacted together; several files may share it.", required=True
+        ),
+        Column("span", TEXT, "Length of time whose hours were compacted together, for example `day`.", required=True),
+        Column("first_hour", TIMESTAMP, "First hour of its span.", required=True),
+        Column("end_hour", TIMESTAMP, "First hour after its span.", required=True),
+        Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
+        Column("first_project_id", TEXT, "Project of its first row.", required=True),
+        Column("last_project_id", TEXT, "Project of its last row.", required=True),
+        Column("row_count", INT, "Rows in the Parquet file.", required=True),
+        Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
+        Column("compacted_at", TIMESTAMP, "When the compaction was committed.", required=True),
+    ),
+    key=("lake_path",),
 )
 SNAPSHOTS = Table(
     "snapshots",

@@ -170,6 +170,12 @@ MACROS = (
         "existing titles.",
     ),
     Macro(
+        "article_text",
+        ("project", "title"),
+        "The text of a current page by its title, or by one that redirects to it: wikitext and HTML of its newest revision. Where only "
+        "the case differs, the error names the existing titles.",
+    ),
+    Macro(
         "infobox_values",
         ("wanted",),
         "The values that the infoboxes of all pages have under a label, in upper or lower case.",

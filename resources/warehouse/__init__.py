@@ -1,11 +1,13 @@
 """The warehouse: DuckDB holding what is loaded, the pages as they are now, and what analysts open.
 
 Belongs here: loading files of the lake, the current state, coverage, publishing, reading back. Does not belong here: fetching,
-converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `state`, `views`, `publish`.
+converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `state` and `compaction`, `views`, `publish`.
 """
 
 from __future__ import annotations
 
+from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
+from resources.warehouse.compaction.spans import Merge
 from resources.warehouse.errors import (
     LakeFileError,
     NotPublishedError,
@@ -39,6 +41,7 @@ from resources.warehouse.warehouse import Warehouse
 __all__ = [
     "Applied",
     "AppliedEntities",
+    "Committed",
     "CoverageRow",
     "HourAudit",
     "HourLoad",
@@ -48,8 +51,11 @@ __all__ = [
     "Ledger",
     "LoadedFile",
     "LookupFile",
+    "Merge",
     "Named",
+    "NewFile",
     "NotPublishedError",
+    "Prepared",
     "ProjectState",
     "Publication",
     "Published",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources.datasets import ARTICLE_CHANGES
+from resources.warehouse.compaction import ledger as compactions
 from resources.warehouse.database.connect import Connector, locked
 from resources.warehouse.entities import current as entities
 from resources.warehouse.load import coverage
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
+    from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.records import (
         Applied,
         AppliedEntities,
@@ -191,6 +194,41 @@ class Warehouse(Reader):
         """
         with self._connector.build(f"forget {project_id}") as connection:
             return current.drop_rows(connection, self._lake_root, self._clock(), project_id, namespace_id)
+
+    @contextlib.contextmanager
+    def compacting(self) -> Iterator[None]:
+        """Keep other processes from compacting the same files. Nobody else waits for this.
+
+        Raises:
+            WarehouseBusyError: Another process is compacting.
+        """
+        with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
+            yield
+
+    def compactions(self, dataset: Dataset = ARTICLE_CHANGES) -> list[Merge]:
+        """What is to be compacted now of a dataset, newest first."""
+        with self._connector.build("plan the compaction") as connection:
+            return compactions.planned(connection, dataset, self._clock())
+
+    def prepare_compaction(self, merge: Merge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
+        """The files of a compaction as they are loaded now, and what of them is left out."""
+        with self._connector.build("prepare the compaction") as connection:
+            return compactions.prepare(connection, dataset, merge)
+
+    def commit_compaction(
+        self,
+        prepared: Prepared,
+        files: Sequence[NewFile],
+        row_counts: Mapping[tuple[datetime, str, int], int],
+        dataset: Dataset = ARTICLE_CHANGES,
+    ) -> Committed:
+        """Let what is loaded be read from compacted files, in one transaction; what was loaded again meanwhile keeps its own.
+
+        Raises:
+            LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
+        """
+        with self._connector.build("take in the compaction") as connection:
+            return compactions.commit(connection, self._lake_root, dataset, prepared, files, row_counts, self._clock())
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.

@@ -215,6 +215,12 @@ def answer(
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
+def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    """Whether the file has a table; one that an older version published may lack it."""
+    query = "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = ?"
+    return bool(connection.execute(query, [name]).fetchall()[0][0])
+
+
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
     """Note, inside a transaction, that something published has changed."""
     connection.execute("UPDATE internal.meta SET revision = revision + 1")

@@ -92,4 +92,13 @@ CREATE TABLE IF NOT EXISTS internal.shadowed_snapshots (
   snapshot_version VARCHAR NOT NULL,
   file_name VARCHAR NOT NULL,
   file_row BIGINT NOT NULL
+);
+
+-- Rows of compacted files that are passed over everywhere, because their hour was loaded again or its project was dropped. The next
+-- compaction leaves them out.
+CREATE TABLE IF NOT EXISTS internal.superseded (
+  lake_path VARCHAR NOT NULL,
+  batch_hour TIMESTAMPTZ NOT NULL,
+  project_id VARCHAR NOT NULL,
+  namespace_id BIGINT NOT NULL
 )

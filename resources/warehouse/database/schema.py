@@ -35,7 +35,7 @@ _HOUR = "CASE WHEN batch_hour = time_bucket(INTERVAL 1 HOUR, batch_hour) THEN ba
 _DERIVED = {
     tables.HOURS: {"table_name": "'article_changes'"},
     tables.SNAPSHOTS: {"table_name": "'snapshot_articles'", "source_at": "batch_hour"},
-    tables.LOADS: {"source_at": "batch_hour"},
+    tables.LOADS: {"source_at": "batch_hour", "compaction_id": "NULL"},
     tables.REJECTS: {
         "table_name": f"if({_HOUR} IS NULL, 'snapshot_articles', 'article_changes')",
         "source_at": "batch_hour",
@@ -81,7 +81,7 @@ def native_tables() -> tuple[tables.Table, ...]:
         for table in (dataset.table.narrow, *dataset.native)
     )
     states = dict.fromkeys(dataset.state for dataset in datasets.datasets() if dataset.state is not None)
-    return (*states, *of_datasets, tables.SNAPSHOTS, tables.HOURS, tables.LOADS, tables.REJECTS)
+    return (*states, *of_datasets, tables.SNAPSHOTS, tables.HOURS, tables.LOADS, tables.COMPACTED_FILES, tables.REJECTS)
 
 
 def digest() -> str:

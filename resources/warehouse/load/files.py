@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from resources.tables import LOADS, REJECTED_LINES
 from resources.warehouse.database.connect import is_exhausted
-from resources.warehouse.database.sql import column_list, identifier
+from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from resources.tables import Table
@@ -99,7 +99,7 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)
-        known |= {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0}
+        known |= {"path": str(file.path), "rejects_path": rejects, "duplicate_count": 0, "compaction_id": None}
         rows.append({name: known[name] if name in known else getattr(file, name) for name in _INCOMING.names})
     connection.register("announced", pa.Table.from_pylist(rows, schema=_INCOMING))
     connection.execute("CREATE OR REPLACE TEMP TABLE incoming AS FROM announced")
@@ -108,11 +108,23 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
     """Remove the rows of the hours, projects and namespaces of `incoming` from tables, rejects and ledger."""
+    supersede(
+        connection,
+        "(loads.table_name, loads.batch_hour, loads.project_id, loads.namespace_id) IN "
+        "(SELECT (table_name, batch_hour, project_id, namespace_id) FROM incoming)",
+    )
     hour = ("batch_hour", "project_id", "namespace_id")
     shared = ("table_name", *hour)
     for table, columns in (*((table, hour) for table in tables), ("rejects", shared), ("loads", shared)):
         ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (table, "incoming"))
         connection.execute(f"DELETE FROM {table} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
+
+
+def supersede(
+    connection: duckdb.DuckDBPyConnection, condition: str, parameters: Mapping[str, Any] | None = None
+) -> None:
+    """Before rows of the ledger are removed (those of `condition`), note that their rows in compacted files count no longer."""
+    connection.execute(statement("load/supersede", condition=condition), parameters or {})
 
 
 def insert_rows(connection: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> int:

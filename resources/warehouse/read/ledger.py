@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
-from resources.warehouse.database.connect import answer
+from resources.warehouse.database.connect import answer, has_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """One row of `loads`. `lake_path` is relative to the lake."""
+    """One row of `loads`. `lake_path` is relative to the lake; where `is_compacted`, its rows are in compacted files."""
 
     lake_path: str
     identifier: str
     version: str
     loaded_at: datetime
+    is_compacted: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,25 @@ class Ledger:
         """What is named of a dataset's snapshots."""
         return self._named("table_name = ?", [dataset.name])
 
+    def compacted(self, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[str]:
+        """The compacted files of a dataset, relative to the lake."""
+        query = "SELECT lake_path FROM compacted_files WHERE table_name = ?"
+        held = [self._build] if self._published is None else [self._build, self._published]
+        return frozenset(
+            path
+            for file in held
+            if has_table(file, "compacted_files")
+            for (path,) in answer(file, query, [dataset.name])
+        )
+
     def _named(self, condition: str, parameters: Sequence[Any]) -> Named:
         rows = answer(
             self._build,
-            f"SELECT lake_path, identifier, version, loaded_at FROM loads WHERE {condition} ORDER BY ALL",  # noqa: S608  constant
+            f"SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL FROM loads WHERE {condition} ORDER BY ALL",  # noqa: S608  constant
             parameters,
         )
-        paths = {path for path, *_ in rows}
+        paths = {path for path, *_, is_compacted in rows if not is_compacted}
         if self._published is not None:
-            query = f"SELECT lake_path FROM loads WHERE {condition}"  # noqa: S608  constant
+            query = f"SELECT lake_path FROM loads WHERE {condition} AND compaction_id IS NULL"  # noqa: S608  constant
             paths |= {path for (path,) in answer(self._published, query, parameters)}
         return Named(tuple(LoadedFile(*row) for row in rows), frozenset(paths))

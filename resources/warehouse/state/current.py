@@ -24,6 +24,7 @@ from resources.tables import ARTICLES
 from resources.warehouse.database.connect import answer, leave_row_groups, raise_revision
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.sql import column_list, quoted, statement, transaction
+from resources.warehouse.load.files import supersede
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.read.reading import of_projects
@@ -68,6 +69,11 @@ def drop_rows(
         connection.execute(
             "DELETE FROM internal.shadowed_snapshots WHERE snapshot_version IN "  # noqa: S608  constant words
             f"(SELECT snapshot_version FROM snapshots WHERE {where})",
+            key,
+        )
+        supersede(
+            connection,
+            where.replace("project_id", "loads.project_id").replace("namespace_id", "loads.namespace_id"),
             key,
         )
         for table in (*of_projects(), "internal.ended_entities", "internal.shadowed", "internal.shadowed_hours"):

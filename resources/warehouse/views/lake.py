@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.warehouse.database.connect import has_table
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import nulls, quoted, statement
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class Sources:
     """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone.
 
-    `files` and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for.
+    `files`, `compacted` and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
+    the folder of the compacted files, with its slash, where rows of them are passed over; else empty.
     """
 
     files: tuple[str, ...]
@@ -36,12 +38,14 @@ class Sources:
     snapshots: tuple[Version, ...]
     missing: tuple[str, ...]
     kept: tuple[Kept | KeptHours, ...] = ()
+    compacted: tuple[str, ...] = ()
+    superseded_in: str = ""
 
     @property
     def count(self) -> int:
         """Files that the views read."""
         of_snapshots = (*(v.paths for v in self.snapshots), *(v.paths for v in self.kept))
-        return len(self.files) + len(self.looked_up) + sum(map(len, of_snapshots))
+        return len(self.files) + len(self.compacted) + len(self.looked_up) + sum(map(len, of_snapshots))
 
     @property
     def versions(self) -> list[list[str]]:
@@ -56,18 +60,27 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     """The files that the ledger names, by whether they are there."""
     root = lake_root.resolve()
     named = connection.execute(
-        "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 ORDER BY batch_hour, lake_path"
+        "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
     ).fetchall()
+    found = superseded = []
+    if has_table(connection, "compacted_files"):
+        found = connection.execute(
+            "SELECT lake_path FROM compacted_files WHERE table_name = 'article_changes' ORDER BY first_hour, lake_path"
+        ).fetchall()
+        superseded = connection.execute("SELECT 1 FROM internal.superseded LIMIT 1").fetchall()
+    compacted = [root / relative for (relative,) in found]
     paths = [root / relative for table, relative in named if table == "article_changes"]
     looked_up = [root / relative for table, relative in named if table == "lookups"]
     kept = versions(connection, lake_root)
     others = bodies.kept(connection, lake_root)
     of_snapshots = (*(version.paths for version in kept), *(version.paths for version in others))
-    wanted = [*paths, *looked_up, *(Path(path) for several in of_snapshots for path in several)]
+    wanted = [*paths, *compacted, *looked_up, *(Path(path) for several in of_snapshots for path in several)]
     missing = {path for path in wanted if not path.exists()}
     return Sources(
         files=tuple(str(path) for path in paths if path not in missing),
         looked_up=tuple(str(path) for path in looked_up if path not in missing),
+        compacted=tuple(str(path) for path in compacted if path not in missing),
+        superseded_in=f"{root}/" if superseded else "",
         snapshots=tuple(
             replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
             for version in kept
@@ -84,10 +97,15 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Make the views, or make them again; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
     of_articles = [version.bodies() for version in present]
-    for name, files in (("article_bodies_looked_up", found.looked_up), ("article_bodies", found.files)):
+    passed_over = statement("views/superseded", root=quoted(found.superseded_in)) if found.superseded_in else ""
+    for name, files in (
+        ("article_bodies_looked_up", found.looked_up),
+        ("article_bodies", found.files),
+        ("article_bodies_compacted", found.compacted),
+    ):
         if files:
             names = ", ".join(quoted(path) for path in files)
-            of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]"))
+            of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=passed_over))
     pages = SNAPSHOT_ARTICLES.narrow
     views = {
         "article_bodies": (of_articles, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),

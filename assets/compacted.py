@@ -1,0 +1,63 @@
+"""The asset of the compacted lake, and how a compaction is reported."""
+
+import os
+
+import dagster as dg
+
+from assets import layers
+from assets.compaction import Compacted, compact_lake
+from assets.describe import OWNERS
+from assets.failures import as_failure
+from resources import datasets
+from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
+from resources.formatting import counted, hour_text, size_text
+from resources.tables.compacted import COMPACTED
+
+KEY = dg.AssetKey(["lake", "compacted"])
+
+
+@dg.asset(
+    key=KEY,
+    deps=[layers.warehouse_key(dataset) for dataset in datasets.datasets() if dataset.name in COMPACTED],
+    group_name="lake",
+    kinds={"parquet"},
+    owners=list(OWNERS),
+    pool=COMPACTION_POOL,
+    description="Hourly files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months. A body "
+    "then costs about one file, however long the history is. The files that were read go after the grace period.",
+)
+def compacted(
+    context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
+) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Compact what is due, one span after the other. Nobody who loads, publishes or reads waits for it."""
+    with as_failure():
+        done = compact_lake(
+            lake.layout,
+            warehouse.warehouse,
+            engine.engine(context.log.info),
+            memory_bytes=engine.memory_mb << 20,
+            threads=engine.threads or os.cpu_count() or 1,
+            say=lambda one: context.log.info("%s", told(one)),
+        )
+    return dg.MaterializeResult(
+        metadata={
+            "spans": len(done),
+            "read_files": sum(one.read_files for one in done),
+            "read_bytes": sum(one.read_bytes for one in done),
+            "written_files": sum(one.written_files for one in done),
+            "written_bytes": sum(one.written_bytes for one in done),
+            "rows": sum(one.row_count for one in done),
+        }
+    )
+
+
+def told(one: Compacted) -> str:
+    """One compaction in a sentence."""
+    text = (
+        f"The {one.merge.span.name.replace('_', ' ')} from {hour_text(one.merge.first_hour)} UTC on was compacted: "
+        f"{counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into {one.written_files} ({size_text(one.written_bytes)}), "
+        f"{counted(one.row_count, 'row')}."
+    )
+    if one.given_up_count:
+        text += f" {counted(one.given_up_count, 'file')} loaded again meanwhile keep their own."
+    return text

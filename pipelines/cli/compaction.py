@@ -1,0 +1,56 @@
+"""`wme compact`: hourly files of the lake written together into few. The work is in `assets/compaction.py`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from pipelines.cli import terminal
+from pipelines.settings import read as read_settings
+from resources.formatting import counted, hour_text, size_text
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
+def compact(*, dry_run: bool) -> None:
+    """Write hourly files of the lake together into few, sorted ones, which makes bodies fast to find.
+
+    The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an interrupt, run it again.
+    """
+    from assets.compacted import told
+    from assets.compaction import compact_lake, planned
+    from resources.engine import Engine
+    from resources.lake import MEMORY_BYTES, Layout
+    from resources.warehouse import Warehouse
+
+    settings = read_settings()
+    warehouse = Warehouse(settings.data, storage_version=settings.storage_version)
+    if not warehouse.build_path.exists():
+        terminal.say(f"Nothing is loaded in {settings.data.absolute()} so far, so there is nothing to compact.")
+        return
+    if dry_run:
+        plan = [merge for _, merge in planned(warehouse)]
+        rows = [
+            (one.span.name, f"{hour_text(one.first_hour)}", one.file_count, size_text(one.lake_bytes)) for one in plan
+        ]
+        if rows:
+            terminal.show(("span", "first hour (UTC)", "files", "size"), rows)
+        size = size_text(sum(one.lake_bytes for one in plan))
+        terminal.say(
+            f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many bytes written, at most. After the next "
+            f"publication and {settings.grace_hours:g} hours of grace, {size} would be freed. Nothing was changed."
+        )
+        return
+    with terminal.progress() as reporter:
+        done = compact_lake(
+            Layout(settings.data),
+            warehouse,
+            Engine(workers=1, reporter=reporter),
+            memory_bytes=MEMORY_BYTES,
+            threads=os.cpu_count() or 1,
+        )
+    for one in done:
+        terminal.say(told(one))
+    told_of_all = "They take effect with the next publication (`wme publish`)." if done else "Nothing had to be done."
+    terminal.say(f"{counted(len(done), 'span')} compacted. {told_of_all}")

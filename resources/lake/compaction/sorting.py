@@ -1,0 +1,146 @@
+"""Rows in order, whatever their number: sorted in pieces that fit into memory, and merged.
+
+Pieces that do not fit lie on disk in the meantime, beside the file that is to be written; what a kill leaves of them is swept with
+other unfinished files.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from resources.lake.errors import landing_failed
+from resources.lake.parquet.writer import Unfinished
+from resources.tables.compacted import SORTED_BY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+#: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being encoded.
+_SHARE = 4
+#: What is read back of a piece at once is so small a part of it that a hundred pieces can be merged in the room of one.
+_SLICES = 128
+_KEYS = [(name, "ascending") for name in SORTED_BY]
+
+
+def in_order(batches: Iterable[pa.RecordBatch], beside: Path, memory_bytes: int) -> Iterator[pa.Table]:
+    """The rows of the batches in the order of compacted files, a table at a time.
+
+    Args:
+        batches: Of one schema with the columns of SORTED_BY, each small against the memory.
+        beside: The file that they are for.
+        memory_bytes: What the rows may take in memory, a single one of more aside.
+
+    Raises:
+        LakeError: There is no room on disk for what does not fit into memory.
+    """
+    piece_bytes = memory_bytes // _SHARE
+    with contextlib.ExitStack() as stack:
+        spilled: list[Path] = []
+        piece: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if size + batch.nbytes > piece_bytes and piece:
+                spilled.append(_spilled(_slices(piece, piece_bytes), stack, beside))
+                piece, size = [], 0
+            piece.append(batch)
+            size += batch.nbytes
+        last = _slices(piece, piece_bytes)
+        if not spilled:
+            yield from last
+            return
+        yield from _merged([_Cursor(source) for source in (*(_read(path) for path in spilled), last)])
+
+
+def _slices(piece: list[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.Table]:
+    """The rows of a piece in order, some at a time."""
+    if not piece:
+        return
+    table = pa.Table.from_batches(piece).combine_chunks()
+    order = pc.sort_indices(table.select(SORTED_BY), sort_keys=_KEYS)
+    rows = max(1, len(table) * (piece_bytes // _SLICES) // max(1, table.nbytes))
+    for start in range(0, len(table), rows):
+        yield table.take(order.slice(start, rows))
+
+
+def _spilled(slices: Iterable[pa.Table], stack: contextlib.ExitStack, beside: Path) -> Path:
+    """Put a piece on disk until the stack is closed."""
+    path = stack.enter_context(Unfinished(beside)).path
+    try:
+        with contextlib.ExitStack() as writing:
+            sink = writing.enter_context(pa.OSFile(str(path), "wb"))
+            writer = None
+            for table in slices:
+                if writer is None:
+                    options = pa.ipc.IpcWriteOptions(compression="lz4")
+                    writer = writing.enter_context(pa.ipc.new_file(sink, table.schema, options=options))
+                writer.write_table(table.combine_chunks())
+    except OSError as error:
+        raise landing_failed(error, beside) from error
+    return path
+
+
+def _read(path: Path) -> Iterator[pa.Table]:
+    with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as reader:
+        for number in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(number)])
+
+
+class _Cursor:
+    """How far the rows of a sorted piece have been taken."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._tables = tables
+        self._next: pa.Table | None = next(tables, None)
+        self._rows: list[pa.ChunkedArray] = []
+        self._table: pa.Table | None = None
+        self._taken = 0
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next rows where all that are there were taken."""
+        if self._table is None or self._taken == len(self._table):
+            self._table, self._next = self._next, next(self._tables, None)
+            self._taken = 0
+            self._rows = [] if self._table is None else [self._table[name].combine_chunks() for name in SORTED_BY]
+
+    @property
+    def is_done(self) -> bool:
+        return self._table is None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing comes after the rows that are there."""
+        return self._next is None
+
+    def last(self) -> tuple[Any, ...]:
+        """The key of the last row that is there."""
+        assert self._table is not None
+        return self._key(len(self._table) - 1)
+
+    def _key(self, row: int) -> tuple[Any, ...]:
+        return tuple(column[row].as_py() for column in self._rows)
+
+    def take(self, bound: tuple[Any, ...] | None) -> pa.Table:
+        """The rows up to and with the key `bound`; None: all that are there."""
+        assert self._table is not None
+        rows = range(self._taken, len(self._table))
+        count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._key)
+        found = self._table.slice(self._taken, count)
+        self._taken += count
+        return found
+
+
+def _merged(cursors: list[_Cursor]) -> Iterator[pa.Table]:
+    """Sorted pieces as one. Of each those rows are taken that no piece can add anything before."""
+    while cursors := [cursor for cursor in cursors if not cursor.is_done]:
+        bound = min((cursor.last() for cursor in cursors if not cursor.is_last), default=None)
+        table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()
+        for cursor in cursors:
+            cursor.advance()
+        yield table.take(pc.sort_indices(table.select(SORTED_BY), sort_keys=_KEYS))

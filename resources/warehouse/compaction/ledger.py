@@ -1,0 +1,214 @@
+"""What the ledger says of compactions: what there is to compact, what a compaction is made of, and taking one in.
+
+Nothing is held while files are rewritten. Whoever takes a compaction in compares what it was made of with what is loaded then: an hour
+that was loaded again in the meantime keeps its own file, and its rows in the compacted one are passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from resources.tables import TIMESTAMP
+from resources.tables.compacted import COMPACTED
+from resources.tables.versions import version_of
+from resources.warehouse.compaction.spans import FILE_BYTES, Unit, merges
+from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.sql import statement, transaction
+from resources.warehouse.errors import LakeFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.datasets import Dataset
+    from resources.warehouse.compaction.spans import Merge
+
+    #: An hour, project and namespace.
+    Part = tuple[datetime, str, int]
+
+#: Raised whenever the same files would be rewritten in another way.
+_VERSION = 1
+_PARTS = pa.schema(
+    [
+        ("batch_hour", TIMESTAMP),
+        ("project_id", pa.string()),
+        ("namespace_id", pa.int64()),
+        ("digest", pa.string()),
+        ("compaction_id", pa.string()),
+        ("row_count", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file to read, and what of it is left out.
+
+    Attributes:
+        lake_path: Relative to the lake.
+        row_count: Rows in it.
+        dropped_rows: Places of rows that repeat an event and were not loaded.
+        dropped_parts: Hours, projects and namespaces that are passed over in it.
+    """
+
+    lake_path: str
+    row_count: int
+    dropped_rows: tuple[int, ...] = ()
+    dropped_parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A compaction before it is done: the files, and what is loaded from them.
+
+    Attributes:
+        digest: Digest (hex) over all that decides the rows of the new files.
+        parts: Of each hour, project and namespace: the digest of its file, the compaction that has its rows, their number.
+    """
+
+    merge: Merge
+    digest: str
+    inputs: tuple[Input, ...]
+    parts: Mapping[Part, tuple[str, str | None, int]]
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A compacted file. `lake_path` is relative to the lake."""
+
+    lake_path: str
+    row_count: int
+    lake_bytes: int
+    first_project_id: str
+    last_project_id: str
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What was taken in: hours, projects and namespaces, and how many of them were loaded again meanwhile and keep their files."""
+
+    part_count: int
+    given_up_count: int
+
+
+def planned(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, now: datetime, file_bytes: int = FILE_BYTES
+) -> list[Merge]:
+    """What is to be compacted now of a dataset, newest first."""
+    rows = answer(connection, statement("compaction/units"), {"table": dataset.name})
+    return merges((Unit(*row) for row in rows), now, file_bytes=file_bytes)
+
+
+def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge) -> Prepared:
+    """What a compaction is made of as things are now."""
+    lone = [unit.name for unit in merge.units if unit.span is None]
+    whole = [unit.name for unit in merge.units if unit.span is not None]
+    asked = {"table": dataset.name, "lone": lone, "whole": whole}
+    inputs = [
+        *(
+            Input(path, count, tuple(rows))
+            for path, count, rows in answer(
+                connection, statement("compaction/lone"), {"table": dataset.name, "lone": lone}
+            )
+        ),
+        *(
+            Input(
+                path,
+                count,
+                dropped_parts=tuple(
+                    (part["batch_hour"], part["project_id"], part["namespace_id"]) for part in parts or ()
+                ),
+            )
+            for path, count, parts in answer(connection, statement("compaction/whole"), {"whole": whole})
+        ),
+    ]
+    parts = {
+        (hour, project, namespace): (digest, compaction, count)
+        for hour, project, namespace, digest, compaction, count in answer(
+            connection, statement("compaction/parts"), asked
+        )
+    }
+    made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.span.name, merge.first_hour.isoformat()]
+    digest = hashlib.sha256(
+        json.dumps([*made_of, [[i.lake_path, i.dropped_parts] for i in inputs]], default=str).encode()
+    )
+    return Prepared(merge, digest.hexdigest(), tuple(inputs), parts)
+
+
+def commit(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    dataset: Dataset,
+    prepared: Prepared,
+    files: Sequence[NewFile],
+    row_counts: Mapping[Part, int],
+    now: datetime,
+) -> Committed:
+    """Let what is loaded be read from the new files, in one transaction.
+
+    What was loaded again since the compaction was prepared keeps its own files, and is passed over in the new ones.
+
+    Raises:
+        LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
+    """
+    for file in files:
+        if not (lake_root / file.lake_path).exists():
+            raise LakeFileError(
+                f"The compacted file {file.lake_path} is gone; nothing was changed. The next compaction makes it again."
+            )
+    wrong = {
+        part: row_counts.get(part, 0)
+        for part, (_, _, count) in prepared.parts.items()
+        if row_counts.get(part, 0) != count
+    }
+    if wrong or row_counts.keys() - prepared.parts.keys():
+        part, count = next(iter(wrong.items()), (None, 0))
+        told = (
+            f"{part[1]} {part[2]} of {part[0]:%Y-%m-%dT%H} has {count} rows in the new files"
+            if part
+            else "There are rows of other hours"
+        )
+        raise LakeFileError(
+            f"The compaction of the {prepared.merge.span.name} from {prepared.merge.first_hour:%Y-%m-%dT%H} on does not hold what is loaded: "
+            f"{told}. Nothing was changed; the files stay as they are. Convert the archives of that hour again."
+        )
+    parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
+    new = [file.lake_path for file in files]
+    with transaction(connection):
+        connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
+        connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
+        connection.unregister("announced_parts")
+        values = {"table": dataset.name, "compaction_id": prepared.digest}
+        [(taken,)] = connection.execute(statement("compaction/take"), values).fetchall()
+        connection.execute(statement("compaction/pass_over"), values | {"paths": new})
+        merge = prepared.merge
+        connection.executemany(
+            "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, ? AS first_hour, ? AS end_hour, ? AS lake_path, "
+            "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
+            [
+                [
+                    *(dataset.name, prepared.digest, merge.span.name, merge.first_hour, merge.end_hour, file.lake_path),
+                    *(file.row_count, file.lake_bytes, file.first_project_id, file.last_project_id, now),
+                ]
+                for file in files
+            ],
+        ) if files else None
+        retire(connection)
+        raise_revision(connection)
+    return Committed(int(taken), len(parts) - int(taken))
+
+
+def retire(connection: duckdb.DuckDBPyConnection) -> None:
+    """Inside a transaction, forget the compactions of which nothing is loaded any more."""
+    connection.execute(
+        "DELETE FROM compacted_files WHERE compaction_id NOT IN (SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
+    )
+    connection.execute("DELETE FROM internal.superseded WHERE lake_path NOT IN (SELECT lake_path FROM compacted_files)")

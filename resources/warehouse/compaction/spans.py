@@ -1,0 +1,142 @@
+"""Lengths of time whose files are compacted together: what follows from the ledger alone, as arithmetic.
+
+Files are merged into ever longer spans, from an hour to a month, so that there are some dozens of them at any time, and no row is
+written again more than once for each length. Only what makes the number of files smaller is done: files of the greatest
+size are left as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_HOUR: Final = timedelta(hours=1)
+#: An hour may be loaded again as long as the service keeps it.
+_SETTLED: Final = timedelta(hours=50)
+#: Files that are not worth a compaction: a reader opens as many in a few milliseconds.
+_FEW: Final = 3
+#: No file is begun after so many bytes.
+FILE_BYTES: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Span:
+    """A length of time, as part of the calendar (UTC).
+
+    Attributes:
+        name: As in `compacted_files`.
+        start: The start of the span that a moment is in.
+        age: How long after its end it is compacted.
+    """
+
+    name: str
+    start: Callable[[datetime], datetime]
+    age: timedelta
+
+    def end(self, start: datetime) -> datetime:
+        """The end of the span that begins at `start`."""
+        moment = start
+        while self.start(moment) == start:
+            moment += _HOUR
+        return moment
+
+
+def _start_of_ten_days(moment: datetime) -> datetime:
+    day = min(21, (moment.day - 1) // 10 * 10 + 1)
+    return moment.replace(day=day, hour=0)
+
+
+#: Shortest first.
+SPANS: Final = (
+    Span("hour", lambda moment: moment, timedelta(minutes=30)),
+    Span("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=6)),
+    Span("day", lambda moment: moment.replace(hour=0), _SETTLED),
+    Span("ten_days", _start_of_ten_days, _SETTLED),
+    Span("month", lambda moment: moment.replace(day=1, hour=0), _SETTLED),
+)
+_RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is compacted as a whole: a lake file of an hour, or all files of an earlier compaction.
+
+    Attributes:
+        name: Path of the file relative to the lake, or the compaction_id.
+        span: Of the compaction; None for a lake file.
+        first_hour: Its first hour.
+        file_count: Files that hold its rows.
+        superseded: It holds rows that are passed over.
+    """
+
+    name: str
+    span: str | None
+    first_hour: datetime
+    file_count: int
+    lake_bytes: int
+    superseded: bool = False
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Units to be compacted together."""
+
+    span: Span
+    first_hour: datetime
+    units: tuple[Unit, ...]
+
+    @property
+    def end_hour(self) -> datetime:
+        """The first hour after it."""
+        return self.span.end(self.first_hour)
+
+    @property
+    def lake_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(unit.lake_bytes for unit in self.units)
+
+    @property
+    def file_count(self) -> int:
+        """Files to read."""
+        return sum(unit.file_count for unit in self.units)
+
+
+def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES) -> list[Merge]:
+    """What is to be compacted now, newest first: the hours that are asked for most are done first.
+
+    Each unit goes into the longest span that is due and in which it makes the files fewer. Rows that are passed over are left out by
+    the next compaction of their span, or by one of its own, once nothing more is to come.
+    """
+    left = list(units)
+    found: list[Merge] = []
+    for span in reversed(SPANS):
+        for start, some in _by_span(left, span).items():
+            if span.end(start) + span.age > now:
+                continue
+            mended = span.end(start) + _SETTLED <= now and any(u.superseded and u.span == span.name for u in some)
+            if not mended:
+                some = [unit for unit in some if unit.span != span.name]  # noqa: PLW2901
+            if mended or _is_worth(some, file_bytes):
+                found.append(Merge(span, start, tuple(some)))
+                taken = set(map(id, some))
+                left = [unit for unit in left if id(unit) not in taken]
+    return sorted(found, key=lambda merge: (merge.first_hour, merge.span.name), reverse=True)
+
+
+def _by_span(units: Sequence[Unit], span: Span) -> dict[datetime, list[Unit]]:
+    """The units of this span and of shorter ones by the part of the calendar that they are in."""
+    found: dict[datetime, list[Unit]] = {}
+    for unit in units:
+        if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:
+            found.setdefault(span.start(unit.first_hour.astimezone(UTC)), []).append(unit)
+    return found
+
+
+def _is_worth(units: Sequence[Unit], file_bytes: int) -> bool:
+    files = sum(unit.file_count for unit in units)
+    size = sum(unit.lake_bytes for unit in units)
+    return files > _FEW and files > 2 * -(-size // file_bytes)

@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets import layers
 from assets.compaction import Compacted, compact_lake
-from assets.describe import OWNERS
+from assets.describe import OWNERS, lake_metadata
 from assets.failures import as_failure
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
@@ -23,6 +23,7 @@ KEY = dg.AssetKey(["lake", "compacted"])
     kinds={"parquet"},
     owners=list(OWNERS),
     pool=COMPACTION_POOL,
+    metadata=lake_metadata(COMPACTED["article_changes"]),
     description="Hourly files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months. A body "
     "then costs about one file, however long the history is. The files that were read go after the grace period.",
 )

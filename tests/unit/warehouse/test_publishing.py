@@ -148,7 +148,7 @@ def test_internal_tables_stay_home(library):
     assert sorted(found) == [
         (name,)
         for name in (
-            *("not_found", "shadowed", "shadowed_hours", "shadowed_snapshots"),
+            *("not_found", "shadowed", "shadowed_hours", "shadowed_snapshots", "superseded"),
             *("snapshot_pages", "snapshot_states"),
         )
     ]

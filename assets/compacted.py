@@ -1,7 +1,5 @@
 """The asset of the compacted lake, and how a compaction is reported."""
 
-import os
-
 import dagster as dg
 
 from assets import layers
@@ -36,8 +34,7 @@ def compacted(
             lake.layout,
             warehouse.warehouse,
             engine.engine(context.log.info),
-            memory_bytes=engine.memory_mb << 20,
-            threads=engine.threads or os.cpu_count() or 1,
+            threads=engine.threads,
             say=lambda one: context.log.info("%s", told(one)),
         )
     return dg.MaterializeResult(

@@ -6,6 +6,7 @@ in, and unfinished files that the next run sweeps.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from resources.lake import Layout
     from resources.warehouse import Merge, Prepared, Warehouse
 
+#: What the rows of a span may take in memory, whatever the machine has: an hour may be converted beside it. More is sorted in pieces.
+MEMORY_BYTES = 512 << 20
 #: zstd's level: files of an hour live for hours, those of a day and longer for years.
 _LEVELS = {"hour": 3, "quarter": 3}
 _LASTING_LEVEL = 9
@@ -56,8 +59,8 @@ def compact_lake(
     warehouse: Warehouse,
     engine: Engine,
     *,
-    memory_bytes: int,
-    threads: int,
+    memory_bytes: int = MEMORY_BYTES,
+    threads: int | None = None,
     say: Callable[[Compacted], None] = lambda _: None,
 ) -> list[Compacted]:
     """Compact what is due, one span after the other; each is there for readers with the next publication.
@@ -73,7 +76,7 @@ def compact_lake(
         with engine.task("compact", sum(merge.lake_bytes for _, merge in plan), "B") as advance:
             for dataset, merge in plan:
                 prepared = warehouse.prepare_compaction(merge, dataset)
-                job = _job(layout, dataset, prepared, memory_bytes, threads)
+                job = _job(layout, dataset, prepared, memory_bytes, threads or os.cpu_count() or 1)
                 [outcome] = engine.map(partial(compact, progress=advance), [job])
                 compaction = outcome.unwrap()
                 files = [

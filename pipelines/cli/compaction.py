@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from pipelines.cli import terminal
@@ -21,7 +19,7 @@ def compact(*, dry_run: bool) -> None:
     from assets.compacted import told
     from assets.compaction import compact_lake, planned
     from resources.engine import Engine
-    from resources.lake import MEMORY_BYTES, Layout
+    from resources.lake import Layout
     from resources.warehouse import Warehouse
 
     settings = read_settings()
@@ -47,8 +45,6 @@ def compact(*, dry_run: bool) -> None:
             Layout(settings.data),
             warehouse,
             Engine(workers=1, reporter=reporter),
-            memory_bytes=MEMORY_BYTES,
-            threads=os.cpu_count() or 1,
         )
     for one in done:
         terminal.say(told(one))

@@ -148,8 +148,8 @@ def test_internal_tables_stay_home(library):
     assert sorted(found) == [
         (name,)
         for name in (
-            *("not_found", "shadowed", "shadowed_hours", "shadowed_snapshots", "superseded"),
-            *("snapshot_pages", "snapshot_states"),
+            *("not_found", "shadowed", "shadowed_hours", "shadowed_snapshots"),
+            *("snapshot_pages", "snapshot_states", "superseded"),
         )
     ]
 

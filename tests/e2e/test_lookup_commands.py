@@ -163,6 +163,38 @@ def test_a_record_of_an_hour(wme, hours):
     assert (told.code, "'_0' names no chunk; write it as enwiki_namespace_0_chunk_0, or 0." in told.err) == (2, True)
 
 
+def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, name, service, tmp_path):
+    watchlist = tmp_path / "watchlist"
+    watchlist.write_text(f"enwiki {name}\nenwiki No such page\nfrwiki Nor this one\n")
+    own = {"WME_DATA": str(tmp_path / "data"), "WME_WATCHLIST": str(watchlist), "WME_LOOKUPS_PER_DAY": "2"}
+    environ = wme.environ | own
+
+    def asked():
+        return sum(seen.path.startswith("/v2/articles/") for seen in service.requests)
+
+    service.requests.clear()
+    told = call("lookups", "--dry-run", environ=environ)
+    assert told.out.endswith("2 pages to look up; 2 lookups left today. Nothing was sent.\n"), told
+    assert name in told.out
+    assert list(service.requests) == []
+    told = call("lookups", environ=environ)
+    assert told.code == 0, told.err
+    assert told.out.endswith(
+        "2 pages looked up, 1 of them found; 0 lookups left today. Uncertain in `articles`: 0 pages.\n"
+    )
+    assert asked() == 2
+    again = call("lookups", environ=environ)
+    assert (again.code, again.out.splitlines()[-1].split(";")[0]) == (0, "0 pages looked up, 0 of them found")
+    assert asked() == 2
+    rows = call(
+        "sql", "--format", "json", "SELECT asked_name, purpose, is_found FROM lookups ORDER BY ALL", environ=environ
+    )
+    expected = [
+        {"asked_name": title, "purpose": "watch", "is_found": title == name} for title in (name, "No such page")
+    ]
+    assert lines(rows) == sorted(expected, key=lambda row: row["asked_name"])
+
+
 def test_help_is_that_of_the_commands_and_imports_none(call):
     for name, command in cli.wme.commands.items():
         assert cli._COMMANDS[name][1] == command.get_short_help_str(300), name

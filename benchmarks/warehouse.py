@@ -93,8 +93,13 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
         day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
         costs = {files[0].batch_hour: timed(partial(_load, warehouse, [files])) for files in day}
         size.costs["24 hours, 24 runs"] = total(costs.values())
-        # the one in which DuckDB merges the row groups of the others
         size.costs["of them, the first of a day"] = next(cost for hour, cost in costs.items() if hour.hour == 0)
+        # what a run does once it has published
+        merges: list[Cost] = []
+        while not merges or size.notes["merged_rows"]:
+            merges.append(timed(lambda: size.notes.update(merged_rows=warehouse.merge_row_groups(steps=1))))
+        size.costs["their row groups put together"] = total(merges)
+        size.costs["of that, the longest step"] = max(merges, key=lambda cost: cost.seconds)
         with taken(size.costs, "24 hours, one run"):
             _load(warehouse, other)
     say(f"{pages:,} pages: rebuild")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.compaction import ledger as compactions
 from resources.warehouse.database.connect import Connector, locked
+from resources.warehouse.database.row_groups import merge_some
 from resources.warehouse.entities import current as entities
 from resources.warehouse.load import coverage
 from resources.warehouse.load.hours import load_hour
@@ -185,6 +186,21 @@ class Warehouse(Reader):
         """Make `entities` anew from all its changes and snapshots: the same table that `apply_entity_changes` leads to."""
         with self._connector.build("rebuild entities") as connection:
             return entities.rebuild(connection, self._clock())
+
+    def merge_row_groups(self, steps: int = 8) -> int:
+        """Put together what hours have added to the tables in small row groups; returns the number of rows moved.
+
+        Nothing depends on it but speed and space. Each of at most `steps` steps moves as many rows of one table as a full row group
+        has (122,880), in a transaction and under a lock of its own, so that an hour never waits for more than one.
+        """
+        total = 0
+        for _ in range(steps):
+            with self._connector.build("merge small row groups") as connection:
+                moved = merge_some(connection)
+            if not moved:
+                break
+            total += moved
+        return total
 
     def drop_project(self, project_id: str, namespace_id: int | None = None) -> Applied:
         """Forget a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
+from resources.warehouse.database.row_groups import note_added
 from resources.warehouse.database.schema import ensure, show_older
 from resources.warehouse.database.sql import quoted
 from resources.warehouse.errors import (
@@ -133,6 +134,8 @@ class Connector:
             connection.execute(f"SET temp_directory = {quoted(str(_spill_path(path)))}")
             # keeping the order of rows would hold back what was read ahead
             connection.execute("SET preserve_insertion_order = false")
+            # a commit adds row groups and merges none of those that are there (row_groups.py)
+            connection.execute("SET max_vacuum_tasks = 0")
             version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
             options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
             connection.execute(f"ATTACH {quoted(str(path))} AS warehouse{options}")
@@ -198,15 +201,6 @@ def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
     return connection
 
 
-def leave_row_groups(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let this connection's commits add row groups and merge none of those that are there.
-
-    DuckDB merges small row groups at nearly every commit, which writes wide rows again and again: of an hour of 20,000 changes
-    over ten million pages it was a third of the work. Whoever writes one hour after the other merges once a day of data.
-    """
-    connection.execute("SET max_vacuum_tasks = 0")
-
-
 def answer(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> list[tuple[Any, ...]]:
@@ -222,5 +216,6 @@ def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
-    """Note, inside a transaction, that something published has changed."""
+    """Note, at the end of a transaction, that something published has changed, and what it adds to the tables."""
+    note_added(connection)
     connection.execute("UPDATE internal.meta SET revision = revision + 1")

@@ -101,4 +101,11 @@ CREATE TABLE IF NOT EXISTS internal.superseded (
   batch_hour TIMESTAMPTZ NOT NULL,
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL
+);
+
+-- Row groups at the end of each table, in the order in which they lie there, and how many rows each took in.
+CREATE TABLE IF NOT EXISTS internal.row_groups (
+  table_name VARCHAR NOT NULL,
+  position BIGINT NOT NULL,
+  row_count BIGINT NOT NULL
 )

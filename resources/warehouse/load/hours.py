@@ -13,7 +13,7 @@ import duckdb
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.paths import hour_folder
-from resources.warehouse.database.connect import leave_row_groups, raise_revision
+from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import column_list, statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load import coverage
@@ -59,8 +59,6 @@ def load_hour(
     """
     started = time.perf_counter()
     _check_arguments(hour, files, statuses)
-    if hour.hour:
-        leave_row_groups(connection)
     key = [dataset.name, hour]
     with transaction(connection):
         known = {

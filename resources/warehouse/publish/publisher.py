@@ -61,6 +61,7 @@ _INTERNAL = (
     "TABLE internal.titles",
     "TABLE internal.pages",
     "TABLE internal.ended_entities",
+    "TABLE internal.row_groups",
     "TABLE internal.meta",
 )
 

@@ -21,7 +21,7 @@ import time
 from typing import TYPE_CHECKING
 
 from resources.tables import ARTICLES
-from resources.warehouse.database.connect import answer, leave_row_groups, raise_revision
+from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.sql import column_list, quoted, statement, transaction
 from resources.warehouse.load.files import supersede
@@ -105,8 +105,6 @@ def _take_in(
     file_count = _count(connection, "pending WHERE batch_hour IS NOT NULL")
     lookup_file_count = _count(connection, "pending WHERE batch_hour IS NULL")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
-    if not projects and all(hour.hour for hour in hours):
-        leave_row_groups(connection)
     if file_count or lookup_file_count or projects:
         bases = versions(connection, lake_root, bases_only=True)
         if projects:

@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 
 from resources.warehouse import Warehouse
+from resources.warehouse.database import row_groups
 from resources.warehouse.publish import standby
 
-PHASES = ("load", "snapshot", "apply", "publish")
+PHASES = ("load", "snapshot", "apply", "publish", "merge")
 
 
 def check(warehouse):
@@ -55,6 +56,9 @@ def work(data, files, tell):
     warehouse.apply_changes()
     tell("publish")
     warehouse.publish({"service": "kills"})
+    tell("merge")
+    row_groups._MANY = 2
+    warehouse.merge_row_groups()
     tell("end")
 
 

@@ -240,21 +240,3 @@ def test_titles_and_texts_are_data_never_sql(lake, warehouse):
     warehouse.publish({"service": "it's"})
     assert warehouse.sql("SELECT name FROM articles WHERE project_id = ?", [project]).rows == [(name,)]
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(1,)]
-
-
-def row_groups(warehouse, table):
-    query = f"SELECT count(DISTINCT row_group_id) AS n FROM pragma_storage_info('{table}')"
-    return ask(warehouse, query)[0]["n"]
-
-
-def test_row_groups_are_merged_once_a_day_of_data(lake, warehouse):
-    """A commit that merges writes the rows of earlier hours again, so most hours only add theirs."""
-    tables = ("article_changes", "articles")
-    for number in (20, 21, 22, 23):
-        warehouse.load_hour(lake.hour(number), [lake.file(number, [lake.change(number, f"Title {number}", number)])])
-        warehouse.apply_changes()
-    assert [row_groups(warehouse, table) for table in tables] == [4, 4]
-    warehouse.load_hour(lake.hour(24), [lake.file(24, [lake.change(24, "Title 24", 24)])])
-    warehouse.apply_changes()
-    assert [row_groups(warehouse, table) for table in tables] == [1, 1]
-    assert [count(warehouse, table) for table in tables] == [5, 5]

@@ -181,14 +181,24 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, text: str) ->
 @click.option("--projects", default=40, show_default=True, help="Projects, each with a file an hour.")
 @click.option("--year", is_flag=True, help="Measure 365 days of 10 projects too.")
 @click.option("--rounds", default=3, show_default=True, help="Hours, and askings of each question; the median counts.")
-@click.option("--limit", default=300.0, show_default=True, help="Seconds after which a question is interrupted.")
+@click.option("--loaded/--no-loaded", default=True, show_default=True, help="Ask questions before the compaction too.")
+@click.option("--limit", default=60.0, show_default=True, help="Seconds after which a question is interrupted.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where to work.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def grow(
-    days: tuple[int, ...], projects: int, rounds: int, limit: float, folder: Path | None, *, year: bool, as_json: bool
+    days: tuple[int, ...],
+    projects: int,
+    rounds: int,
+    limit: float,
+    folder: Path | None,
+    *,
+    year: bool,
+    loaded: bool,
+    as_json: bool,
 ) -> None:
     """What analysts and hours wait for in mirrors of a week, a month and a year: questions for bodies, an hour, a publication, the status."""
     console = Console(stderr=as_json)
+    plan = growth.Plan(rounds, limit, loaded)
     histories = [(days, projects), *([((365,), 10)] if year else [])]
     needed = max(growth.disk_bytes(24 * lengths[-1] * count) for lengths, count in histories)
     with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -206,7 +216,7 @@ def grow(
                 last = last_complete_hour(datetime.now(UTC)) + timedelta(hours=1)
                 hours = 24 * lengths[-1] + rounds
                 stock = lakes.Stock.make(work / "stock", lakes.projects(count), last, hours, status.update)
-                ages += [growth.measure(work, stock, length, rounds, limit, status.update) for length in lengths]
+                ages += [growth.measure(work, stock, length, plan, status.update) for length in lengths]
                 shutil.rmtree(work)
     if as_json:
         sys.stdout.write(json.dumps({"ages": [age.facts() for age in ages], "provenance": report.provenance()}) + "\n")

@@ -2,7 +2,8 @@
 
 Belongs here: what is asked and done, and what of it is measured. Does not belong here: making the mirror (`lakes`).
 
-Each question is asked over a connection of its own, as analysts ask theirs, when the files are in the system's memory already. What
+The history is compacted as a whole, by `wme compact`, which a mirror does hour by hour. The bodies are asked for before as well, from the files
+as they were loaded. Each question is asked over a connection of its own, as analysts ask theirs, when the files are in the system's memory already. What
 takes longer than the limit is interrupted, and counts as that long.
 """
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from resources.warehouse import Warehouse
 
 ROOT = Path(__file__).parents[1]
+_WME = ("-m", "pipelines")
 #: A question that took as long once is not asked again.
 _LONG_SECONDS = 10.0
 #: Disk that a lake file takes, with its row in both DuckDB files (measured, and some more).
@@ -46,22 +48,34 @@ AIM = 1.5
 
 @dataclass
 class Age:
-    """All that was measured of one length of history, by what was done. `compacted`: after its closed days were compacted."""
+    """All that was measured of one length of history, by what was done."""
 
     days: int
     projects: int
-    compacted: bool
     costs: dict[str, Cost] = field(default_factory=dict)
     notes: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The history in a few words."""
-        return f"{self.days} days of {self.projects}" + (", compacted" if self.compacted else "")
+        return f"{self.days} days of {self.projects} projects"
 
     def facts(self) -> dict[str, Any]:
         """The same as plain values."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How each history is measured.
+
+    `rounds`: hours that are loaded one by one (the stock's last), and askings of a question; the median counts. `limit`: seconds for
+    a question. `is_loaded_asked`: whether questions are asked before the compaction too.
+    """
+
+    rounds: int = 3
+    limit: float = 60.0
+    is_loaded_asked: bool = True
 
 
 def disk_bytes(files: int) -> int:
@@ -69,28 +83,52 @@ def disk_bytes(files: int) -> int:
     return 2 * files * FILE_BYTES + _BESIDES_BYTES
 
 
-def measure(folder: Path, stock: Stock, days: int, rounds: int, limit: float, say: Callable[[str], None]) -> Age:
-    """Measure a mirror of `days` days below `folder`, which is emptied afterwards.
-
-    `rounds`: hours that are loaded one by one (the stock's last), and askings of a question; the median counts. `limit`: seconds for
-    a question.
-    """
-    age = Age(days, len(stock.projects), compacted=False)
+def measure(folder: Path, stock: Stock, days: int, plan: Plan, say: Callable[[str], None]) -> Age:
+    """Measure a mirror of `days` days below `folder`, which is emptied afterwards."""
+    age = Age(days, len(stock.projects))
     data = folder / f"{days}"
-    last = stock.last - rounds * timedelta(hours=1)
+    last = stock.last - plan.rounds * timedelta(hours=1)
     warehouse = stock.mirror(data, last, 24 * days, lambda what: say(f"{age.name}: making it, {what}"))
+    if plan.is_loaded_asked:
+        say(f"{age.name}: questions before the compaction")
+        _questions(age, warehouse, plan, ", as loaded")
+    say(f"{age.name}: compaction")
+    _compaction(age, stock, warehouse)
     say(f"{age.name}: hours")
-    _hours(age, stock, warehouse, rounds)
+    _hours(age, stock, warehouse, plan.rounds)
     say(f"{age.name}: questions")
-    _questions(age, warehouse, rounds, limit)
+    _questions(age, warehouse, plan)
     say(f"{age.name}: status, code location")
-    _processes(age, stock, data, rounds)
+    for title, arguments in {
+        "wme status": (*_WME, "status", "--check"),
+        "code location": ("-c", "import pipelines.definitions"),
+    }.items():
+        age.costs[title] = median([_process(stock, data, *arguments) for _ in range(plan.rounds)])
     _sizes(age, warehouse)
     shutil.rmtree(data)
     return age
 
 
-def _questions(age: Age, warehouse: Warehouse, rounds: int, limit: float) -> None:
+def _compaction(age: Age, stock: Stock, warehouse: Warehouse) -> None:
+    """The whole history, in a process of its own; then what was read goes. The bodies are the same before and after."""
+    before, files = _bodies(warehouse), _lake_files(warehouse)
+    age.costs["compaction"] = cost = _process(stock, warehouse.data, *_WME, "compact")
+    age.notes["compaction, MB/s read"] = sum(files) / 1e6 / cost.seconds
+    age.notes["compaction, CPU s a day"] = cost.cpu_seconds / age.days
+    age.notes["lake before, GB"] = sum(files) / 1e9
+    warehouse.publish()
+    _process(stock, warehouse.data, *_WME, "clean")
+    if (after := _bodies(warehouse)) != before:
+        raise RuntimeError(f"Bodies before the compaction (count, digest): {before}, after it: {after}.")
+
+
+def _bodies(warehouse: Warehouse) -> tuple[Any, ...]:
+    """The number of all bodies, and a digest of them."""
+    query = "SELECT count(*), bit_xor(hash(project_id, article_id, version_id, source_at, batch_hour, html, wikitext)) FROM article_bodies"
+    return tuple(warehouse.sql(query).rows[0])
+
+
+def _questions(age: Age, warehouse: Warehouse, plan: Plan, when: str = "") -> None:
     """What analysts ask for bodies, by keys of pages in the middle of the mirror."""
     with warehouse.connect_published() as connection:
         [(name, project, article, version)] = connection.execute(
@@ -122,14 +160,14 @@ def _questions(age: Age, warehouse: Warehouse, rounds: int, limit: float) -> Non
     if "article_text" in macros:
         asked["article_text"] = f"SELECT count(*) = 1, true FROM article_text({quoted(project)}, {quoted(name)})"
     for title, query in asked.items():
-        age.costs[title] = _asked(warehouse, query, rounds, limit)
+        age.costs[title + when] = _asked(warehouse, query, plan)
 
 
-def _asked(warehouse: Warehouse, query: str, rounds: int, limit: float) -> Cost:
+def _asked(warehouse: Warehouse, query: str, plan: Plan) -> Cost:
     """A question that answers with two truths: asked once so that its files are in memory, then by the clock."""
     costs = []
-    for _ in range(1 + rounds):
-        costs.append(timed(lambda: _ask(warehouse, query, limit)))
+    for _ in range(1 + plan.rounds):
+        costs.append(timed(lambda: _ask(warehouse, query, plan.limit)))
         if costs[-1].seconds > _LONG_SECONDS:
             return costs[-1]
     return median(costs[1:])
@@ -149,17 +187,18 @@ def _ask(warehouse: Warehouse, query: str, limit: float) -> None:
         raise RuntimeError(f"The bodies are not those of the pages: {found} is the answer of {query}")
 
 
-def _processes(age: Age, stock: Stock, data: Path, rounds: int) -> None:
-    """What starts in a process of its own."""
+def _process(stock: Stock, data: Path, *arguments: str) -> Cost:
+    """A Python process with the settings of the mirror."""
     names = ",".join(one.project_id for one in stock.projects)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER"))}
-    environment = clean | {"WME_DATA": str(data), "WME_PROJECTS": names, "WME_SANDBOX": "1", "WME_MIN_FREE_GB": "0"}
-    for title, arguments in {
-        "wme status": ("-m", "pipelines", "status", "--check"),
-        "code location": ("-c", "import pipelines.definitions"),
-    }.items():
-        costs = [of_process([sys.executable, *arguments], ROOT, environment) for _ in range(rounds)]
-        age.costs[title] = median(costs)
+    settings = {
+        "WME_DATA": str(data),
+        "WME_PROJECTS": names,
+        "WME_SANDBOX": "1",
+        "WME_MIN_FREE_GB": "0",
+        "WME_GRACE_HOURS": "0",
+    }
+    return of_process([sys.executable, *arguments], ROOT, clean | settings)
 
 
 def _hours(age: Age, stock: Stock, warehouse: Warehouse, rounds: int) -> None:
@@ -182,7 +221,7 @@ def _hours(age: Age, stock: Stock, warehouse: Warehouse, rounds: int) -> None:
 
 
 def _sizes(age: Age, warehouse: Warehouse) -> None:
-    files = [path.stat().st_size for path in (warehouse.data / "lake").rglob("*.parquet")]
+    files = _lake_files(warehouse)
     [(pages, changes)] = warehouse.sql(
         "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes)"
     ).rows
@@ -194,3 +233,8 @@ def _sizes(age: Age, warehouse: Warehouse) -> None:
         "build file, GB": warehouse.build_path.stat().st_size / 1e9,
         "published file, GB": warehouse.published_path.stat().st_size / 1e9,
     }
+
+
+def _lake_files(warehouse: Warehouse) -> list[int]:
+    """The bytes of each file of the lake."""
+    return [path.stat().st_size for path in (warehouse.data / "lake").rglob("*.parquet")]

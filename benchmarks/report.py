@@ -121,13 +121,15 @@ def warehouse(sizes: Sequence[Size]) -> Table:
 
 
 def growth(ages: Sequence[Age]) -> list[Table]:
-    """What was done with each length of history: a table for each number of projects, as loaded and compacted."""
+    """What was done with each length of history: a table for each number of projects."""
     tables = []
-    for kind in dict.fromkeys((age.projects, age.compacted) for age in ages):
-        some = [age for age in ages if (age.projects, age.compacted) == kind]
+    for projects in dict.fromkeys(age.projects for age in ages):
+        some = [age for age in ages if age.projects == projects]
         first, last = some[0], some[-1]
-        state = "compacted" if kind[1] else "as loaded"
-        table = Table(title=f"{kind[0]} projects, {state}; seconds, processor seconds, peak MiB")
+        table = Table(
+            title=f"{projects} projects; seconds, processor seconds, peak MiB",
+            caption="Ratios are of processor seconds, which other work on the machine changes less.",
+        )
         table.add_column("what")
         for age in some:
             table.add_column(f"{age.days} days", justify="right")

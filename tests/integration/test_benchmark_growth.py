@@ -29,21 +29,13 @@ def test_all_is_measured_on_a_short_history(tmp_path):
     )
     assert "of disk in" in found.stderr
     [age] = json.loads(found.stdout)["ages"]
-    assert (age["days"], age["projects"], age["compacted"]) == (1, 3, False)
-    assert set(age["costs"]) == {
-        "body by title",
-        "body by page",
-        "body by revision",
-        "bodies of 100 pages",
-        "bodies of an hour",
-        "wme status",
-        "code location",
-        "hour",
-        "publication",
-    }
+    assert (age["days"], age["projects"]) == (1, 3)
+    questions = {"body by title", "body by page", "body by revision", "bodies of 100 pages", "bodies of an hour"}
+    assert questions | {f"{one}, as loaded" for one in questions} <= age["costs"].keys()
+    assert {"compaction", "hour", "publication", "wme status", "code location"} <= age["costs"].keys()
     assert all(cost["seconds"] > 0 for cost in age["costs"].values())
-    # 25 hours of 3 projects; a week's pages are not all there yet
-    assert age["notes"]["lake files"] == 75
+    # of 72 files
+    assert age["notes"]["lake files"] < 40
     assert age["notes"]["changes"] > age["notes"]["pages"] > 100
     assert list(tmp_path.iterdir()) == []
 

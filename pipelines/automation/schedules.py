@@ -41,10 +41,10 @@ lookups_each_hour = dg.ScheduleDefinition(
 compact_each_hour = dg.ScheduleDefinition(
     name="compact_each_hour",
     job_name=jobs.COMPACT,
-    # before the next hour is published, so that no publication is made for this alone
-    cron_schedule="10 * * * *",
+    # after the hour of the schedule above: its files are read one by one until then
+    cron_schedule="35 * * * *",
     execution_timezone="UTC",
-    description="Compacts the lake: hours that have ended, and longer spans once nothing more is to come. The next publication shows it.",
+    description="Compacts the lake: hours that have ended, and longer spans. The next publication shows it.",
 )
 
 SCHEDULES = (each_hour, each_day, lookups_each_hour, compact_each_hour)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -39,10 +40,15 @@ class Span:
 
     def end(self, start: datetime) -> datetime:
         """The end of the span that begins at `start`."""
-        moment = start
-        while self.start(moment) == start:
-            moment += _HOUR
-        return moment
+        return _end(self, start)
+
+
+@cache
+def _end(span: Span, start: datetime) -> datetime:
+    moment = start
+    while span.start(moment) == start:
+        moment += _HOUR
+    return moment
 
 
 def _start_of_ten_days(moment: datetime) -> datetime:
@@ -53,8 +59,8 @@ def _start_of_ten_days(moment: datetime) -> datetime:
 #: Shortest first.
 SPANS: Final = (
     Span("hour", lambda moment: moment, timedelta(minutes=30)),
-    Span("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=6)),
-    Span("day", lambda moment: moment.replace(hour=0), _SETTLED),
+    Span("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=2)),
+    Span("day", lambda moment: moment.replace(hour=0), timedelta(hours=6)),
     Span("ten_days", _start_of_ten_days, _SETTLED),
     Span("month", lambda moment: moment.replace(day=1, hour=0), _SETTLED),
 )

@@ -1,81 +1,291 @@
-"""Compacted files: the same rows, whatever happens before, between and after; few files; and nothing that waits for them."""
+"""Compacted files: the same rows, whatever happens before, between and after, and few files however long the history is."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import random
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import duckdb
 import pytest
 
+from assets import housekeeping
 from assets.compaction import compact_lake
 from resources.engine import Engine
 from resources.lake import Layout
+from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
+from resources.warehouse.compaction.spans import SPANS, Unit, merges
 
-PROJECTS = ("dewiki", "enwiki", "frwiki")
-
-
-@pytest.fixture
-def compact(data, warehouse, clock):
-    def run(days=3):
-        clock.now += timedelta(days=days)
-        return compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=2)
-
-    return run
+PROJECTS = ("dewiki", "enwiki")
+ROOT = Path(__file__).parents[3]
 
 
-def load(lake, warehouse, hours, *, text="", projects=PROJECTS):
-    for hour in hours:
-        files = []
-        for number, project in enumerate(projects):
+def compact(made, days=3):
+    """What is due some days later."""
+    made.warehouse._clock.now += timedelta(days=days)
+    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=2)
+
+
+def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
+    """An hour's files, with repeated events, deletes, and a page in two namespaces; editions differ in rows and bodies."""
+    files = []
+    for number, project in enumerate(projects):
+        for namespace in namespaces:
             rows = [
                 lake.change(
                     100 * number + page,
                     f"Page {page}",
                     60 * hour + page,
-                    html=f"<p>{project} {page} at {hour}{text}</p>" * 20,
-                    wikitext=f"{page} {hour}{text}",
+                    event_id=f"{edition}-{hour}-{page}-{namespace}",
+                    html=f"<p>{project} {page} at {hour}, {edition}</p>" * 20,
+                    wikitext=f"{page} {hour} {edition}",
                 )
-                for page in range((hour + number) % 3, 9, 2)
+                for page in range((hour + number + edition) % 3, 9, 2)
             ]
-            rows.append(dict(rows[0]))  # a repeated event
+            rows.append(dict(rows[0]))
             rows.append(lake.change(100 * number + 50, "Gone", 60 * hour + 30, "delete"))
-            files.append(lake.file(hour, rows, project))
-        assert warehouse.load_hour(lake.hour(hour), files).changed
-    warehouse.apply_changes()
+            files.append(lake.file(hour, rows, project, namespace))
+    return files
 
 
-def bodies(warehouse):
+def load(made, hours, edition=0, **more):
+    for hour in hours:
+        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
+    made.warehouse.apply_changes()
+
+
+def content(warehouse):
+    """What analysts see."""
     warehouse.publish()
-    rows = warehouse.sql("SELECT * FROM article_bodies ORDER BY ALL").rows
-    assert rows
-    return rows
+    return {
+        what: warehouse.sql(f"SELECT * FROM {what} ORDER BY ALL").rows
+        for what in ("article_bodies", "articles", "articles_at('2026-11-01 03:00:00+00')")
+    }
 
 
-def paths(warehouse):
-    with warehouse.connect_published() as connection:
-        return connection.execute(
-            "SELECT coalesce(compacted.lake_path, loads.lake_path) FROM loads LEFT JOIN compacted_files AS compacted USING (compaction_id)"
-        ).fetchall()
+def names(warehouse):
+    """The lake files that the published file reads."""
+    [(text,)] = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'article_bodies'").rows
+    return [one for one in text.split("'") if one.endswith(".parquet")]
 
 
-def test_a_day_becomes_one_file_and_the_bodies_are_the_same(lake, warehouse, compact):
-    load(lake, warehouse, range(6))
-    before = bodies(warehouse)
-    [done] = compact()
-    assert (done.read_files, done.written_files, done.given_up_count) == (18, 1, 0)
-    assert bodies(warehouse) == before
-    assert len(set(paths(warehouse))) == 1
-    assert compact(0) == []
+@pytest.fixture
+def mirror(make):
+    return make()
 
 
-def test_the_text_of_a_page_by_its_title(lake, warehouse, compact):
-    load(lake, warehouse, range(5))
-    compact()
-    warehouse.publish()
-    rows = warehouse.sql("SELECT version_id, wikitext FROM article_text('enwiki', 'Page_3')").rows
-    assert (
-        rows
-        == warehouse.sql(
-            "SELECT version_id, wikitext FROM article_bodies JOIN articles USING (project_id, article_id, version_id, source_at) WHERE name = 'Page 3' AND project_id = 'enwiki'"
-        ).rows
-    )
-    assert len(rows) == 1
+def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror):
+    load(mirror, range(4))
+    before = content(mirror.warehouse)
+    lake = f"'{mirror.data}/lake/article_changes/**/*.parquet'"
+    [done] = compact(mirror)
+    assert (done.read_files, done.written_files, done.given_up_count) == (16, 1, 0)
+    assert content(mirror.warehouse) == before
+    [path] = names(mirror.warehouse)
+    with duckdb.connect() as alone:
+        # repeated events apart, which are in no table
+        query = f"SELECT DISTINCT * FROM read_parquet({lake}, hive_partitioning = false) ORDER BY ALL"
+        rows = alone.execute(query).fetchall()
+        assert rows == alone.execute(f"SELECT * EXCLUDE (file_row) FROM '{path}' ORDER BY ALL").fetchall()
+        keys = alone.execute(f"SELECT project_id, article_id, version_id FROM '{path}'").fetchall()
+        assert keys == sorted(keys)
+    assert compact(mirror, 0) == []
+
+
+def test_the_text_of_a_page_by_its_title(mirror):
+    load(mirror, range(2))
+    compact(mirror)
+    mirror.warehouse.publish()
+    found = mirror.warehouse.sql("SELECT name, wikitext FROM article_text('enwiki', 'Page_3')").rows
+    assert found == [("Page 3", "3 0 0")]
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))])
+def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_mirror_that_was_never_compacted(
+    make, seed
+):
+    chance = random.Random(seed)
+    compacted, plain = make(), make()
+    for _ in range(4):
+        for _ in range(chance.randint(1, 3)):
+            hour, edition = chance.randint(0, 9), chance.randint(0, 2)
+            namespaces = chance.choice([(0,), (10,), (0, 10)])
+            for made in (compacted, plain):
+                load(made, [hour], edition, namespaces=namespaces)
+        if chance.random() < 0.25:
+            dropped = chance.choice(PROJECTS), chance.choice([None, 10])
+            for made in (compacted, plain):
+                made.warehouse.drop_project(*dropped)
+        compact(compacted, chance.choice([0, 0.1, 1, 30]))
+        assert content(compacted.warehouse) == content(plain.warehouse)
+    assert any("compacted" in name for name in names(compacted.warehouse))
+    compact(compacted, 60)
+    assert content(compacted.warehouse) == content(plain.warehouse)
+    with compacted.warehouse._connector.build("look") as connection:
+        assert connection.execute("SELECT count(*) FROM internal.superseded").fetchall() == [(0,)]
+
+
+def prepared(made):
+    """A compaction, rewritten and not taken in."""
+    made.warehouse._clock.now += timedelta(days=3)
+    taken = []
+    commit = made.warehouse.commit_compaction
+    made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
+    with pytest.raises(LakeFileError):
+        compact(made)
+    del made.warehouse.commit_compaction
+    return taken[0]
+
+
+def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make):
+    compacted, plain = make(), make()
+    for made in (compacted, plain):
+        load(made, range(4))
+    arguments = prepared(compacted)
+    for made in (compacted, plain):
+        load(made, [2], 1, projects=["enwiki"])
+    committed = compacted.warehouse.commit_compaction(*arguments)
+    assert (committed.part_count, committed.given_up_count) == (14, 2)
+    assert content(compacted.warehouse) == content(plain.warehouse)
+    assert len(names(compacted.warehouse)) == 3
+
+
+def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror):
+    load(mirror, range(4))
+    before = content(mirror.warehouse)
+    merge, files, counts, dataset = prepared(mirror)
+    with pytest.raises(LakeFileError, match="is gone; nothing was changed"):
+        mirror.warehouse.commit_compaction(merge, [NewFile("compacted/x.parquet", 1, 1, "a", "b")], counts, dataset)
+    wrong = counts | {next(iter(counts)): 1}
+    with pytest.raises(LakeFileError, match="has 1 rows in the new files. Nothing was changed"):
+        mirror.warehouse.commit_compaction(merge, files, wrong, dataset)
+    assert content(mirror.warehouse) == before
+
+
+def test_a_lake_file_that_is_damaged_stops_its_span_alone(mirror):
+    load(mirror, range(4))
+    before = content(mirror.warehouse)
+    path = Path(names(mirror.warehouse)[0])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(
+        Exception, match="cannot be read .*nothing was changed. Remove it and convert its archive again"
+    ):
+        compact(mirror)
+    path.write_bytes(whole)
+    assert content(mirror.warehouse) == before
+
+
+def test_a_reader_keeps_its_files_for_the_grace_period(mirror):
+    load(mirror, range(4))
+    before = content(mirror.warehouse)
+    layout, clock = Layout(mirror.data), mirror.warehouse._clock
+    with mirror.warehouse.connect_published() as reader:
+        compact(mirror)
+        assert housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting == ()  # published still
+        mirror.warehouse.publish()
+        cleaning = housekeeping.clean(layout, mirror.warehouse, now=clock.now)
+        assert (len(cleaning.freed), len(cleaning.waiting)) == (0, 16)
+        assert reader.sql("SELECT * FROM article_bodies ORDER BY ALL").fetchall() == before["article_bodies"]
+    cleaning = housekeeping.clean(layout, mirror.warehouse, now=clock.now + timedelta(days=1))
+    assert len(cleaning.freed) == 16
+    assert content(mirror.warehouse) == before
+    # the same files once more change nothing, and need no lake file of then; what was made again goes again
+    for hour in range(4):
+        assert not mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
+    assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 16
+
+
+def test_two_compactions_at_a_time_are_one_too_many(mirror):
+    load(mirror, range(1))
+    with Warehouse(mirror.data).compacting(), pytest.raises(WarehouseBusyError, match="could not compact the lake"):
+        compact(mirror)
+
+
+KILLED = """\
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from assets import compaction
+from resources.engine import Engine
+from resources.lake import Layout
+from resources.lake.parquet import writer
+from resources.warehouse import Warehouse
+from resources.warehouse.compaction import ledger
+
+def die(*_args, **_more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def before(owner, name):
+    setattr(owner, name, die)
+
+def after(owner, name):
+    real = getattr(owner, name)
+    setattr(owner, name, lambda *args, **more: (real(*args, **more), die()))
+
+data, phase = Path(sys.argv[1]), sys.argv[2]
+warehouse = Warehouse(data, clock=lambda: datetime(2026, 11, 9, tzinfo=UTC))
+{
+    "spilling": lambda: after(compaction.compact.__globals__["in_order"].__globals__["pa"].ipc, "new_file"),
+    "writing": lambda: before(writer.ParquetFile, "finish"),
+    "written": lambda: after(writer.ParquetFile, "finish"),
+    "taking in": lambda: after(ledger, "retire"),
+    "taken in": lambda: after(ledger, "commit"),
+}[phase]()
+compaction.compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 14, threads=1)
+"""
+
+
+def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror):
+    load(mirror, range(4))
+    before = content(mirror.warehouse)
+    for phase in ("spilling", "writing", "written", "taking in", "taken in"):
+        command = [sys.executable, "-c", KILLED, str(mirror.data), phase]
+        assert subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode == -9, phase
+        assert content(mirror.warehouse) == before, phase
+        assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 16)]
+    assert compact(mirror, 0.25) == []
+    assert list(mirror.data.rglob("*.unfinished")) == []
+    assert content(mirror.warehouse) == before
+
+
+# --- which files, and when -------------------------------------------------------------------------------------------
+
+
+def test_months_of_hours_are_some_dozens_of_files_and_no_row_is_written_often():
+    """Forty projects for six weeks, compacted each hour; a straggler comes hours later now and then."""
+    start = datetime(2026, 8, 3, tzinfo=UTC)
+    units: list[Unit] = []
+    written: Counter[str] = Counter()
+    parts: dict[str, list[str]] = {}
+    most = 0
+    for hour in range(42 * 24):
+        first = start + timedelta(hours=hour)
+        for project in range(39 if hour % 7 else 40):
+            units.append(Unit(f"{hour}-{project}", None, first, 1, 50_000))
+        if hour > 5 and hour % 7 == 1:
+            units.append(Unit(f"{hour - 5}-late", None, first - timedelta(hours=5), 1, 50_000))
+        for merge in merges(units, first + timedelta(hours=1, minutes=35)):
+            name = f"{merge.span.name} {merge.first_hour} {hour}"
+            parts[name] = [part for unit in merge.units for part in parts.pop(unit.name, [unit.name])]
+            written.update(parts[name])
+            taken = {unit.name for unit in merge.units}
+            units = [unit for unit in units if unit.name not in taken]
+            units.append(Unit(name, merge.span.name, merge.first_hour, 1, merge.lake_bytes))
+        if hour > 48:
+            most = max(most, len(units))
+    assert most <= 45
+    assert max(written.values()) <= len(SPANS)
+
+
+def test_files_of_the_greatest_size_are_left_alone():
+    start = datetime(2026, 8, 1, tzinfo=UTC)
+    units = [Unit(str(day), "day", start + timedelta(days=day), 2, 1_900_000_000) for day in range(31)]
+    assert merges(units, start + timedelta(days=90)) == []
+    small = [Unit(str(day), "day", start + timedelta(days=day), 1, 90_000_000) for day in range(31)]
+    assert [(merge.span.name, merge.file_count) for merge in merges(small, start + timedelta(days=90))] == [
+        ("month", 31)
+    ]

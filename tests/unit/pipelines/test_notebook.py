@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import notebook, settings
+from pipelines import notebook, settings, values
 from pipelines.notebook import connect
 from resources.warehouse import NotPublishedError, Warehouse
 
@@ -49,15 +49,21 @@ def test_the_folder_of_the_env_file(data, monkeypatch):
         connect()
 
 
+def lies_in(folder, monkeypatch):
+    """The project's folder is another one: for its `.env`, and for relative folders."""
+    for module in (settings, values):
+        monkeypatch.setattr(module, "PROJECT", folder)
+
+
 def test_the_folder_data_of_the_project(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, "PROJECT", tmp_path)
+    lies_in(tmp_path, monkeypatch)
     assert service(connect()) == [("first",)]
 
 
 def test_nothing_published(data, tmp_path, monkeypatch):
     empty = tmp_path / "elsewhere"
     empty.mkdir()
-    monkeypatch.setattr(settings, "PROJECT", empty)
+    lies_in(empty, monkeypatch)
     with pytest.raises(NotPublishedError) as told:
         connect()
     assert str(empty / "data" / "warehouse.duckdb") in str(told.value)

@@ -121,6 +121,24 @@ def test_hours_alone_give_the_entities_that_they_tell_of(tmp_path):
     assert_same(found_rows(warehouse, "entities"), records)
 
 
+def test_an_hour_is_compared_with_what_decided_and_reads_no_other_rows(tmp_path):
+    """Whatever lies beyond the pending hour could as well be gone; `entities` is right, also where the hour is a late one."""
+    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(tmp_path / "data")
+    early, last = END - 2 * HOUR, END - HOUR
+    for identifier in world.entity_identifiers():
+        load_snapshot(warehouse, world, identifier, early + timedelta(minutes=21))
+    load_hour(warehouse, world, last)
+    warehouse.apply_entity_changes()
+    with warehouse._connector.build("forget rows") as connection:
+        for table in ("snapshot_entities", "entity_changes"):
+            connection.execute(f"DELETE FROM {table}")
+    load_hour(warehouse, world, early)
+    applied = warehouse.apply_entity_changes()
+    assert (applied.is_renewed, applied.file_count > 0) == (False, True)
+    warehouse.publish()
+    assert_same(found_rows(warehouse, "entities"), truth(world, world.export_started_at(WIKI, last)))
+
+
 def test_an_entity_that_ended_in_a_gap_is_gone(tmp_path):
     world, warehouse = world_of(tmp_path / "world", 5), Warehouse(tmp_path / "data")
     early, last = END - 9 * HOUR, END - HOUR

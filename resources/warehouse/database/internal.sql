@@ -66,7 +66,10 @@ CREATE TABLE IF NOT EXISTS internal.ended_entities (
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL,
   entity_id VARCHAR NOT NULL,
-  source_at TIMESTAMPTZ NOT NULL
+  source_at TIMESTAMPTZ NOT NULL,
+  event_at TIMESTAMPTZ,
+  version_id BIGINT,
+  event_id VARCHAR
 );
 
 -- Rows of lake files that `article_bodies` passes over: repeated events, and further rows of one page, revision and hour.

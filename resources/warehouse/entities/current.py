@@ -8,7 +8,8 @@ like updates; updates that are older than its boundary do not, since an entity t
 
 An entity's identifier is its title and never moves, so that one maximum is enough where pages need two. It is a function of the
 loaded rows alone, never of the order in which they came. Where an update decides, its row is in `entities`; where a delete does, in
-`internal.ended_entities`, so that a file that is loaded again is found by what it decided before.
+`internal.ended_entities`. So an hour is compared with what decided before; only where its file was loaded again may the row that decided
+be gone, and the other rows of these entities are looked up anew.
 """
 
 from __future__ import annotations
@@ -31,24 +32,28 @@ NEWEST_FIRST = (
     "event_at DESC, version_id DESC NULLS LAST, is_update DESC, event_id DESC NULLS LAST, source_at, namespace_id"
 )
 _TABLES = ("entity_changes", "snapshot_entities")
-_EVERYTHING = (
-    "CREATE OR REPLACE TEMP TABLE touched AS SELECT project_id, entity_id FROM entity_changes "
-    "UNION SELECT project_id, entity_id FROM snapshot_entities UNION SELECT project_id, entity_id FROM entities "
-    "UNION SELECT project_id, entity_id FROM internal.ended_entities"
-)
+#: A state, but for whether the entity is there.
+_STATE = "project_id, namespace_id, entity_id, event_at, version_id, event_id, source_at"
 
 
-def with_rule(name: str, *, moment: str | None = None) -> str:
+def with_rule(name: str, *, moment: str | None = None, **values: str) -> str:
     """A statement with the rule written in, over everything or over what happened before `moment`, an expression."""
     before = "" if moment is None else f" < CAST({moment} AS TIMESTAMPTZ)"
-    states = statement(
-        "entities/states",
+    return statement(
+        name,
+        **values,
+        states=statement("entities/states"),
+        states_of_changes=statement("entities/states_of_changes"),
+        rows=statement("entities/rows"),
+        rows_of_changes=statement("entities/rows_of_changes"),
+        base=statement("entities/base"),
         of=before and " that was whole by then",
         known_snapshots=before and f" AND newest_event_at{before}",
         known_changes=before and f" AND change.event_at{before}",
+        columns=column_list(ENTITIES),
+        state=_STATE,
+        newest_first=NEWEST_FIRST,
     )
-    rows = statement("entities/rows", columns=column_list(ENTITIES))
-    return statement(name, states=states, rows=rows, newest_first=NEWEST_FIRST)
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, now: datetime) -> AppliedEntities:
@@ -77,11 +82,12 @@ def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: b
     )
     written = touched = 0
     if file_count or renewed:
-        # a new snapshot replaces nearly all rows
-        connection.execute(_EVERYTHING if renewed else statement("entities/touched"))
-        touched = _number(connection, "SELECT count(*) FROM touched")
-        connection.execute(with_rule("entities/apply"))
-        written = _number(connection, with_rule("entities/insert"))
+        if renewed:  # a new snapshot replaces nearly all rows
+            connection.execute(with_rule("entities/rebuild"))
+            touched, rows = _number(connection, "SELECT count(*) FROM winning"), "{rows}"
+        else:
+            touched, rows = _advance(connection)
+        written = _number(connection, with_rule("entities/insert", chosen=rows))
         for table in ("loads", "snapshots"):
             connection.execute(
                 f"UPDATE {table} SET applied_at = $now WHERE applied_at IS NULL AND list_contains($tables, table_name)",  # noqa: S608
@@ -96,6 +102,19 @@ def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: b
         written_count=written,
         seconds=time.perf_counter() - started,
     )
+
+
+def _advance(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
+    """Let what is pending compete; returns the entities looked at, and the rows among which those are that decide now.
+
+    Snapshots, and the hours before, are read only where a row that decided may be gone.
+    """
+    connection.execute(with_rule("entities/fresh"))
+    redone = _number(connection, "SELECT count(*) FROM redone")
+    again = "SELECT * FROM ({states}) SEMI JOIN redone USING (project_id, entity_id)"
+    again = again if redone else "SELECT * FROM fresh WHERE false"
+    connection.execute(with_rule("entities/advance", states_of_redone=again))
+    return _number(connection, "SELECT count(*) FROM touched"), "{rows}" if redone else "{rows_of_changes}"
 
 
 def _number(connection: duckdb.DuckDBPyConnection, query: str) -> int:

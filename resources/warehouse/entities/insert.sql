@@ -1,3 +1,3 @@
 INSERT INTO entities BY NAME
-FROM ({rows})
+FROM ({chosen})
 SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)

@@ -1,7 +1,5 @@
 -- The updates of hours and of kept snapshots, whole.
-SELECT {columns}
-FROM (SELECT *, batch_hour AS source_at FROM entity_changes)
-WHERE change_type = 'update'
+{rows_of_changes}
 UNION ALL
 SELECT {columns}
 FROM (

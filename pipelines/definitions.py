@@ -65,7 +65,7 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
 
 def engine_fields(settings: settings_module.Settings) -> dict[str, Any]:
     """What the settings say of the engine, for its resource and those that report elsewhere."""
-    return {"memory_mb": settings.memory_mb}
+    return {"address": settings.engine, "memory_mb": settings.memory_mb}
 
 
 def build_enterprise(settings: settings_module.Settings) -> EnterpriseResource:

@@ -134,6 +134,12 @@ class Settings(BaseModel):
         "twelve times as much memory. Default: `64`.",
         examples=["64"],
     )
+    engine: Annotated[str, _parsed(values.engine)] = Field(
+        "threads",
+        description="Where archives are converted: `threads` of each process, or the workers of a Dask scheduler (`dask://host:8786`). "
+        "Default: `threads`.",
+        examples=["dask://127.0.0.1:8786"],
+    )
     memory_mb: Annotated[int | None, _parsed(values.memory_mb)] = Field(
         None,
         description="Memory (MiB) that a process may take while it converts; the number of its workers follows. Default: a quarter of "

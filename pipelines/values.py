@@ -125,6 +125,12 @@ def record_mb(name: str, text: str) -> int:
     return int(text)
 
 
+def engine(name: str, text: str) -> str:
+    if text == "threads" or re.fullmatch(r"dask://([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}", text):
+        return text
+    raise SettingsError(f"{name} is {text!r}; write threads, or the address of a Dask scheduler: dask://host:8786.")
+
+
 def memory_mb(name: str, text: str) -> int:
     if not text.isdecimal() or len(text) > len(str(LARGEST)) or int(text) < _MEMORY_MB_LEAST:
         raise SettingsError(

@@ -20,6 +20,7 @@ from resources import data_folder, sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
+from resources.remote import SCHEME, RemoteConverter
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -185,6 +186,9 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Where parallel work runs."""
 
+    address: str = Field(
+        default="threads", description="Where archives are converted: threads of this process, or dask://host:port."
+    )
     workers: int = Field(default=4, description="Downloads under way at once.")
     threads: int | None = Field(default=None, description="Threads that convert; default: as many as there are cores.")
     memory_mb: int | None = Field(
@@ -196,8 +200,10 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """The engine, telling its progress in lines through `say`."""
         return Engine(workers=self.workers, reporter=LineReporter(say))
 
-    def converter(self, lake: LakeResource) -> Converter:
+    def converter(self, lake: LakeResource) -> Converter | RemoteConverter:
         """The converter of archives into a lake, to be used as a context."""
+        if self.address.startswith(SCHEME):
+            return RemoteConverter(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)
         return Converter(
             workers=self.threads,
             memory_bytes=None if self.memory_mb is None else self.memory_mb << 20,

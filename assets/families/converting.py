@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from resources.engine.progress import increments
 from resources.errors import MirrorError
 from resources.lake import find_conversion
+from resources.remote import RemoteConverter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ def convert_archives(
     layout: Layout,
     *,
     bodies: Iterable[str],
-    converter: Converter,
+    converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> list[Conversion]:
     """The archives as Parquet, in their order. What is converted already is kept.
@@ -41,22 +42,27 @@ def convert_archives(
         archives: The archives.
         layout: Of the data folder.
         bodies: Body columns to keep.
-        converter: Threads and memory, shared by all archives under way.
+        converter: Threads and memory, shared by all archives under way; or workers elsewhere.
         engine: Runs several archives at once, as many as keep the converter busy, and hears of the progress.
 
     Raises:
         ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
+        EngineError: The workers elsewhere cannot be used.
     """
     kept = frozenset(bodies)
     total = sum(
         a.path.stat().st_size for a in archives if find_conversion(a, layout, kept, converter.record_bytes_max) is None
     )
     with engine.task(f"convert {name}", total, "B") as advance:
+        if isinstance(converter, RemoteConverter):
+            outcomes = converter.convert_all(archives, bodies=kept, advance=advance)
+        else:
+            convert = converter.convert
 
-        def one(archive: Archive) -> Conversion:
-            return converter.convert(archive, layout, bodies=kept, progress=increments(advance))
+            def one(archive: Archive) -> Conversion:
+                return convert(archive, layout, bodies=kept, progress=increments(advance))
 
-        outcomes = engine.map(one, archives, workers=converter.readers)
+            outcomes = engine.map(one, archives, workers=converter.readers)
     conversions = [outcome.unwrap() for outcome in outcomes]
     for conversion in conversions:
         if conversion.converted:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from resources.enterprise import Download, EnterpriseClient, Listing
     from resources.enterprise.models import Batch
     from resources.lake import Conversion, Converter, Layout
+    from resources.remote import RemoteConverter
     from resources.warehouse import HourAudit, HourLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
@@ -240,7 +241,7 @@ class HourlyRun:
     enterprise: EnterpriseResource
     lake: LakeResource
     warehouse: WarehouseResource
-    converter: Converter
+    converter: Converter | RemoteConverter
     engine: Engine
     dataset: Dataset = datasets.ARTICLE_CHANGES
     plans: dict[datetime, Plan] = field(default_factory=dict)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import EnterpriseClient
     from resources.lake import Converter, Layout
+    from resources.remote import RemoteConverter
     from resources.warehouse import Warehouse
 
 #: What one lookup may bring: the record with its bodies.
@@ -232,7 +233,9 @@ def _only(raw: bytes) -> bytes:
     return text[1:-1].strip() if text.startswith(b"[") else text
 
 
-def load(layout: Layout, warehouse: Warehouse, converter: Converter, engine: Engine, bodies: frozenset[str]) -> int:
+def load(
+    layout: Layout, warehouse: Warehouse, converter: Converter | RemoteConverter, engine: Engine, bodies: frozenset[str]
+) -> int:
     """Take the answers of all runs to DuckDB that are not there, those of killed ones too; returns their rows.
 
     Raises:

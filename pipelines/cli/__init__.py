@@ -83,6 +83,10 @@ _COMMANDS = {
         "Look up the structured contents of the article NAME: infoboxes, sections, tables.",
     ),
     "ui": ("serve", "Start the Dagster UI and daemon for this data folder."),
+    "worker": (
+        "worker",
+        "Convert archives for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.",
+    ),
 }
 
 

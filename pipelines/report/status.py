@@ -1,4 +1,4 @@
-"""The state of the mirror, as `wme status` shows it, collected from its own files; no network."""
+"""The state of the mirror, as `wme status` shows it, collected from its own files; only a Dask scheduler is asked, where there is one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from assets.partitions import last_complete_hour
 from assets.published import next_text
 from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
+from pipelines.report import engine as engine_
 from pipelines.report.account import tokens_text
 from resources import datasets
 from resources.data_folder import origin_of
@@ -70,6 +71,9 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         )
     )
     report.facts.append(("data", settings.data))
+    facts, troubles = engine_.engine_facts(settings)
+    report.facts += facts
+    report.troubles += troubles
     if settings.data.exists():
         _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:
@@ -211,8 +215,8 @@ def as_json(report: Status) -> dict[str, Any]:
     """The status with values that JSON has: facts by name, places with their hours, gaps, troubles."""
     facts: dict[str, Any] = {}
     for name, value in report.facts:
-        # a fact of several places is a list
-        facts[name] = [*facts.get(name, []), str(value)] if name == OLDER_GAPS else str(value)
+        # a fact of several places or workers is a list
+        facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, engine_.WORKER} else str(value)
     return {
         "facts": facts,
         "coverage": [

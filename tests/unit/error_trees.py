@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from resources.engine.errors import EngineError
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import LakeError
 from resources.warehouse import WarehouseError
@@ -16,6 +17,7 @@ def below(root: type[Exception]) -> tuple[type[Exception], ...]:
     return tuple(sorted(own, key=lambda kind: kind.__name__))
 
 
+ENGINE = below(EngineError)
 ENTERPRISE = below(EnterpriseError)
 LAKE = below(LakeError)
 WAREHOUSE = below(WarehouseError)

@@ -13,11 +13,12 @@ from assets.families.converting import NotArchivedError
 from assets.names import UnknownNameError
 from resources import lake
 from resources.data_folder import FolderError, OriginError, claim, origin_of
+from resources.engine.errors import EngineUnreachableError, NoWorkerError
 from resources.enterprise import errors
 from resources.errors import ends_run
 from resources.lake import LakeError
 from resources.warehouse import NotPublishedError, WarehouseBusyError, WarehouseFullError, WarehouseVersionError
-from tests.unit.error_trees import ENTERPRISE, LAKE, WAREHOUSE
+from tests.unit.error_trees import ENGINE, ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 
@@ -47,6 +48,7 @@ ENDING = {
 PASSING = {
     *(errors.NotPublishedYet, errors.RateLimited, errors.ServiceUnavailable, errors.UnreachableError, errors.StateBusy),
     *(WarehouseBusyError, NotPublishedError),
+    *(EngineUnreachableError, NoWorkerError),
 }
 
 
@@ -56,7 +58,7 @@ def example(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [*ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, FolderError, NotArchivedError, UnknownNameError],
+    [*ENGINE, *ENTERPRISE, *LAKE, *WAREHOUSE, OriginError, FolderError, NotArchivedError, UnknownNameError],
     ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
 )
 def test_every_error_ends_the_run_or_its_hour_and_may_be_tried_again_or_not(kind):

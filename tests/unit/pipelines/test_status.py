@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import timedelta
 
 import pytest
 
+from pipelines.report import engine
 from pipelines.report.status import collect
 from pipelines.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
+from tests.integration.cluster import free_port
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 ONE = timedelta(hours=1)
@@ -129,3 +132,17 @@ def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):
     assert command.startswith(f"`wme run --from {START:%Y-%m-%d}T01 --to {START:%Y-%m-%d}T")
     assert mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles[0].startswith("dewiki namespace 0: no hour")
     assert not any("wme run --from" in text for text in mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles)
+
+
+def test_engine_is_shown_with_its_workers_and_memory(whole):
+    assert re.fullmatch(r"threads: \d+ workers? within 700 MiB", dict(whole.status(4, memory_mb=700).facts)["engine"])
+
+
+def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole, monkeypatch):
+    monkeypatch.setattr(engine, "_PATIENCE", 0.3)
+    status = whole.status(4, hours=5, min_free_gb=0, engine=f"dask://127.0.0.1:{free_port()}")
+    assert dict(status.facts)["engine"].endswith("(not reached)")
+    assert [trouble.partition(" within")[0] for trouble in status.troubles] == [
+        f"Nobody answers at {dict(status.facts)['engine'].split()[0]}"
+    ]
+    assert [len(place.cells) for place in status.places] == [5]

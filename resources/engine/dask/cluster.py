@@ -1,0 +1,337 @@
+"""The client of a scheduler: whom it trusts with work, and a function mapped over calls whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import distributed
+from distributed.scheduler import KilledWorker
+
+from resources.engine import errors
+from resources.engine.dask.wire import VERSIONS, Call, Probe, own_versions, quiet, resource_of, short, url, visible
+from resources.engine.dask.worker import answer_probe, run
+from resources.engine.mapping import Outcome
+from resources.formatting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from resources.engine.dask.wire import Answer
+
+_log = logging.getLogger(__name__)
+#: Names of probe files; the sweep of the lake removes those of killed processes.
+_PROBE = "probe.unfinished"
+#: Calls that the scheduler is given ahead, for each place of a worker: few, because all those of a worker that dies are suspected.
+_AHEAD = 2
+#: How often a result may be lost with its worker before it was fetched.
+_FETCHES = 4
+
+
+@dataclass(frozen=True)
+class Member:
+    """A worker as the scheduler knows it. `versions` is empty where it was not started by `wme worker`."""
+
+    address: str
+    host: str
+    name: str
+    threads: int
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds. `answer`: for the scheduler; `workers`: until the first is there, and while none is left."""
+
+    answer: float = 10.0
+    workers: float = 60.0
+    look: float = 1.0
+
+
+class Cluster:
+    """A connection to a scheduler. It is made when it is first needed, and lost ones are made again.
+
+    Args:
+        address: `dask://host:port`.
+        versions: What workers must have in common with this process, by name; others get no work.
+        folder: Shared with the workers.
+        patience: How long to wait for others.
+    """
+
+    def __init__(
+        self, address: str, versions: Mapping[str, str], folder: Path, patience: Patience | None = None
+    ) -> None:
+        self.address = address
+        self._versions, self._folder = {**versions, **own_versions()}, folder
+        self._patience = patience or Patience()
+        self._client: distributed.Client | None = None
+        self._probe: Probe | None = None
+        self._failed: errors.EngineError | None = None
+        self._gone: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def map(
+        self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Call], None]
+    ) -> list[Outcome[Call, Any]]:
+        """Run a function of a module over calls; outcomes come in the calls' order, and `done` hears of each that has one.
+
+        Raises:
+            EngineError: The cluster cannot be used, or was lost. Asked again within the same connection, whoever was refused
+                is refused again at once.
+        """
+        client, probe = self._connected()
+        waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)
+        under_way: dict[distributed.Future[Answer], Call] = {}
+        finished: queue.SimpleQueue[distributed.Future[Answer]] = queue.SimpleQueue()
+        outcomes: dict[str, Outcome[Call, Any]] = {}
+        alone_since: float | None = None
+        looked = -self._patience.look
+        places = 1
+        try:
+            while waiting or under_way:
+                if time.monotonic() - looked >= self._patience.look:
+                    looked = time.monotonic()
+                    fit = [one for one in self._members(client) if self._fits(one)]
+                    places = sum(one.threads for one in fit)
+                    alone_since = None if fit else alone_since or looked
+                    if alone_since is not None and looked - alone_since > self._patience.workers:
+                        raise errors.NoWorkerError(
+                            f"The last worker at {self.address} is gone, and none came back within {self._patience.workers:g} s. "
+                            f"{counted(len(calls) - len(outcomes), 'task')} of {len(calls):,} were not done; what was converted is "
+                            "kept. Start workers with `wme worker`, then run again."
+                        )
+                while waiting and len(under_way) < _AHEAD * max(1, places):
+                    call = waiting.popleft()
+                    future = client.submit(
+                        run,
+                        function,
+                        call.arguments,
+                        probe,
+                        key=f"{call.key}-{attempts[call.key]}",
+                        resources={self._resource: 1},
+                        pure=False,
+                    )
+                    under_way[future] = call
+                    future.add_done_callback(finished.put)
+                self._tell_gone()
+                try:
+                    future = finished.get(timeout=self._patience.look)
+                except queue.Empty:
+                    self._still_there(client)
+                    continue
+                call = under_way.pop(future)
+                outcome = self._outcome(client, future, call)
+                attempts[call.key] += 1
+                if outcome is None and attempts[call.key] < _FETCHES:
+                    waiting.appendleft(call)
+                    continue
+                outcomes[call.key] = outcome or Outcome(call, error=_lost(call, _FETCHES))
+                done(call)
+        finally:
+            with contextlib.suppress(Exception):  # a lost scheduler has forgotten them already
+                client.cancel(list(under_way), reason="the run ended")
+            self._tell_gone()
+        return [outcomes[call.key] for call in calls]
+
+    def members(self) -> list[Member]:
+        """The workers that there are, whatever their versions. Raises EngineUnreachableError if nobody answers."""
+        if self._client is None:
+            self._client = self._open()
+        return self._members(self._client)
+
+    def differences(self, member: Member) -> str:
+        """What a worker has in other versions than this process, for people; empty where nothing is."""
+        if not member.versions:
+            return "it was not started by `wme worker`"
+        names = [*self._versions, *(name for name in member.versions if name not in self._versions)]
+        return ", ".join(
+            f"{name} {member.versions.get(name, 'unknown')} instead of {self._versions.get(name, 'unknown')}"
+            for name in names
+            if member.versions.get(name) != self._versions.get(name)
+        )
+
+    def close(self) -> None:
+        """End the connection; tasks under way are given up."""
+        client, self._client = self._client, None
+        probe, self._probe = self._probe, None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.close(timeout=2)
+        if probe is not None:
+            for path in self._folder.glob(f"{probe.name}*"):
+                path.unlink(missing_ok=True)
+
+    # --- connecting --------------------------------------------------------------------------------------------------
+
+    @property
+    def _resource(self) -> str:
+        """What workers of these versions have, so that the scheduler gives others nothing."""
+        return resource_of(self._versions)
+
+    def _fits(self, member: Member) -> bool:
+        return dict(member.versions) == self._versions
+
+    def _connected(self) -> tuple[distributed.Client, Probe]:
+        if self._failed is not None:
+            raise self._failed
+        if self._client is None or self._client.status != "running" or self._probe is None:
+            self.close()
+            try:
+                self._client = self._open()
+                fit = self._await_workers(self._client)
+                self._probe = self._see(self._client, fit)
+            except errors.EngineError as error:
+                self._failed = error
+                self.close()
+                raise
+        return self._client, self._probe
+
+    def _open(self) -> distributed.Client:
+        quiet()
+        try:
+            client = distributed.Client(
+                url(self.address),
+                timeout=self._patience.answer,
+                set_as_default=False,
+                security=distributed.Security(),
+                name="wme",
+            )
+        except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
+            raise errors.EngineUnreachableError(
+                f"Nobody answers at {self.address} within {self._patience.answer:g} s ({type(error).__name__}: {short(error)}). Nothing was "
+                "converted; what is archived is kept. Start `dask scheduler` there (with the same TLS settings), correct WME_ENGINE, or "
+                "set WME_ENGINE=threads; then run again."
+            ) from None
+        client.subscribe_topic("all", self._hear)
+        return client
+
+    def _members(self, client: distributed.Client) -> list[Member]:
+        try:
+            known = client.scheduler_info()["workers"]
+        except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
+            raise self._connection_lost() from error
+        return [
+            Member(
+                address=address,
+                host=str(facts.get("host", "")),
+                name=str(facts.get("name", "")),
+                threads=int(facts.get("nthreads", 1)),
+                versions=dict(facts.get(VERSIONS) or {}),
+            )
+            for address, facts in known.items()
+        ]
+
+    def _await_workers(self, client: distributed.Client) -> list[Member]:
+        """The workers of the same versions; the others are named in the log."""
+        end = time.monotonic() + self._patience.answer
+        while True:
+            members = self._members(client)
+            if fit := [one for one in members if self._fits(one)]:
+                break
+            if members or time.monotonic() > end:
+                break
+            time.sleep(min(0.1, self._patience.look))
+        others = [f"{one.name} on {one.host}: {self.differences(one)}" for one in members if not self._fits(one)]
+        if fit:
+            for other in others:
+                _log.warning("A worker gets no work because its versions differ: %s.", other)
+            return fit
+        if others:
+            raise errors.WorkersDifferError(
+                f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was converted; what is "
+                "archived is kept. Install the same version on all machines, start the workers again with `wme worker`, then run again."
+            )
+        raise errors.NoWorkerError(
+            f"The scheduler at {self.address} has no worker. Nothing was converted; what is archived is kept. Start workers with "
+            "`wme worker`, then run again."
+        )
+
+    def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
+        """See that all workers read and write the folder."""
+        probe = Probe(f"{secrets.token_hex(8)}.{_PROBE}", secrets.token_hex(16))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / probe.name).write_text(probe.secret)
+        self._probe = probe  # removed again whatever comes
+        try:
+            told = client.run(answer_probe, probe, workers=[one.address for one in fit], on_error="return")
+        except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
+            raise self._connection_lost() from error
+        for member in fit:
+            answer = told.get(member.address)
+            if isinstance(answer, str):
+                visible(self._folder)
+                path = self._folder / answer
+                if path.exists() and path.read_text() == probe.secret:
+                    path.unlink()
+                    continue
+                why = f"the file {answer} that it wrote there does not appear here"
+            else:
+                why = short(answer) if isinstance(answer, Exception) else "it does not answer"
+            raise errors.FolderNotSharedError(
+                f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing was converted; what "
+                "is archived is kept. Mount the data folder of this machine there, name it with `wme worker --data`, then run again."
+            )
+        return probe
+
+    # --- while calls are under way -----------------------------------------------------------------------------------
+
+    def _outcome(
+        self, client: distributed.Client, future: distributed.Future[Answer], call: Call
+    ) -> Outcome[Call, Any] | None:
+        """What came of a call; None if its result was lost and it must run again."""
+        if future.status == "finished":
+            try:
+                answer: Answer = future.result(timeout=self._patience.answer)
+            except Exception:  # noqa: BLE001  its worker died after all; if the scheduler did, that is seen next
+                self._still_there(client)
+                return None
+            return Outcome(call, result=answer.value, error=answer.error)
+        if future.status == "error":
+            cause = future.exception(timeout=self._patience.answer)
+            if isinstance(cause, KilledWorker):
+                return Outcome(call, error=_lost(call, cause.allowed_failures + 1))
+            return Outcome(call, error=errors.TaskError(f"{call.label}: {type(cause).__name__}: {short(cause)}"))
+        self._still_there(client)
+        raise self._connection_lost()
+
+    def _still_there(self, client: distributed.Client) -> None:
+        if client.status != "running":
+            raise self._connection_lost()
+
+    def _connection_lost(self) -> errors.EngineUnreachableError:
+        self.close()
+        return errors.EngineUnreachableError(
+            f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had converted is kept and is not "
+            "converted again. See that `dask scheduler` runs there, then run again: a retry helps."
+        )
+
+    def _hear(self, event: tuple[float, Any]) -> None:
+        message = event[1]
+        if isinstance(message, dict) and message.get("action") == "remove-worker":
+            self._gone.put((str(message.get("worker")), len(message.get("processing-tasks") or ())))
+
+    def _tell_gone(self) -> None:
+        """Say in the log which workers died; from the thread of the run, so that its log has it."""
+        while not self._gone.empty():
+            worker, count = self._gone.get()
+            _log.warning("The worker %s is gone; %s of it will run again.", worker, counted(count, "task"))
+
+
+def _lost(call: Call, times: int) -> errors.TaskLostError:
+    return errors.TaskLostError(
+        f"{call.label}: the worker that converted it died {counted(times, 'time')}. Nothing of it was landed; the others are converted. See in the "
+        "workers' logs what killed them (most often too little memory), then run again, or convert it with WME_ENGINE=threads."
+    )

@@ -1,0 +1,149 @@
+"""A worker: its life, and what it does with a call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dask
+import distributed
+
+from resources.engine import errors
+from resources.engine.dask.wire import VERSIONS, Answer, Probe, own_versions, quiet, resource_of, short, url, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+#: What this process works on, where it is a worker: the folder that it shares with the runs, and what it has seen in it.
+_folder: Path | None = None
+_seen: set[str] = set()
+
+
+async def serve(
+    address: str,
+    versions: Mapping[str, str],
+    folder: Path,
+    *,
+    threads: int,
+    name: str,
+    started: Callable[[Worker], None],
+) -> None:
+    """Be a worker until the scheduler is gone or asks to end.
+
+    Args:
+        address: `dask://host:port`.
+        versions: What runs must have in common with it.
+        folder: Shared with the runs.
+        threads: Tasks at a time.
+        name: Its name in messages.
+        started: Called when it is registered.
+
+    Raises:
+        EngineUnreachableError: Nobody answers there within 30 seconds.
+    """
+    global _folder  # noqa: PLW0603  one worker is one process
+    _folder = folder
+    quiet()
+    told = {**versions, **own_versions()}
+    with (
+        tempfile.TemporaryDirectory(prefix="wme-worker-") as scratch,
+        dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.limit": "60s"}),
+    ):
+        worker = distributed.Worker(
+            url(address),
+            nthreads=threads,
+            name=name,
+            local_directory=scratch,
+            memory_limit=0,
+            resources={resource_of(told): threads},
+            security=distributed.Security(),
+            startup_information={VERSIONS: lambda _worker: told},
+            dashboard=False,
+            death_timeout=30,
+        )
+        try:
+            await worker
+        except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
+            raise errors.EngineUnreachableError(
+                f"Nobody answers at {address} within 30 s ({type(error).__name__}: {short(error)}). The worker was not started. Start "
+                "`dask scheduler` there (with the same TLS settings), then start the worker again."
+            ) from None
+        started(Worker(worker, asyncio.get_running_loop()))
+        await worker.finished()
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker at work."""
+
+    _worker: distributed.Worker
+    _loop: asyncio.AbstractEventLoop
+
+    @property
+    def address(self) -> str:
+        """Where others reach it."""
+        return str(self._worker.address)
+
+    def leave(self) -> None:
+        """Tell the scheduler that its tasks are to run elsewhere, without a suspicion. From another thread; takes a second at most."""
+
+        async def unregister() -> None:
+            await self._worker.scheduler.unregister(
+                address=self._worker.contact_address, stimulus_id="wme-worker-leaves", expected=True
+            )
+
+        asyncio.run_coroutine_threadsafe(unregister(), self._loop).result(timeout=1)
+
+
+def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
+    """What a worker does with a call. Errors travel as values: they arrive whole, and no worker logs them as its own."""
+    try:
+        _check_probe(probe)
+        return Answer(value=function(*arguments))
+    except Exception as error:  # noqa: BLE001  whose it is decides whoever asked
+        return Answer(error=portable(error))
+
+
+def portable(error: Exception) -> Exception:
+    """The error as it can be sent to another process: itself where that gives the same again, else its words."""
+    try:
+        same = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
+    except Exception:  # noqa: BLE001  whatever a class of somebody else does
+        same = None
+    if type(same) is type(error) and str(same) == str(error):
+        return error
+    return errors.TaskError(f"{type(error).__name__}: {short(error)}")
+
+
+def _check_probe(probe: Probe) -> None:
+    """See once that this worker's folder is that of the run."""
+    if probe.name in _seen:
+        return
+    try:
+        if _folder is None:
+            raise errors.FolderNotSharedError("This worker was not started by `wme worker`, and has no data folder.")
+        visible(_folder)
+        same = (_folder / probe.name).read_text() == probe.secret
+    except OSError as error:
+        raise errors.FolderNotSharedError(
+            f"The worker on {socket.gethostname()} does not see the data folder of the run in {_folder}: {error.strerror}. Nothing of the "
+            "task was done. Mount that folder there, name it with `wme worker --data`, then run again."
+        ) from None
+    if not same:
+        raise errors.FolderNotSharedError(f"{_folder} is not the data folder of the run.")
+    _seen.add(probe.name)
+
+
+def answer_probe(probe: Probe) -> str:
+    """Read the run's probe and write an answer beside it; returns its name."""
+    _check_probe(probe)
+    name = f"{probe.name}.{socket.gethostname()}-{os.getpid()}.unfinished"
+    assert _folder is not None
+    (_folder / name).write_text(probe.secret)
+    return name

@@ -1,0 +1,226 @@
+"""Archives converted by workers on other machines: what is sent to them, what they do, what comes back.
+
+Belongs here: both sides of a conversion that travels. Does not belong here: how it travels (`engine`), and converting (`lake`).
+Workers see the same data folder, though maybe under another path: what travels is relative to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Self
+
+from resources import datasets
+from resources.engine import Outcome
+from resources.engine.errors import EngineError, FolderNotSharedError
+from resources.lake import (
+    RECORD_BYTES_MAX,
+    Archive,
+    Conversion,
+    Converter,
+    Layout,
+    LookupArchive,
+    SnapshotArchive,
+    digest_of,
+    find_conversion,
+)
+from resources.lake.conversion import CONVERTER_VERSION
+from resources.tables import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from resources.engine.dask import Cluster
+
+#: How WME_ENGINE names a cluster.
+SCHEME = "dask://"
+_DISTRIBUTION = "enterprise-content-mirror"
+_KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchive)}
+
+
+class RemoteConverter:
+    """Conversions by the workers of a cluster, under the interface that callers of `Converter` know.
+
+    The connection is made when something is to be converted, so that a run downloads and archives whatever the cluster does.
+
+    Args:
+        address: `dask://host:port`.
+        layout: The data folder that the workers see, too.
+        record_bytes_max: The longest line that is converted, as the workers have it.
+        answer_seconds: What the scheduler may take to answer.
+    """
+
+    def __init__(
+        self, address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX, answer_seconds: float = 10.0
+    ) -> None:
+        self.record_bytes_max = record_bytes_max
+        self._answer_seconds = answer_seconds
+        self._address, self._layout = address, layout
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connection. Raises ExtraMissingError where Dask is not installed."""
+        if self._cluster is None:
+            from resources.engine.dask import Cluster, Patience  # noqa: PLC0415  half a second, and an extra
+
+            known, patience = versions(self.record_bytes_max), Patience(answer=self._answer_seconds)
+            self._cluster = Cluster(self._address, known, self._layout.lake, patience)
+        return self._cluster
+
+    def convert_all(
+        self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
+    ) -> list[Outcome[Archive, Conversion]]:
+        """Convert archives; outcomes come in their order. What is converted already is found, and nobody is asked.
+
+        Args:
+            archives: Of this data folder.
+            bodies: Body columns to keep.
+            advance: Called with the bytes of each archive that is done.
+
+        Raises:
+            EngineError: The cluster cannot be used or was lost; what was converted is kept.
+        """
+        from resources.engine.dask import Call  # noqa: PLC0415
+
+        found = {
+            place: known
+            for place, archive in enumerate(archives)
+            if (known := find_conversion(archive, self._layout, bodies, self.record_bytes_max)) is not None
+        }
+        open_ = {place: archive for place, archive in enumerate(archives) if place not in found}
+        calls = [
+            Call(
+                key=f"convert-{place}-{digest_of(archive, bodies, self.record_bytes_max)}",
+                label=archive.path.name,
+                arguments=(_plain(archive, self._layout), sorted(bodies)),
+            )
+            for place, archive in open_.items()
+        ]
+        sizes = {
+            call.key: archive.path.stat().st_size if archive.path.exists() else 0
+            for call, archive in zip(calls, open_.values(), strict=True)
+        }
+        made = self.cluster.map(convert_here, calls, lambda call: advance(sizes[call.key])) if calls else []
+        outcomes = dict(zip(open_, made, strict=True))
+        return [
+            Outcome(archive, result=found[place]) if place in found else self._landed(archive, outcomes[place])
+            for place, archive in enumerate(archives)
+        ]
+
+    def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, Conversion]:
+        """The worker's conversion with the paths that the files have here."""
+        if outcome.error is not None:
+            return Outcome(archive, error=outcome.error)
+        made: Conversion = outcome.unwrap()
+        here = replace(
+            made,
+            path=self._layout.root / made.path,
+            rejects_path=None if made.rejects_path is None else self._layout.root / made.rejects_path,
+        )
+        missing = [path for path in (here.path, here.rejects_path) if path is not None and not _appears(path)]
+        if missing:
+            return Outcome(
+                archive,
+                error=FolderNotSharedError(
+                    f"A worker has landed {missing[0].name}, and it does not appear in {missing[0].parent}. The file is kept where the worker "
+                    "wrote it. Mount the same data folder on all machines, then run again."
+                ),
+            )
+        return Outcome(archive, result=here)
+
+
+def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
+    """What a worker must have in common with a run, so that the same archive gives the same file, by name."""
+    tables = json.dumps({table.name: version_of(table) for table in datasets.tables()}, sort_keys=True)
+    try:
+        package = metadata.version(_DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        package = "not installed"
+    return {
+        "package": package,
+        "converter": str(CONVERTER_VERSION),
+        "tables": hashlib.sha256(tables.encode()).hexdigest()[:8],
+        "WME_MAX_RECORD_MB": str(record_bytes_max >> 20),
+    }
+
+
+# --- on a worker -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Seat:
+    """What all tasks of a worker process share: its data folder, and one converter with its threads and memory."""
+
+    layout: Layout
+    converter: Converter
+
+
+_seat: _Seat | None = None
+
+
+@contextmanager
+def seated(data: Path, *, memory_bytes: int | None, record_bytes_max: int) -> Iterator[Converter]:
+    """Make this process a place where archives of a data folder are converted, while the block runs."""
+    global _seat  # noqa: PLW0603  tasks are functions of plain arguments, and find here what they share
+    with Converter(memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
+        _seat = _Seat(Layout(data), converter)
+        try:
+            yield converter
+        finally:
+            _seat = None
+
+
+def convert_here(archive: dict[str, Any], bodies: list[str]) -> Conversion:
+    """Convert one archive in this worker; paths come back relative to the data folder.
+
+    Raises:
+        LakeError: As by `Converter.convert`.
+    """
+    if _seat is None:
+        raise EngineError("This process is no worker of `wme worker`: it has no data folder and no converter.")
+    layout = _seat.layout
+    made = _seat.converter.convert(_archive(archive, layout), layout, bodies=frozenset(bodies))
+    return replace(
+        made,
+        path=made.path.relative_to(layout.root),
+        rejects_path=None if made.rejects_path is None else made.rejects_path.relative_to(layout.root),
+    )
+
+
+# --- archives as plain values ----------------------------------------------------------------------------------------
+
+
+def _plain(archive: Archive, layout: Layout) -> dict[str, Any]:
+    facts = {field.name: getattr(archive, field.name) for field in fields(archive) if field.init}
+    return facts | {
+        "kind": type(archive).__name__,
+        "dataset": archive.dataset.name,
+        # one that was handed over from elsewhere keeps its path, and must be found there by the workers, too
+        "path": archive.path.relative_to(layout.root).as_posix()
+        if archive.path.is_relative_to(layout.root)
+        else str(archive.path),
+    }
+
+
+def _archive(plain: dict[str, Any], layout: Layout) -> Archive:
+    facts = dict(plain)
+    kind = _KINDS[facts.pop("kind")]
+    facts |= {"dataset": datasets.named(facts["dataset"]), "path": layout.root / facts["path"]}
+    return kind(**facts)
+
+
+def _appears(path: Path) -> bool:
+    """Whether a file is there, also where a network file system remembers that it was not."""
+    return path.exists() or (path.parent.exists() and path.name in {one.name for one in path.parent.iterdir()})

@@ -1,0 +1,125 @@
+"""A Dask scheduler and workers as processes on loopback, each ended by its own test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class LocalCluster:
+    """A scheduler and what was started for it; logs are in `folder`."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    scheduler: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"dask://127.0.0.1:{self.port}"
+
+    def start_scheduler(self, *options: str) -> None:
+        words = [
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            f"{self.protocol}://127.0.0.1:{self.port}",
+            "--no-dashboard",
+        ]
+        words += ["--dashboard-address", "127.0.0.1:0", *options]
+        self.scheduler = self._start(words, "scheduler")
+        self._until("scheduler", "Scheduler at:")
+
+    @property
+    def protocol(self) -> str:
+        return "tls" if "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in self.environ else "tcp"
+
+    def start_worker(self, data: Path, *, wait: bool = True, **environ: str) -> subprocess.Popen[bytes]:
+        """`wme worker`; waits until it is registered."""
+        name = f"worker-{len(self.workers)}"
+        words = [
+            "-c",
+            "from pipelines.__main__ import main; main()",
+            "worker",
+            self.address,
+            "--data",
+            str(data),
+            "--name",
+            name,
+        ]
+        worker = self._start(words, name, **environ)
+        self.workers.append(worker)
+        if wait:
+            self.registered(len(self.workers) - 1)
+        return worker
+
+    def registered(self, number: int) -> None:
+        self._until(f"worker-{number}", f"Worker worker-{number} at")
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def end(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            if process is not None:
+                process.wait(timeout=PATIENCE_SECONDS)
+
+    def _start(self, words: list[str], name: str, **environ: str) -> subprocess.Popen[bytes]:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("WME_", "DAGSTER_", "DASK_"))}
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, *words],
+                cwd=ROOT,
+                env={**clean, **self.environ, **environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _until(self, name: str, text: str) -> None:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while text not in self.log(name):
+            assert time.monotonic() < end, self.log(name)
+            time.sleep(0.02)
+
+
+@contextmanager
+def cluster(folder: Path, data: Path, workers: int, **environ: str) -> Iterator[LocalCluster]:
+    """A scheduler with workers, gone at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data.mkdir(parents=True, exist_ok=True)
+    made = LocalCluster(folder, environ)
+    try:
+        made.start_scheduler()
+        for _ in range(workers):
+            made.start_worker(data, wait=False)
+        for number in range(workers):
+            made.registered(number)
+        yield made
+    finally:
+        made.end()

@@ -1,0 +1,255 @@
+"""Conversion by workers of a real Dask cluster: the same files as on threads, whoever dies; and who is refused, and how."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from assets.families.converting import convert_archives
+from pipelines.report.status import as_json, collect
+from pipelines.settings import Settings
+from resources.engine import Engine, LineReporter, errors
+from resources.engine.dask import Call, Cluster, Patience
+from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
+from resources.remote import RemoteConverter, versions
+from tests.integration import tasks
+from tests.integration.cluster import ROOT, LocalCluster, cluster, free_port
+from tests.unit.assets.conftest import archive_bytes, record
+
+HOUR = datetime(2026, 11, 1, 5, tzinfo=UTC)
+QUICK = Patience(answer=10, workers=1, look=0.05)
+
+
+def archives_in(data, count, lines=40):
+    """Archives of some projects, each of its own records."""
+    layout, found = Layout(data), []
+    for number in range(count):
+        project = f"p{number}wiki"
+        content = archive_bytes(
+            f"{project}_namespace_0", *(record(number * 1000 + line, project) for line in range(lines))
+        )
+        path = layout.archive / "batches" / f"{project}.tar.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        version = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        found.append(Archive(path, f"{project}_namespace_0", version, HOUR, project, 0))
+    return found
+
+
+def contents(layout):
+    """Digest of every lake file by its place."""
+    return {
+        path.relative_to(layout.root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in layout.lake.rglob("*")
+        if path.is_file()
+    }
+
+
+def on_threads(archives, data, folder):
+    """The same archives converted here, in a data folder of their own."""
+    shutil.copytree(data / "archive", folder / "archive")
+    layout = Layout(folder)
+    here = [
+        Archive(folder / a.path.relative_to(data), a.identifier, a.version, HOUR, a.project_id, 0) for a in archives
+    ]
+    with Converter(workers=2) as converter:
+        made = convert_archives("them", here, layout, bodies=["html"], converter=converter, engine=Engine())
+    return contents(layout), [one.row_count for one in made]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A cluster of two workers for those who harm nobody, and its data folder."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with cluster(folder, folder / "data", 2) as made:
+        yield made, folder / "data"
+
+
+@pytest.fixture
+def client(shared):
+    made, data = shared
+    with Cluster(made.address, versions(), data / "lake", QUICK) as connection:
+        yield connection
+
+
+def calls(*arguments):
+    return [Call(f"call-{number}-{os.urandom(4).hex()}", f"call {number}", one) for number, one in enumerate(arguments)]
+
+
+def test_files_and_counts_are_those_of_threads_and_nothing_is_converted_twice(shared, tmp_path):
+    made, data = shared
+    archives, lines = archives_in(data, 9), []
+    engine = Engine(reporter=LineReporter(lines.append))
+    with RemoteConverter(made.address, Layout(data)) as converter:
+        first = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
+        again = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
+    assert all(one.converted and one.path.is_file() for one in first)
+    assert not any(one.converted for one in again)
+    assert [one.path for one in first] == [one.path for one in again]
+    expected, counts = on_threads(archives, data, tmp_path / "threads")
+    assert contents(Layout(data)) == expected
+    assert [one.row_count for one in first] == counts == [40] * 9
+    assert len(lines) == 2, "progress from nothing to all, once"
+    assert ", ".join(lines[1].split(": ")[:1]) == "convert them"
+
+
+def test_results_keep_the_order_and_errors_arrive_as_what_they_are(client):
+    told = []
+    outcomes = client.map(tasks.double, calls(*((n,) for n in range(30))), told.append)
+    assert [outcome.unwrap() for outcome in outcomes] == [2 * n for n in range(30)]
+    assert sorted(call.label for call in told) == sorted(f"call {n}" for n in range(30))
+    (failed,) = client.map(tasks.fail, calls(("x.tar.gz",)), told.append)
+    assert isinstance(failed.error, ArchiveError)
+    assert (failed.error.path.name, failed.error.member, failed.error.offset) == ("x.tar.gz", "m", 7)
+    (odd,) = client.map(tasks.odd, calls(()), told.append)
+    assert isinstance(odd.error, errors.TaskError)
+    assert "OddError: unheard of" in str(odd.error)
+
+
+def test_a_damaged_archive_fails_alone(shared, tmp_path):
+    made, _ = shared
+    data = shared[1]
+    archives = archives_in(data, 3, lines=7)
+    archives[1].path.write_bytes(archives[1].path.read_bytes()[:200])
+    layout = Layout(data)
+    with RemoteConverter(made.address, layout) as converter:
+        outcomes = converter.convert_all(archives, bodies=frozenset({"html"}), advance=lambda _: None)
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), ArchiveError, type(None)]
+
+
+def test_workers_of_other_versions_get_nothing_and_are_named(shared):
+    made, data = shared
+    others = Cluster(made.address, versions() | {"package": "0.0.1", "converter": "99"}, data / "lake", QUICK)
+    with (
+        others,
+        pytest.raises(
+            errors.WorkersDifferError,
+            match=r"worker-[01] on 127\.0\.0\.1: package 0\.1\.0 instead of 0\.0\.1, converter \d+ instead of 99.*same version",
+        ),
+    ):
+        others.map(tasks.double, calls((1,)), print)
+    assert not errors.WorkersDifferError.retryable
+
+
+def test_status_shows_the_workers_and_their_versions(shared, tmp_path):
+    made, data = shared
+    report = collect(Settings(data=data, engine=made.address), 3)
+    facts = [f"{name}: {value}" for name, value in report.facts if name in {"engine", "worker"}]
+    assert facts[0] == f"engine: {made.address}: 2 workers"
+    assert len(facts) == 3
+    assert all(
+        re.match(r"worker: worker-[01] on 127\.0\.0\.1: \d+ archives at a time; package ", fact) for fact in facts[1:]
+    )
+    assert not [trouble for trouble in report.troubles if "worker" in trouble]
+    assert len(as_json(report)["facts"]["worker"]) == 2
+    others = collect(Settings(data=data, engine=made.address, max_record_mb=32), 3)
+    assert len([one for one in others.troubles if "gets no work: WME_MAX_RECORD_MB 64 instead of 32" in one]) == 2
+
+
+def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
+    made, data = shared
+    with Cluster(made.address, versions(), tmp_path / "elsewhere", QUICK) as connection:
+        for _ in range(2):  # the second time at once
+            with pytest.raises(
+                errors.FolderNotSharedError, match=r"does not share the folder .*elsewhere.*Mount the data folder"
+            ):
+                connection.map(tasks.double, calls((1,)), print)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert not list((data / "lake").glob("*probe*"))
+
+
+def test_nobody_at_the_address_is_said_within_the_time_allowed(tmp_path):
+    with (
+        Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, Patience(answer=0.5)) as connection,
+        pytest.raises(
+            errors.EngineUnreachableError,
+            match=r"^Nobody answers at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
+        ) as refused,
+    ):
+        connection.map(tasks.double, calls((1,)), print)
+    assert refused.value.retryable
+
+
+def test_a_missing_extra_is_named():
+    code = "import sys; sys.modules['distributed'] = None\nfrom resources.errors import MirrorError\ntry:\n import resources.engine.dask\nexcept MirrorError as e:\n print(e)"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert "pip install -e '.[dask]'" in told
+    assert "WME_ENGINE=threads" in told
+
+
+def test_a_scheduler_without_workers_is_said(tmp_path):
+    made = LocalCluster(tmp_path)
+    try:
+        made.start_scheduler()
+        with (
+            Cluster(made.address, versions(), tmp_path / "lake", Patience(answer=0.5)) as connection,
+            pytest.raises(errors.NoWorkerError, match=r"has no worker.*wme worker"),
+        ):
+            connection.map(tasks.double, calls((1,)), print)
+    finally:
+        made.end()
+
+
+def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog):
+    """Two workers, one of them killed after the first result; then the scheduler; then the rest on threads."""
+    data = tmp_path / "data"
+    archives = archives_in(data, 12, lines=400)
+    expected, counts = on_threads(archives, data, tmp_path / "threads")
+    layout = Layout(data)
+    (layout.lake / "article_changes").mkdir(parents=True)
+    with cluster(tmp_path / "logs", data, 2) as made:
+        killed = threading.Event()
+
+        def kill_one(_bytes):
+            if not killed.is_set():
+                killed.set()
+                os.killpg(made.workers[0].pid, signal.SIGKILL)
+
+        with RemoteConverter(made.address, layout) as converter:
+            outcomes = converter.convert_all(archives[:8], bodies=frozenset({"html"}), advance=kill_one)
+            assert [outcome.unwrap().row_count for outcome in outcomes] == counts[:8]
+            assert made.workers[0].wait(timeout=10) == -signal.SIGKILL
+            assert "is gone" in caplog.text
+
+            def kill_scheduler(_bytes):
+                os.killpg(made.scheduler.pid, signal.SIGKILL)
+
+            with pytest.raises(errors.EngineUnreachableError, match="a retry helps"):
+                converter.convert_all(archives[8:], bodies=frozenset({"html"}), advance=kill_scheduler)
+        assert made.workers[1].wait(timeout=30) == 1
+        assert "The scheduler at" in made.log("worker-1")
+    sweep(layout)
+    assert set(contents(layout).items()) <= set(expected.items())
+    with Converter(workers=2) as here:
+        convert_archives("them", archives, layout, bodies=["html"], converter=here, engine=Engine())
+    assert contents(layout) == expected
+
+
+def test_a_task_that_kills_its_workers_fails_with_our_sentence_and_a_worker_ends_on_sigterm(tmp_path):
+    with (
+        cluster(tmp_path / "logs", tmp_path / "data", 2, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0") as made,
+        Cluster(made.address, versions(), tmp_path / "data" / "lake", QUICK) as connection,
+    ):
+        (outcome,) = connection.map(tasks.die, [Call("deadly", "enwiki.tar.gz", ())], print)
+        assert isinstance(outcome.error, errors.TaskLostError)
+        assert str(outcome.error).startswith(
+            "enwiki.tar.gz: the worker that converted it died 1 time. Nothing of it was landed"
+        )
+        (fine,) = connection.map(tasks.double, calls((4,)), print)
+        assert fine.unwrap() == 8
+        assert len(connection.members()) == 1
+        (left,) = (worker for worker in made.workers if worker.poll() is None)
+        left.send_signal(signal.SIGTERM)
+        assert left.wait(timeout=10) == 128 + signal.SIGTERM
+        assert connection.members() == []
+        with pytest.raises(errors.NoWorkerError, match="last worker"):
+            connection.map(tasks.double, calls((4,)), print)

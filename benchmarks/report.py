@@ -112,7 +112,12 @@ def warehouse(sizes: Sequence[Size]) -> Table:
         found = [size.costs.get(title) for size in sizes]
         table.add_row(title, *("-" if cost is None else _cost_words(cost) for cost in found))
     table.add_row("published, GB", *(f"{size.notes['published_gb']:.2f}" for size in sizes))
-    table.add_row("locked while publishing, s", *(f"{size.notes['publish_locked_seconds']:.2f}" for size in sizes))
+    for key, title in (("delta", "publish"), ("whole", "publish, everything copied")):
+        table.add_row(f"{title}: locked, s", *(f"{size.notes[f'{key}_locked_seconds']:.2f}" for size in sizes))
+        for share, words in (("copied", "copied"), ("written", "written to disk")):
+            table.add_row(
+                f"{title}: {words}, of the file", *(f"{size.notes[f'{key}_{share}_share']:.1%}" for size in sizes)
+            )
     for way in PLAIN_WAYS:
         ratios = [size.ratio(way) for size in sizes]
         if any(ratios):

@@ -22,6 +22,7 @@ from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from resources.warehouse.database.sql import column_list, quoted
+from resources.warehouse.publish import standby
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 #: Hours that are loaded one by one; the median counts.
 _ROUNDS = 3
 _DAY = 24
+#: Before the days: one that is loaded first, some of which each is measured, some that are each published.
+_HOURS = 1 + _ROUNDS + 1 + _ROUNDS
 #: From so many pages on, one hour by a window over everything says enough.
 _ONCE_FROM = 1_000_000
 PLAIN_WAYS = ("window", "replace")
@@ -74,7 +77,7 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
     with taken(size.costs, "articles from snapshots"):
         warehouse.apply_changes()
     say(f"{pages:,} pages: hours")
-    hours = [made.hour(number, changes) for number in range(1 + _ROUNDS + (2 * _DAY if days else 0))]
+    hours = [made.hour(number, changes) for number in range(_HOURS + (2 * _DAY if days else 0))]
     _load(warehouse, hours[:1])
     # the plain ways begin as ours does: once ours has taken the hours in, their pages lie together, which would help them
     for way in PLAIN_WAYS if plain else ():
@@ -83,14 +86,11 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
     say(f"{pages:,} pages: hours, one by one")
     size.costs["hour"] = median([timed(partial(_load, warehouse, [files])) for files in hours[1 : 1 + _ROUNDS]])
     say(f"{pages:,} pages: publish and questions")
-    with taken(size.costs, "publish"):
-        published = warehouse.publish()
-    size.notes["published_gb"] = published.size_bytes / 1e9
-    size.notes["publish_locked_seconds"] = published.locked_seconds
+    _publish(size, warehouse, hours[1 + _ROUNDS : _HOURS])
     _questions(size, warehouse)
     if days:
         say(f"{pages:,} pages: days")
-        day, other = hours[1 + _ROUNDS :][:_DAY], hours[1 + _ROUNDS + _DAY :]
+        day, other = hours[_HOURS:][:_DAY], hours[_HOURS + _DAY :]
         costs = {files[0].batch_hour: timed(partial(_load, warehouse, [files])) for files in day}
         size.costs["24 hours, 24 runs"] = total(costs.values())
         size.costs["of them, the first of a day"] = next(cost for hour, cost in costs.items() if hour.hour == 0)
@@ -114,6 +114,37 @@ def _load(warehouse: Warehouse, hours: list[list[LakeFile]]) -> None:
     for files in hours:
         warehouse.load_hour(files[0].batch_hour, files)
     warehouse.apply_changes()
+
+
+def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> None:
+    """A publication after each hour: the first copies everything, as where the file before last is in use, the others what changed."""
+    # for how long a file must have been out of use costs no work
+    standby.SETTLED_SECONDS = 0.0  # type: ignore[misc]
+    warehouse.publish()
+    for title, key, some in (("publish, everything copied", "whole", hours[:1]), ("publish", "delta", hours[1:])):
+        costs, made, written = [], [], []
+        for files in some:
+            _load(warehouse, [files])
+            before = _written_bytes()
+            costs.append(timed(lambda: made.append(warehouse.publish())))  # noqa: B023  called at once
+            written.append(_written_bytes() - before)
+        if any((one.whole_because is None) != (key == "delta") for one in made):
+            raise SystemExit(f"Not the publication that was to be measured: {made[-1]}")
+        size.costs[title] = median(costs)
+        size.notes |= {
+            f"{key}_locked_seconds": max(one.locked_seconds for one in made),
+            f"{key}_copied_share": max(one.copied_bytes / one.size_bytes for one in made),
+            f"{key}_written_share": max(count / one.size_bytes for count, one in zip(written, made, strict=True)),
+        }
+    size.notes["published_gb"] = made[-1].size_bytes / 1e9
+
+
+def _written_bytes() -> int:
+    """What this process has caused to be written to disks so far; 0 where the system does not tell."""
+    counts = Path("/proc/self/io")
+    if not counts.exists():
+        return 0
+    return next(int(line.split()[1]) for line in counts.read_text().splitlines() if line.startswith("write_bytes:"))
 
 
 def _questions(size: Size, warehouse: Warehouse) -> None:

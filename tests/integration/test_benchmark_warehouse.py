@@ -30,6 +30,7 @@ def test_all_is_measured_on_few_pages(tmp_path):
             "hour, plain: window",
             "hour, plain: replace",
             "publish",
+            "publish, everything copied",
             "look-up by name",
             "top 100 of an hour",
             "articles_at, one project",
@@ -38,4 +39,6 @@ def test_all_is_measured_on_few_pages(tmp_path):
         assert all(cost["seconds"] > 0 for cost in size["costs"].values())
         assert set(size["plain_to_ours"]) == {"window", "replace"}
         assert size["notes"]["published_gb"] > 0
+        assert 0 < size["notes"]["delta_copied_share"] < size["notes"]["whole_copied_share"]
+        assert size["notes"]["delta_locked_seconds"] >= 0
     assert list(tmp_path.iterdir()) == []

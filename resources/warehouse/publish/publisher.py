@@ -28,7 +28,7 @@ import duckdb
 from resources import files
 from resources.formatting import counted
 from resources.tables import ABOUT
-from resources.warehouse.database.connect import is_exhausted, locked
+from resources.warehouse.database.connect import is_exhausted, leave_row_groups, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS, comments, create_table
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
@@ -214,6 +214,8 @@ class Publisher:
     def _finish(self, copy: Path, words: dict[str, Any], now: datetime) -> Sources:
         """Make the copy what analysts open; returns the lake files behind it."""
         with self.connector.open_file(copy) as connection:
+            # their merging would rewrite wide rows at each publication, and the next one would have to put them back
+            leave_row_groups(connection)
             found = sources(connection, self.lake_root)
             facts = {
                 "attribution": _ATTRIBUTION,

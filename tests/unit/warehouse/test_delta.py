@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,7 +17,7 @@ import filelock
 import pytest
 
 from resources.warehouse import Warehouse
-from resources.warehouse.publish import copying, standby
+from resources.warehouse.publish import copying, publisher, standby
 
 ROOT = Path(__file__).parents[3]
 #: Opens the published file twice and closes it once: with any of its descriptors a process loses its locks on a file. Says so, and asks again
@@ -158,6 +160,63 @@ def test_changed_blocks_make_the_same_file_as_a_whole_copy(mirror):
     assert "Copied: all, because no file is left" in str(again)
     assert again.copied_bytes == mirror.warehouse.build_path.stat().st_size
     assert everything(mirror.warehouse.published_path) == found
+
+
+def test_finishing_rewrites_no_rows(mirror):
+    """Each hour has added row groups, which DuckDB would merge as the file is finished; the build file's are merged once a day."""
+    mirror.publish()
+    question = "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('article_changes')"
+    with mirror.warehouse._connector.build("compare") as connection:
+        ((count,),) = connection.execute(question).fetchall()
+    assert count > 1
+    assert mirror.warehouse.sql(question).rows == [(count,)]
+
+
+def random_step(chance, warehouse, lake):
+    """Something that changes the build file: hours, again and otherwise, snapshots, lists, a project less."""
+    hour, page = chance.randrange(6), chance.randrange(300)
+    rows = [
+        lake.change(page + n, f"T{chance.randrange(400)}", 60 * hour + n % 60, html=f"{n}")
+        for n in range(chance.randrange(120))
+    ]
+    project = chance.choice(["enwiki", "frwiki"])
+    match chance.randrange(6):
+        case 0:
+            warehouse.load_snapshot(
+                lake.snapshot([[row | {"change_type": "update"} for row in rows]], project), keep_replaced=1
+            )
+        case 1:
+            warehouse.drop_project(project)
+        case 2:
+            warehouse.rebuild_articles()
+        case _:
+            warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows, project)])
+    if chance.random() < 0.7:
+        warehouse.apply_changes()
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(1, 12), *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(2, 8))]
+)
+def test_random_changes_make_the_same_file_as_a_whole_copy(warehouse, lake, monkeypatch, seed, steps):
+    chance, finish, ways = random.Random(seed), publisher.Publisher._finish, []
+
+    def watched(self, copy, *words):
+        assert filecmp.cmp(copy, warehouse.build_path, shallow=False)
+        return finish(self, copy, *words)
+
+    monkeypatch.setattr(publisher.Publisher, "_finish", watched)
+    warehouse.publish()
+    for step in range(steps):
+        random_step(chance, warehouse, lake)
+        if step % 3 == 2:
+            ways.append(warehouse.publish().whole_because is None)
+    assert sum(ways) >= steps / 3 - 1
+    found = everything(warehouse.published_path)
+    warehouse.build_path.with_name("standby.duckdb").unlink()
+    warehouse.published_path.unlink()
+    assert warehouse.publish().whole_because is not None
+    assert everything(warehouse.published_path) == found
 
 
 def test_reader_of_another_process_keeps_its_file_for_ever(mirror):

@@ -84,6 +84,14 @@ def median(costs: Collection[Cost]) -> Cost:
     )
 
 
+def written_bytes() -> int:
+    """What this process has caused to be written to disks so far; 0 where the system does not tell."""
+    counts = Path("/proc/self/io")
+    if not counts.exists():
+        return 0
+    return next(int(line.split()[1]) for line in counts.read_text().splitlines() if line.startswith("write_bytes:"))
+
+
 def _peak_mib() -> float | None:
     status = Path("/proc/self/status")
     if status.exists():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from benchmarks.costs import median, taken, timed, total
+from benchmarks.costs import median, taken, timed, total, written_bytes
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
@@ -125,9 +125,9 @@ def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> N
         costs, made, written = [], [], []
         for files in some:
             _load(warehouse, [files])
-            before = _written_bytes()
+            before = written_bytes()
             costs.append(timed(lambda: made.append(warehouse.publish())))  # noqa: B023  called at once
-            written.append(_written_bytes() - before)
+            written.append(written_bytes() - before)
         if any((one.whole_because is None) != (key == "delta") for one in made):
             raise SystemExit(f"Not the publication that was to be measured: {made[-1]}")
         size.costs[title] = median(costs)
@@ -137,14 +137,6 @@ def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> N
             f"{key}_written_share": max(count / one.size_bytes for count, one in zip(written, made, strict=True)),
         }
     size.notes["published_gb"] = made[-1].size_bytes / 1e9
-
-
-def _written_bytes() -> int:
-    """What this process has caused to be written to disks so far; 0 where the system does not tell."""
-    counts = Path("/proc/self/io")
-    if not counts.exists():
-        return 0
-    return next(int(line.split()[1]) for line in counts.read_text().splitlines() if line.startswith("write_bytes:"))
 
 
 def _questions(size: Size, warehouse: Warehouse) -> None:

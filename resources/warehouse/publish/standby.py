@@ -2,7 +2,8 @@
 
 It may be overwritten only when nobody reads it any more. DuckDB's lock does not tell: a process loses its locks on a file as soon
 as it closes any descriptor of it, so a second connection that ends leaves the first one without a lock. The kernel does tell. It grants a
-write lease on a file only if nobody else has it open, whoever that is: another process, another container, this process.
+write lease on a file only if nobody else has it open, whoever that is: another process, another container, this process. That holds
+for file systems of this machine; of a shared one it does not know the readers on other machines.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import signal
 import stat
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Final
 
 _log = logging.getLogger(__name__)
 
 #: A file that left the published place less than this ago (seconds) is left alone: whoever looked its name up before has opened
 #: it by then, and is seen.
 SETTLED_SECONDS: Final = 5.0
+
+#: Those whose files only this kernel opens.
+_LOCAL: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "tmpfs", "overlay"})
+_MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ def _opened(path: Path) -> str | None:
     """Why a file is not known to be closed everywhere, as half a sentence; None: nobody has it open."""
     if sys.platform != "linux":
         return "this system does not say whether a reader still has the file of the publication before open"
+    if (kind := _file_system(path)) not in _LOCAL:
+        return f"a file system of the kind {kind} does not show all readers of the file of the publication before"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -95,3 +101,16 @@ def _opened(path: Path) -> str | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def _file_system(path: Path) -> str:
+    """The kind of file system that a file is on: that of the mount with the longest name above it, the last of several in one place."""
+    folder, best = path.parent.resolve(), ("", "unknown")
+    shown = _MOUNTS.read_text(errors="surrogateescape") if _MOUNTS.exists() else ""
+    for line in shown.splitlines():
+        before, _, after = line.partition(" - ")
+        # blanks and the like in names are written as \040
+        place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), before.split()[4])
+        if folder.is_relative_to(place) and len(place) >= len(best[0]):
+            best = (place, after.split()[0])
+    return best[1]

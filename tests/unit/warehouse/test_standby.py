@@ -115,6 +115,34 @@ def test_nothing_says_who_reads_it(two, monkeypatch):
     )
 
 
+def test_its_readers_may_be_on_other_machines(two, monkeypatch, tmp_path):
+    shown = standby._MOUNTS.read_text()
+    folder = str(two.path.parent).replace(" ", "\\040")
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(standby, "_MOUNTS", mounts)
+    own = "36 35 98:0 / {} rw,noatime master:1 - {} source rw\n"
+    # under another mount, which is under that of everything
+    mounts.write_text(shown + own.format(folder, "ext4") + own.format(folder + "/within", "nfs4"))
+    assert standby._file_system(two.path) == "ext4"
+    mounts.write_text(shown + own.format(folder, "ext4") + own.format(folder, "fuse.shared") + own.format("/", "ext4"))
+    assert (
+        taken(two)
+        == "a file system of the kind fuse.shared does not show all readers of the file of the publication before"
+    )
+
+
+def test_mount_with_a_blank_in_its_name(two, monkeypatch, tmp_path):
+    folder = tmp_path / "with blank"
+    folder.mkdir()
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(standby, "_MOUNTS", mounts)
+    shown = str(folder).replace(" ", "\\040")
+    mounts.write_text(f"1 1 0:1 / / rw - ext4 a rw\n2 1 0:2 / {shown} rw shared:7 - virtiofs b rw\n")
+    assert standby._file_system(folder / "standby") == "virtiofs"
+    mounts.unlink()
+    assert standby._file_system(folder / "standby") == "unknown"
+
+
 def test_no_system_with_leases(two, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert taken(two) == "this system does not say whether a reader still has the file of the publication before open"

@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from resources.tables import HourState
+from resources.warehouse import HourStatus
 from resources.warehouse.publish import standby
 
 ROWS = 40
@@ -59,7 +61,7 @@ def test_reader_sees_each_publication_whole(lake, warehouse, reader, monkeypatch
     monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
     made = []
     assert reader.get(timeout=60) == [str(ROWS), "1", "1", str(ROWS), str(ROWS)]
-    for hour in range(1, 7):
+    for hour in range(1, 5):
         rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()
@@ -68,3 +70,50 @@ def test_reader_sees_each_publication_whole(lake, warehouse, reader, monkeypatch
         assert reader.get(timeout=60) == whole
     assert reader.empty()
     assert any(one.whole_because is None for one in made)
+
+
+#: Clients that open the file again and again, some for longer, and compare what they see with the revision it says it is of.
+LOOPING = """
+import duckdb, random, select, sys
+path, chance, seen = sys.argv[1], random.Random(int(sys.argv[2])), []
+held = []
+while not select.select([sys.stdin], [], [], 0)[0]:
+    connection = duckdb.connect()
+    connection.execute(f"ATTACH '{path}' AS warehouse (READ_ONLY)")
+    connection.execute("USE warehouse")
+    held.append((connection, None))
+    for number, (connection, before) in enumerate(held):
+        found = connection.execute(
+            "SELECT (SELECT count(*) FROM hours), (SELECT value::BIGINT FROM about WHERE name = 'revision'), "
+            "(SELECT bit_xor(hash(article_changes)) FROM article_changes)"
+        ).fetchone()
+        assert before in (None, found), (before, found)
+        held[number] = connection, found
+    seen.append(found[0] - found[1])
+    while held and chance.random() < (0.9 if len(held) < 5 else 1):
+        held.pop(chance.randrange(len(held)))[0].close()
+print(len(seen), len(set(seen)))
+"""
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.soak)])
+def test_readers_in_loops_see_whole_states_only(lake, warehouse, monkeypatch, count):
+    monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(n, f"T{n}", n) for n in range(ROWS)])])
+    warehouse.publish()
+    command = [sys.executable, "-c", LOOPING, str(warehouse.published_path)]
+    readers = [
+        subprocess.Popen([*command, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for seed in range(1 if count < 10 else 3)
+    ]
+    ways = []
+    for number in range(1, count):
+        warehouse.record_statuses([HourStatus(lake.hour(number), "enwiki", 0, HourState.NOT_YET)])
+        ways.append(warehouse.publish().whole_because)
+    for reader in readers:
+        loops, states = reader.communicate("end\n", timeout=120)[0].split()
+        assert reader.returncode == 0
+        assert int(loops) > 0
+        # one row and one revision more with each publication
+        assert states == "1"
+    sys.stdout.write(f"{ways.count(None)} of {len(ways)} publications took over the changed blocks\n")

@@ -68,9 +68,7 @@ def published_warehouse() -> dg.AssetsDefinition:
             "dagster/uri": str(published.path),
             "bytes": published.size_bytes,
             "bytes_copied": published.copied_bytes,
-            "copied": "the blocks that changed"
-            if published.whole_because is None
-            else f"all, because {published.whole_because}",
+            "copied": published.copied,
             "seconds": round(published.seconds, 3),
             "changed": published.changed,
             "seconds_locked": round(published.locked_seconds, 3),

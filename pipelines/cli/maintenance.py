@@ -33,7 +33,7 @@ def publish() -> None:
     if last is not None:
         at = f"{moment_text(last.published_at)} UTC"
         told = (
-            f"was published at {at}."
+            f"was published at {at}. Copied: {last.copied}."
             if last != before
             else f"has held everything that is loaded since {at}; nothing had to be done."
         )

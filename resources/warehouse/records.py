@@ -255,10 +255,17 @@ class AppliedEntities:
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published: since when, and which revision of the build file."""
+    """What is published: since when, which revision of the build file, and what was copied for it, in words."""
 
     published_at: datetime
     revision: int
+    copied: str = ""
+
+
+def copied_text(copied_bytes: int, whole_because: str | None) -> str:
+    """What a publication copied, in words."""
+    size = f"{copied_bytes / 1e6:,.1f} MB"
+    return f"{size}, the blocks that changed" if whole_because is None else f"all {size}, because {whole_because}"
 
 
 @dataclass(frozen=True)
@@ -280,13 +287,15 @@ class Published:
     locked_seconds: float
     seconds: float
 
+    @property
+    def copied(self) -> str:
+        """How much of the build file was copied, and why all of it was, in words."""
+        return copied_text(self.copied_bytes, self.whole_because)
+
     def __str__(self) -> str:
         """The publication in one sentence, or two."""
         if not self.changed:
             return f"Published file is up to date (revision {self.revision}); nothing was written."
-        copied = (
-            f"{self.copied_bytes / 1e6:,.1f} MB" if self.whole_because is None else f"all, because {self.whole_because}"
-        )
         missing = (
             f" Missing: {counted(self.missing_lake_file_count, 'lake file')}, whose bodies are left out."
             if self.missing_lake_file_count
@@ -295,7 +304,7 @@ class Published:
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
             f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them "
-            f"under the lock. Copied: {copied}.{missing}"
+            f"under the lock. Copied: {self.copied}.{missing}"
         )
 
 

@@ -28,12 +28,12 @@ import duckdb
 from resources import files
 from resources.formatting import counted
 from resources.tables import ABOUT
-from resources.warehouse.database.connect import is_exhausted, leave_row_groups, locked
+from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS, comments, create_table
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.publish.copying import copy_build
-from resources.warehouse.records import Published
+from resources.warehouse.records import Published, copied_text
 from resources.warehouse.views.analysts import questions
 from resources.warehouse.views.lake import make_views, sources
 
@@ -104,7 +104,8 @@ class Publisher:
                 _make_durable(temporary)
                 self.standby.keep()
                 _put(temporary, target)
-                self.receipt.write(copied.state | _lake_words(found), now)
+                said = {"copied": copied_text(copied.written_bytes or 0, whole_because)}
+                self.receipt.write(copied.state | _lake_words(found) | said, now)
         return Published(
             path=target,
             changed=unchanged is None,
@@ -214,8 +215,6 @@ class Publisher:
     def _finish(self, copy: Path, words: dict[str, Any], now: datetime) -> Sources:
         """Make the copy what analysts open; returns the lake files behind it."""
         with self.connector.open_file(copy) as connection:
-            # their merging would rewrite wide rows at each publication, and the next one would have to put them back
-            leave_row_groups(connection)
             found = sources(connection, self.lake_root)
             facts = {
                 "attribution": _ATTRIBUTION,

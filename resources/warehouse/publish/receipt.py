@@ -37,7 +37,9 @@ class Receipt:
         """The publication that analysts open now; None: there is none, or its receipt is lost."""
         words = self._words()
         try:
-            last = Publication(datetime.fromisoformat(words["published_at"]), int(words["revision"]))
+            last = Publication(
+                datetime.fromisoformat(words["published_at"]), int(words["revision"]), str(words.get("copied", ""))
+            )
         except (ValueError, KeyError, TypeError):
             return None
         return last if self.published_path.exists() else None

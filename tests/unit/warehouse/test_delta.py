@@ -150,20 +150,22 @@ def test_changed_blocks_make_the_same_file_as_a_whole_copy(mirror):
     made = mirror.publish()
     assert made.whole_because is None
     assert 0 < made.copied_bytes < made.size_bytes
-    assert f"Copied: {made.copied_bytes / 1e6:,.1f} MB." in str(made)
+    assert f"Copied: {made.copied_bytes / 1e6:,.1f} MB, the blocks that changed." in str(made)
+    assert made.copied == mirror.warehouse.publication().copied
     mirror.assert_whole()
     found = everything(mirror.warehouse.published_path)
     mirror.standby.unlink()
     mirror.warehouse.published_path.unlink()
     again = mirror.warehouse.publish()
     assert again.whole_because == "no file is left of an earlier publication"
-    assert "Copied: all, because no file is left" in str(again)
+    assert "MB, because no file is left" in str(again)
+    assert again.copied == mirror.warehouse.publication().copied
     assert again.copied_bytes == mirror.warehouse.build_path.stat().st_size
     assert everything(mirror.warehouse.published_path) == found
 
 
 def test_finishing_rewrites_no_rows(mirror):
-    """Each hour has added row groups, which DuckDB would merge as the file is finished; the build file's are merged once a day."""
+    """Each hour has added row groups, which DuckDB would merge as the file is finished; then the next publication would write them back."""
     mirror.publish()
     question = "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('article_changes')"
     with mirror.warehouse._connector.build("compare") as connection:

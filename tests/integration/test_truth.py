@@ -12,11 +12,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from assets.compaction import compact_lake
 from assets.families import hour as batches
 from assets.families.converting import files_of
+from resources.engine import Engine
 from resources.lake import convert
 from resources.sandbox import Settings, running
-from resources.warehouse import LakeFile
+from resources.warehouse import LakeFile, Warehouse
 from tests.integration.mirror import Mirror
 from tests.spoiling import spoil
 from tests.truth import Published, Truth, assert_rebuilt_alike, assert_same
@@ -46,14 +48,22 @@ def twice(mirror, hours, draw, folder):
 
 
 def redone(mirror, hours, draw, folder):
-    """One hour is loaded from another world first, taken in, and then mended by the true one."""
+    """One hour is loaded from another world first, taken in and compacted, and then mended by the true one, and compacted again."""
     wrong_hour = draw.choice(hours)
     assert mirror.materialize([hour for hour in hours if hour < wrong_hour] or hours).success
     spoil(mirror.warehouse, wrong_hour, PROJECTS, NAMESPACES, folder)
     assert mirror.publish().success
+    compact(mirror, hours)
     assert mirror.materialize(hours).success
     assert mirror.publish().success
+    compact(mirror, hours)
+    assert mirror.publish().success
     assert not mirror.warehouse.load_hour(wrong_hour, lake_files(mirror, wrong_hour)).changed
+
+
+def compact(mirror, hours):
+    later = Warehouse(mirror.layout.root, clock=lambda: hours[-1] + timedelta(days=40))
+    assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 16)
 
 
 def lake_files(mirror, hour):

@@ -109,8 +109,8 @@ class Warehouse(Reader):
     ) -> HourLoad:
         """Load a dataset's files of one hour in one transaction, and note what is known of its other projects and namespaces.
 
-        Files that are loaded under the same digest are left alone unless `reload`; when nothing is left to do the answer
-        says so (`changed` is False). For a project and namespace with a file, the file decides its state.
+        Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their rows is gone; when
+        nothing is left to do the answer says so (`changed` is False). For a project and namespace with a file, the file decides its state.
 
         Raises:
             LakeFileError: a file is gone or does not hold what was announced; the hour is as it was.

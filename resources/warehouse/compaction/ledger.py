@@ -20,6 +20,7 @@ from resources.warehouse.compaction.spans import FILE_BYTES, Unit, merges
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.errors import LakeFileError
+from resources.warehouse.load.files import retire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -204,11 +205,3 @@ def commit(
         retire(connection)
         raise_revision(connection)
     return Committed(int(taken), len(parts) - int(taken))
-
-
-def retire(connection: duckdb.DuckDBPyConnection) -> None:
-    """Inside a transaction, forget the compactions of which nothing is loaded any more."""
-    connection.execute(
-        "DELETE FROM compacted_files WHERE compaction_id NOT IN (SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
-    )
-    connection.execute("DELETE FROM internal.superseded WHERE lake_path NOT IN (SELECT lake_path FROM compacted_files)")

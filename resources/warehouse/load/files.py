@@ -118,6 +118,7 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
     for table, columns in (*((table, hour) for table in tables), ("rejects", shared), ("loads", shared)):
         ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (table, "incoming"))
         connection.execute(f"DELETE FROM {table} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
+    retire(connection)
 
 
 def supersede(
@@ -125,6 +126,17 @@ def supersede(
 ) -> None:
     """Before rows of the ledger are removed (those of `condition`), note that their rows in compacted files count no longer."""
     connection.execute(statement("load/supersede", condition=condition), parameters or {})
+
+
+def retire(connection: duckdb.DuckDBPyConnection) -> None:
+    """After rows of the ledger were removed, forget the compactions of which nothing is loaded any more.
+
+    The same files, loaded again, make a compaction of the same name; nothing that was noted of the earlier one may hold for it.
+    """
+    connection.execute(
+        "DELETE FROM compacted_files WHERE compaction_id NOT IN (SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
+    )
+    connection.execute("DELETE FROM internal.superseded WHERE lake_path NOT IN (SELECT lake_path FROM compacted_files)")
 
 
 def insert_rows(connection: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> int:

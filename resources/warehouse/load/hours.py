@@ -50,7 +50,7 @@ def load_hour(
 ) -> HourLoad:
     """Load one hour: rows, rejects, ledger and coverage, all or nothing.
 
-    A file whose digest the ledger holds already is left as it is unless `reload`. Rows of other projects and
+    A file whose digest the ledger holds already is left as it is unless `reload`, or the compacted file that has its rows is gone. Rows of other projects and
     namespaces of the hour stay.
 
     Raises:
@@ -67,7 +67,13 @@ def load_hour(
                 "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?", key
             ).fetchall()
         }
-        fresh = [file for file in files if reload or known.get((file.project_id, file.namespace_id)) != file.digest]
+        lost = _lost(connection, lake_root, key)
+        fresh = [
+            file
+            for file in files
+            for place in ((file.project_id, file.namespace_id),)
+            if reload or known.get(place) != file.digest or place in lost
+        ]
         rows = _replace_rows(connection, lake_root, dataset, hour, fresh, known, now) if fresh else 0
         pairs = {(file.project_id, file.namespace_id) for file in files}
         others = [status for status in statuses if (status.project_id, status.namespace_id) not in pairs]
@@ -90,6 +96,17 @@ def load_hour(
         held_duplicate_count=int(held[1] or 0),
         seconds=time.perf_counter() - started,
     )
+
+
+def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[object]) -> set[tuple[str, int]]:
+    """Projects and namespaces of the hour that may have had rows in a compacted file which is gone."""
+    found = connection.execute(
+        "SELECT loads.project_id, namespace_id, file.lake_path FROM loads JOIN compacted_files AS file USING (table_name, compaction_id) "
+        "WHERE table_name = ? AND batch_hour = ? AND loads.project_id BETWEEN first_project_id AND last_project_id",
+        list(key),
+    ).fetchall()
+    gone = {path for path in {path for *_, path in found} if not (lake_root / path).exists()}
+    return {(project, namespace) for project, namespace, path in found if path in gone}
 
 
 def _check_arguments(hour: datetime, files: Sequence[LakeFile], statuses: Sequence[HourStatus]) -> None:

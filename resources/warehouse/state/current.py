@@ -24,7 +24,7 @@ from resources.tables import ARTICLES
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.sql import column_list, quoted, statement, transaction
-from resources.warehouse.load.files import supersede
+from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.read.reading import of_projects
@@ -78,6 +78,7 @@ def drop_rows(
         )
         for table in (*of_projects(), "internal.ended_entities", "internal.shadowed", "internal.shadowed_hours"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
+        retire(connection)
         # a page that changed its namespace within an hour had its body shown from one of the two files
         hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
         for (hour,) in answer(connection, hours, [project_id]) if namespace_id is not None else ():

@@ -128,6 +128,34 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
         assert connection.execute("SELECT count(*) FROM internal.superseded").fetchall() == [(0,)]
 
 
+def test_what_is_dropped_and_loaded_again_as_it_was_is_compacted_into_the_same_file_and_read_once(mirror):
+    load(mirror, [0])
+    before = content(mirror.warehouse)
+    mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
+    assert [one.merge.span.name for one in compact(mirror, 0)] == ["hour"]
+    [first] = names(mirror.warehouse) if content(mirror.warehouse) == before else []
+    for project in PROJECTS:
+        mirror.warehouse.drop_project(project)
+    load(mirror, [0])
+    compact(mirror, 0)
+    assert content(mirror.warehouse) == before
+    assert names(mirror.warehouse) == [first]
+
+
+def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_converted_and_loaded_again(mirror):
+    load(mirror, range(2))
+    before = content(mirror.warehouse)
+    assert len(compact(mirror)) == 1
+    mirror.warehouse.publish()
+    [path] = names(mirror.warehouse)
+    Path(path).unlink()
+    assert content(mirror.warehouse)["article_bodies"] == []
+    load(mirror, range(2))
+    assert content(mirror.warehouse) == before
+    assert len(compact(mirror)) == 1
+    assert content(mirror.warehouse) == before
+
+
 def prepared(made):
     """A compaction, rewritten and not taken in."""
     made.warehouse._clock.now += timedelta(days=3)

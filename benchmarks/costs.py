@@ -5,9 +5,11 @@ Belongs here: taking the time of something. Does not belong here: what is done.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import subprocess
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 _RESET_PEAK = Path("/proc/self/clear_refs")
+#: How often the memory of another process is looked at.
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,24 +52,25 @@ def timed(work: Callable[[], object]) -> Cost:
 
 
 def of_process(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Cost:
-    """The cost of a command in a process of its own, its helpers included.
+    """The cost of a command in a process of its own; processor time with its helpers.
 
     Raises:
-        RuntimeError: It failed; the message has the end of what it said.
+        RuntimeError: It failed; the message has the end of its output.
     """
-    started = time.perf_counter()
-    with subprocess.Popen(
-        command, cwd=folder, env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stderr is not None
-        said = process.stderr.read()
-        _, status, used = os.wait4(process.pid, 0)
+    started, peak = time.perf_counter(), None
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, cwd=folder, env=dict(environment), stdout=said, stderr=said)
+        # what the system says of a process that has ended includes the memory of this one, which it was forked from
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            peak = _peak_mib(process.pid) or peak
+            time.sleep(_LOOK_SECONDS)
+        _, status, used = ended
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(
-            f"{' '.join(command)} ended with {process.returncode}: {said[-2000:].decode(errors='replace')}"
-        )
-    return Cost(time.perf_counter() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+        if process.returncode:
+            said.seek(0)
+            end = said.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {end}")
+    return Cost(time.perf_counter() - started, used.ru_utime + used.ru_stime, peak)
 
 
 def total(costs: Collection[Cost]) -> Cost:
@@ -92,10 +97,9 @@ def written_bytes() -> int:
     return next(int(line.split()[1]) for line in counts.read_text().splitlines() if line.startswith("write_bytes:"))
 
 
-def _peak_mib() -> float | None:
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
+def _peak_mib(process: int | str = "self") -> float | None:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
     return None

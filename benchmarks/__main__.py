@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
 from benchmarks.warehouse import measure as measure_warehouse
+from benchmarks.workers import scaling
 from benchmarks.workload import CASES, Workload, build, unpack, variants
 from resources.formatting import size_text
 
@@ -31,6 +33,12 @@ def _named(_context: click.Context, _parameter: click.Parameter, text: str) -> t
     if unknown := [name for name in names if name not in _HARDER]:
         raise click.BadParameter(f"{', '.join(unknown)}: known are all, none, {', '.join(_HARDER)}.")
     return names
+
+
+def _worker_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"([1-9]\d?(,[1-9]\d?)*)?", text):
+        raise click.BadParameter("numbers from 1 to 99, with commas.")
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 @click.group()
@@ -53,6 +61,12 @@ def main() -> None:
     help="Ours on harder archives too: all, none, or some with commas: "
     + "; ".join(f"{name} ({report.WORDS[name]})" for name in _HARDER),
 )
+@click.option(
+    "--workers",
+    callback=_worker_counts,
+    default="",
+    help="Ours alone, with so many workers (with commas), on one archive and on many small ones: MB/s by workers and archives at a time.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Keep our Parquet files in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def convert(
@@ -63,6 +77,7 @@ def convert(
     rounds: int,
     only: str | None,
     cases: tuple[str, ...],
+    workers: tuple[int, ...],
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -72,6 +87,9 @@ def convert(
         folder = Path(text)
         with console.status("Building the archive"):
             workload = unpack(archive or build(folder, megabytes), folder)
+        if workers:
+            _scaling(workload, workers, rounds, console, as_json=as_json)
+            return
         job = Job(workload, folder, cores, level)
         names = [OURS.name, *(peer.name for peer in PEERS if not only or only in peer.name)]
         with console.status("Measuring") as status:
@@ -114,6 +132,52 @@ def convert(
         "provenance": report.provenance(),
     }
     sys.stdout.write(json.dumps(facts) + "\n")
+
+
+def _scaling(workload: Workload, counts: tuple[int, ...], rounds: int, console: Console, *, as_json: bool) -> None:
+    """Ours with so many workers each, on the archive itself and on its lines in small ones."""
+    with console.status("Making small archives") as status:
+        made = variants(workload, ("small",), len(os.sched_getaffinity(0)))
+        found = scaling(
+            {"one archive": made["clean"], "archives of 2 MB": made["small"]},
+            counts,
+            workload.folder,
+            rounds,
+            status.update,
+        )
+    if as_json:
+        facts = {"scaling": [asdict(one) for one in found], "provenance": report.provenance()}
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return
+    printer = Console(width=None if sys.stdout.isatty() else 120)
+    printer.print(report.scaling(found))
+    printer.print(report.provenance(), soft_wrap=True, highlight=False)
+
+
+@main.command()
+@click.option("--archives", "count", default=24, show_default=True, help="Archives, of the same lines.")
+@click.option("--megabytes", default=25.0, show_default=True, help="NDJSON in each.")
+@click.option("--workers", default=2, show_default=True, help="Worker processes of the Dask cluster.")
+@click.option("--rounds", default=2, show_default=True, help="Runs of each; the fastest counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+def engine(count: int, megabytes: float, workers: int, rounds: int, *, as_json: bool) -> None:
+    """Convert the same archives on threads, and by worker processes of a Dask cluster on this machine."""
+    from benchmarks.engines import measure as measure_engines  # noqa: PLC0415  Dask is an extra
+
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as text, console.status("Building the archives") as status:
+        folder = Path(text)
+        one = unpack(build(folder, megabytes), folder)
+        workload = replace(
+            one, archives=one.archives * count, ndjson_bytes=one.ndjson_bytes * count, line_count=one.line_count * count
+        )
+        found = measure_engines(workload, folder, workers, rounds, status.update)
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(found) | {"ratio": found.ratio, "provenance": report.provenance()}) + "\n")
+        return
+    printer = Console(width=None if sys.stdout.isatty() else 120)
+    printer.print(report.engines(found))
+    printer.print(report.provenance(), soft_wrap=True, highlight=False)
 
 
 def _harder(

@@ -99,12 +99,13 @@ def _job(text: str) -> Job:
     return Job(Workload(archives, folder, **work), Path(facts.pop("folder")), **facts)
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """Processor time of this process and its children that have ended."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(times.ru_utime + times.ru_stime for times in used)
 
 
-def _peak_mib() -> float:
+def peak_mib() -> float:
     """Peak memory of this process. The kernel's own counter, where it is to be had: getrusage inherits the parent's."""
     status = Path("/proc/self/status")
     if status.exists():
@@ -117,10 +118,10 @@ def _peak_mib() -> float:
 def _figures(name: str, job: Job) -> Figures:
     contender = CONTENDERS[name]
     contender.prepare()
-    busy, started = _cpu_seconds(), time.perf_counter()
+    busy, started = cpu_seconds(), time.perf_counter()
     made = contender.run(job)
     seconds = time.perf_counter() - started
-    busy, peak = _cpu_seconds() - busy, _peak_mib()
+    busy, peak = cpu_seconds() - busy, peak_mib()
     rows = versions = 0
     for path in made.paths:
         with pq.ParquetFile(path) as file:

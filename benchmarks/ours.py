@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.workload import HOUR
+from benchmarks.workload import HOUR, Workload
 from resources.datasets import Family, named
 from resources.engine import Engine
 from resources.lake import Archive, Converter, Layout, SnapshotArchive
@@ -17,28 +18,47 @@ from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from benchmarks.workload import Workload
     from resources.lake import Conversion
 
-__all__ = ["COMPRESSION_LEVEL", "RECORD_SCHEMA", "ParquetFile", "blocks", "convert", "encode", "reader"]
+__all__ = [
+    "BODIES",
+    "COMPRESSION_LEVEL",
+    "RECORD_SCHEMA",
+    "ParquetFile",
+    "archives",
+    "blocks",
+    "convert",
+    "encode",
+    "reader",
+    "workload_of",
+]
 
+BODIES = ARTICLE_CHANGES.bodies
 #: The records as pyarrow is told to parse them: nested, and without what nobody asks for.
 RECORD_SCHEMA = shape_of(ARTICLE_CHANGES).schema
 
 
 def convert(workload: Workload, folder: Path, level: int) -> list[Conversion]:
     """Convert all archives of a workload as the pipeline does: with the settings that it has by default."""
-    archives, layout = _archives(workload), Layout(folder)
+    layout = Layout(folder)
     with Converter(level=level) as converter:
-        outcomes = Engine().map(lambda archive: converter.convert(archive, layout), archives, workers=converter.readers)
+        outcomes = Engine().map(
+            lambda archive: converter.convert(archive, layout), archives(workload), workers=converter.readers
+        )
     return [outcome.unwrap() for outcome in outcomes]
+
+
+def workload_of(facts: dict[str, Any]) -> Workload:
+    """A workload that came as JSON."""
+    return Workload(
+        **facts | {"archives": tuple(map(Path, facts["archives"])), "folder": Path(facts["folder"])},
+    )
 
 
 def reader(workload: Workload) -> RecordReader:
     """What turns blocks of the workload's lines into rows."""
-    return RecordReader(ARTICLE_CHANGES, _archives(workload)[0].given, ARTICLE_CHANGES.bodies)
+    return RecordReader(ARTICLE_CHANGES, archives(workload)[0].given, ARTICLE_CHANGES.bodies)
 
 
 def blocks(workload: Workload) -> Iterator[bytes]:
@@ -54,7 +74,8 @@ def _taken(block: Block) -> bytes:
     return data
 
 
-def _archives(workload: Workload) -> list[Archive]:
+def archives(workload: Workload) -> list[Archive]:
+    """The archives of a workload, as the pipeline would know them."""
     if (dataset := named(workload.dataset)).family is Family.SNAPSHOT:
         snapshot = f"{workload.project_id}_namespace_0"
         return [

@@ -5,6 +5,7 @@ Belongs here: titles, columns, captions. Does not belong here: measuring.
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import sys
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
     from benchmarks.bound import Bound
     from benchmarks.contenders import Job
     from benchmarks.costs import Cost
+    from benchmarks.engines import Engines
     from benchmarks.growth import Age
     from benchmarks.measure import Figures
     from benchmarks.warehouse import Size
+    from benchmarks.workers import Scaling
     from benchmarks.workload import Workload
 
 #: Numbers from this on are told without decimals.
 _WHOLE = 100
-_LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
+_LIBRARIES = ("pyarrow", "isal", "duckdb", "polars", "distributed")
 #: The cases in a few words.
 WORDS = {
     "clean": "as they are",
@@ -62,6 +65,43 @@ def contenders(job: Job, mine: Figures, found: dict[str, Figures | str], bound: 
             table.add_row(name, starts[name], "-", "-", "-", "-", "-", seen[:60])
         else:
             table.add_row(name, starts[name], f"{seen.mb_s:,.0f}", f"{mine.mb_s / seen.mb_s:.2f} x", *_common(seen))
+    return table
+
+
+def scaling(found: Sequence[Scaling]) -> Table:
+    """Ours by workers and archives at a time."""
+    table = Table(
+        title="By number of workers, and of archives converted at a time",
+        caption=f"on {len(os.sched_getaffinity(0))} cores",
+    )
+    table.add_column("case")
+    for name in ("workers", "at a time", "MB/s", "CPU s", "peak MiB", "of MiB allowed"):
+        table.add_column(name, justify="right")
+    for one in found:
+        table.add_row(
+            one.case,
+            str(one.workers),
+            str(one.at_once),
+            f"{one.mb_s:.0f}",
+            f"{one.cpu_s:.2f}",
+            f"{one.rss_mb:.0f}",
+            str(one.allowed_mb),
+        )
+    return table
+
+
+def engines(found: Engines) -> Table:
+    """Threads and Dask on the same archives."""
+    table = Table(
+        title=f"{found.archives} archives, {found.megabytes:,.0f} MB of NDJSON",
+        caption=f"Dask: {found.workers} worker processes on this machine, {found.connect_s:.2f} s to connect and see that they fit, "
+        f"{found.task_ms:.1f} ms for a task by itself.",
+    )
+    table.add_column("engine")
+    for name in ("seconds", "MB/s", "to threads"):
+        table.add_column(name, justify="right")
+    for name, seconds in (("threads", found.threads_s), ("Dask", found.dask_s)):
+        table.add_row(name, f"{seconds:.2f}", f"{found.megabytes / seconds:.0f}", f"{seconds / found.threads_s:.2f}")
     return table
 
 

@@ -124,6 +124,35 @@ def test_other_records_are_converted_at_half_the_speed_of_articles_or_faster(mea
     assert case["rss_mb"] < 512
 
 
+def test_workers_and_archives_at_a_time_are_measured_within_their_memory(archive):
+    found = json.loads(run("--archive", archive, "--rounds", 1, "--workers", "1,2", "--json"))["scaling"]
+    assert [(one["case"], one["workers"], one["at_once"]) for one in found] == [
+        *(("one archive", workers, 1) for workers in (1, 2)),
+        *(("archives of 2 MB", workers, 1) for workers in (1, 2)),
+    ]
+    assert all(0 < one["rss_mb"] < one["allowed_mb"] == 96 + 160 * one["workers"] for one in found)
+    assert len({one["rows"] for one in found}) == 1
+
+
+def test_threads_and_dask_convert_the_same():
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "engine",
+        "--archives",
+        "3",
+        "--megabytes",
+        "1",
+        "--rounds",
+        "1",
+        "--json",
+    ]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+    assert (found["archives"], found["workers"]) == (3, 2)
+    assert min(found["threads_s"], found["dask_s"], found["connect_s"], found["task_ms"]) > 0
+
+
 def test_what_is_not_known_is_refused_by_name(archive):
     command = [sys.executable, "-m", "benchmarks", "convert", "--archive", str(archive), "--cases", "small,tiny"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)

@@ -10,11 +10,21 @@ import signal
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import dask.config
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from assets.families.converting import convert_archives
+from benchmarks.local_cluster import ROOT, LocalCluster, cluster, free_port
+from benchmarks.workload import build
 from pipelines.report.status import as_json, collect
 from pipelines.settings import Settings
 from resources.engine import Engine, LineReporter, errors
@@ -22,7 +32,6 @@ from resources.engine.dask import Call, Cluster, Patience
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteConverter, versions
 from tests.integration import tasks
-from tests.integration.cluster import ROOT, LocalCluster, cluster, free_port
 from tests.unit.assets.conftest import archive_bytes, record
 
 HOUR = datetime(2026, 11, 1, 5, tzinfo=UTC)
@@ -253,3 +262,123 @@ def test_a_task_that_kills_its_workers_fails_with_our_sentence_and_a_worker_ends
         assert connection.members() == []
         with pytest.raises(errors.NoWorkerError, match="last worker"):
             connection.map(tasks.double, calls((4,)), print)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """An authority and one certificate of it, as the settings of `distributed` name them."""
+    folder = tmp_path_factory.mktemp("tls")
+    now = datetime.now(UTC)
+
+    def certificate(name, issuer=None):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        signer, issued_by = (key, subject) if issuer is None else issuer
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issued_by)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+            .sign(signer, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        (folder / f"{name}.pem").write_bytes(made.public_bytes(pem))
+        private = (pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (folder / f"{name}.key").write_bytes(key.private_bytes(*private))
+        return key, subject
+
+    certificate("node", certificate("authority"))
+    found = {"CA_FILE": "authority.pem"}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        found |= {f"{role}__CERT": "node.pem", f"{role}__KEY": "node.key"}
+    settings = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(folder / file) for name, file in found.items()}
+    return settings | {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
+
+
+def test_tls_is_that_of_distributeds_own_settings_and_others_are_not_admitted(certificates, tmp_path, monkeypatch):
+    with cluster(tmp_path / "logs", tmp_path / "data", 1, **certificates) as made:
+        assert "tls://" in made.log("worker-0")
+        place = (made.address, versions(), tmp_path / "data" / "lake")
+        with (
+            Cluster(*place, Patience(answer=1)) as stranger,
+            pytest.raises(errors.EngineUnreachableError, match="same TLS"),
+        ):
+            stranger.map(tasks.double, calls((1,)), print)
+        for name, value in certificates.items():
+            monkeypatch.setenv(name, value)
+        try:
+            dask.config.refresh()
+            with Cluster(*place, QUICK) as connection:
+                (outcome,) = connection.map(tasks.double, calls((21,)), print)
+            assert outcome.error is None, made.log("scheduler")
+            assert outcome.result == 42
+        finally:
+            monkeypatch.undo()
+            dask.config.refresh()
+
+
+MEGABYTES = 300
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_large_archives_with_a_killed_worker_and_a_killed_scheduler_equal_threads(tmp_path):
+    """12 archives of 300 MB. A worker is killed after the third result; the scheduler after the seventh; then it goes on."""
+    megabytes = float(os.environ.get("SOAK_MEGABYTES", MEGABYTES))
+    built = build(tmp_path, megabytes)
+    data = tmp_path / "data"
+    folder = data / "archive" / "batches"
+    folder.mkdir(parents=True)
+    archives = []
+    for number in range(12):
+        path = folder / f"large{number}.tar.gz"
+        path.hardlink_to(built)
+        archives.append(
+            Archive(path, f"large{number}", f"{number:032x}", datetime(2026, 11, 19, 5, tzinfo=UTC), "enwiki", 0)
+        )
+    layout = Layout(data)
+    with cluster(tmp_path / "logs", data, 2) as made, RemoteConverter(made.address, layout) as converter:
+        finished = []
+
+        def strike(size):
+            finished.append(size)
+            if len(finished) == 3:
+                os.killpg(made.workers[0].pid, signal.SIGKILL)
+                made.start_worker(data, wait=False)
+            if len(finished) == 7:
+                os.killpg(made.scheduler.pid, signal.SIGKILL)
+
+        with pytest.raises(errors.EngineUnreachableError, match="a retry helps"):
+            converter.convert_all(archives, bodies=frozenset({"html", "wikitext"}), advance=strike)
+        for worker in made.workers:
+            worker.wait(timeout=60)
+        landed = len(list(layout.lake.rglob("*.parquet")))
+        assert 7 <= landed <= 12
+        swept = sweep(layout)
+        assert swept or landed == 12, "whoever was killed left something unfinished"
+        made.start_scheduler()
+        made.start_worker(data)
+        made.start_worker(data)
+        outcomes = converter.convert_all(archives, bodies=frozenset({"html", "wikitext"}), advance=print)
+    assert [path for path in layout.lake.rglob("*") if path.is_file() and path.suffix != ".parquet"] == []
+    remote = [outcome.unwrap() for outcome in outcomes]
+    with Converter() as here:
+        mine = here.convert(replace(archives[0], path=built), Layout(tmp_path / "threads"))
+    for one in remote:
+        assert (one.row_count, one.reject_count, one.ndjson_bytes) == (mine.row_count, 0, mine.ndjson_bytes)
+        assert sums(one.path) == sums(mine.path)
+
+
+def sums(path):
+    """Row sums, and the digest of every page's bytes."""
+    table = pq.read_table(path)
+    digest = hashlib.sha256()
+    for column in ("html", "wikitext", "name"):
+        for chunk in table[column].chunks:
+            for buffer in chunk.buffers():
+                digest.update(b"" if buffer is None else memoryview(buffer))
+    return pc.sum(table["version_id"]).as_py(), table.num_rows, digest.hexdigest()

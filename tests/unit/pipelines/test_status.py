@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
+from benchmarks.local_cluster import free_port
 from pipelines.report import engine
 from pipelines.report.status import collect
 from pipelines.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
-from tests.integration.cluster import free_port
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 ONE = timedelta(hours=1)

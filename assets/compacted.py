@@ -35,6 +35,7 @@ def compacted(
             warehouse.warehouse,
             engine.engine(context.log.info),
             threads=engine.threads,
+            min_free_gb=lake.min_free_gb,
             say=lambda one: context.log.info("%s", told(one)),
         )
     return dg.MaterializeResult(

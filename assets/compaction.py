@@ -7,14 +7,16 @@ in, and unfinished files that the next run sweeps.
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from resources import datasets
-from resources.lake import CompactionJob, Source, compact, sweep
+from resources.formatting import hour_text, size_text
+from resources.lake import CompactionJob, DiskFull, LakeError, Source, compact, sweep
 from resources.tables.compacted import COMPACTED
-from resources.warehouse import NewFile
+from resources.warehouse import LakeFileError, NewFile
 from resources.warehouse.compaction.spans import FILE_BYTES
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 #: What the rows of a span may take in memory, whatever the machine has: an hour may be converted beside it. More is sorted in pieces.
 MEMORY_BYTES = 512 << 20
+#: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory lies there lightly packed, twice
+#: while pieces are merged, and the new file beside it.
+_DISK_FACTOR = 6.0
 #: zstd's level: files of an hour live for hours, those of a day and longer for years.
 _LEVELS = {"hour": 3, "quarter": 3}
 _LASTING_LEVEL = 9
@@ -61,49 +66,87 @@ def compact_lake(
     *,
     memory_bytes: int = MEMORY_BYTES,
     threads: int | None = None,
+    min_free_gb: float = 0.0,
     say: Callable[[Compacted], None] = lambda _: None,
 ) -> list[Compacted]:
-    """Compact what is due, one span after the other; each is there for readers with the next publication.
+    """Compact what is due, one span after the other; each is there for readers with the next publication. `min_free_gb` of disk stay free.
 
     Raises:
         WarehouseBusyError: Another process is compacting; nothing was done.
-        LakeError: Files cannot be read or written; the spans before are compacted, this one is as it was.
+        LakeError: Files cannot be read or written; their span is as it was, all others are compacted.
+        LakeFileError: Files do not hold what the ledger says; likewise.
     """
     done: list[Compacted] = []
+    failed: list[LakeError | LakeFileError] = []
     with warehouse.compacting():
         sweep(layout)
         plan = planned(warehouse)
         with engine.task("compact", sum(merge.lake_bytes for _, merge in plan), "B") as advance:
             for dataset, merge in plan:
-                prepared = warehouse.prepare_compaction(merge, dataset)
-                job = _job(layout, dataset, prepared, memory_bytes, threads or os.cpu_count() or 1)
-                [outcome] = engine.map(partial(compact, progress=advance), [job])
-                compaction = outcome.unwrap()
-                files = [
-                    NewFile(
-                        lake_path=file.path.relative_to(layout.lake).as_posix(),
-                        row_count=file.row_count,
-                        lake_bytes=file.lake_bytes,
-                        first_project_id=file.first_project_id,
-                        last_project_id=file.last_project_id,
+                try:
+                    _check_disk(layout, merge, min_free_gb)
+                    one = _compact(
+                        layout, warehouse, engine, dataset, merge, memory_bytes, threads or os.cpu_count() or 1, advance
                     )
-                    for file in compaction.files
-                ]
-                committed = warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
-                done.append(
-                    Compacted(
-                        merge=merge,
-                        read_files=len(prepared.inputs),
-                        read_bytes=merge.lake_bytes,
-                        written_files=len(files),
-                        written_bytes=sum(file.lake_bytes for file in files),
-                        row_count=sum(file.row_count for file in files),
-                        part_count=committed.part_count,
-                        given_up_count=committed.given_up_count,
-                    )
-                )
-                say(done[-1])
+                except (LakeError, LakeFileError) as error:
+                    failed.append(error)
+                else:
+                    done.append(one)
+                    say(one)
+    if failed:
+        if len(failed) > 1:
+            failed[0].add_note(f"{len(failed) - 1} further spans could not be compacted either.")
+        raise failed[0]
     return done
+
+
+def _check_disk(layout: Layout, merge: Merge, min_free_gb: float) -> None:
+    needed, floor = int(merge.lake_bytes * _DISK_FACTOR), int(min_free_gb * 1e9)
+    free = shutil.disk_usage(layout.root).free
+    if needed + floor > free:
+        raise DiskFull(
+            f"Compacting the {merge.span.name.replace('_', ' ')} from {hour_text(merge.first_hour)} UTC on may take {size_text(needed)} of disk for the time being "
+            f"and leaves {size_text(floor)} free, and {layout.root} has {size_text(free)}. Its files stay as they are. Free some space, or lower the floor "
+            "with WME_MIN_FREE_GB."
+        )
+
+
+def _compact(
+    layout: Layout,
+    warehouse: Warehouse,
+    engine: Engine,
+    dataset: Dataset,
+    merge: Merge,
+    memory_bytes: int,
+    threads: int,
+    advance: Callable[[int], None],
+) -> Compacted:
+    """Rewrite the files of a span, and take the new ones in."""
+    prepared = warehouse.prepare_compaction(merge, dataset)
+    job = _job(layout, dataset, prepared, memory_bytes, threads)
+    [outcome] = engine.map(partial(compact, progress=advance), [job])
+    compaction = outcome.unwrap()
+    files = [
+        NewFile(
+            lake_path=file.path.relative_to(layout.lake).as_posix(),
+            row_count=file.row_count,
+            lake_bytes=file.lake_bytes,
+            first_project_id=file.first_project_id,
+            last_project_id=file.last_project_id,
+        )
+        for file in compaction.files
+    ]
+    committed = warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
+    return Compacted(
+        merge=merge,
+        read_files=len(prepared.inputs),
+        read_bytes=merge.lake_bytes,
+        written_files=len(files),
+        written_bytes=sum(file.lake_bytes for file in files),
+        row_count=sum(file.row_count for file in files),
+        part_count=committed.part_count,
+        given_up_count=committed.given_up_count,
+    )
 
 
 def _job(layout: Layout, dataset: Dataset, prepared: Prepared, memory_bytes: int, threads: int) -> CompactionJob:

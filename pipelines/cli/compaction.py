@@ -36,7 +36,7 @@ def compact(*, dry_run: bool) -> None:
             terminal.show(("span", "first hour (UTC)", "files", "size"), rows)
         size = size_text(sum(one.lake_bytes for one in plan))
         terminal.say(
-            f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many bytes written, at most. After the next "
+            f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many bytes written at most. After the next "
             f"publication and {settings.grace_hours:g} hours of grace, {size} would be freed. Nothing was changed."
         )
         return
@@ -45,6 +45,7 @@ def compact(*, dry_run: bool) -> None:
             Layout(settings.data),
             warehouse,
             Engine(workers=1, reporter=reporter),
+            min_free_gb=settings.min_free_gb,
         )
     for one in done:
         terminal.say(told(one))

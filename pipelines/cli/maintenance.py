@@ -104,7 +104,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     settings = read_settings()
     found = forgetting.survey(settings, project)
     if not found:
-        terminal.say(f"There is no data of {project} in {settings.data.absolute()}.")
+        terminal.say(f"There is no data of {project} in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
         return
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
@@ -122,4 +122,15 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         terminal.OUT.print("Nothing was removed.")
         return
     forgetting.forget(settings, project)
-    terminal.OUT.print(f"All data of {project} was removed, and the rest was published.", markup=False)
+    held = forgetting.survey(settings, project).dropped_in
+    terminal.say(f"All data of {project} was removed, and the rest was published.{_held(project, held)}")
+
+
+def _held(project: str, file_count: int) -> str:
+    """What compacted files hold of a dropped project, as a sentence behind another."""
+    if not file_count:
+        return ""
+    return (
+        f" {counted(file_count, 'compacted file')} of several projects still {'holds' if file_count == 1 else 'hold'} rows of {project}, which no query shows. "
+        "`wme compact` writes the files again without these rows; the old files go after the grace period."
+    )

@@ -42,6 +42,7 @@ class Remains:
         lake_bytes: Bytes of those in the lake.
         archive_bytes: Bytes of those in the archive.
         partitions: Its snapshots among Dagster's partitions: the name of these, and of it.
+        dropped_in: Compacted files of several projects that hold rows of it which were dropped before. The next compaction writes them anew.
     """
 
     project_id: str
@@ -51,6 +52,7 @@ class Remains:
     lake_bytes: int
     archive_bytes: int
     partitions: tuple[tuple[str, str], ...]
+    dropped_in: int = 0
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
@@ -90,12 +92,14 @@ def survey(settings: Settings, project: str) -> Remains:
         lake_bytes=sum(path.stat().st_size for path in lake),
         archive_bytes=sum(path.stat().st_size for path in archive),
         partitions=partitions,
+        dropped_in=warehouse.dropped_in(project) if built else 0,
     )
 
 
 def forget(settings: Settings, project: str) -> Remains:
     """Remove everything of a project and publish; returns what there was. Doing it again removes what a kill left.
 
+    In compacted files its rows are passed over from then on; a compaction leaves them out (`Remains.dropped_in`).
     Whoever has an older published file open loses the bodies of the project at once.
 
     Raises:

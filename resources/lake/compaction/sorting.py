@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 #: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being encoded.
 _SHARE = 4
-#: What is read back of a piece at once is so small a part of it that a hundred pieces can be merged in the room of one.
+#: What is read back of a piece at once is so small a part of it, two of them at a time, that as many pieces as are merged at once
+#: have the room of one.
 _SLICES = 128
+#: Pieces that are merged at once. Where there are more, so many become one each time: memory and open files stay bounded.
+_AT_ONCE = 64
 _KEYS = [(name, "ascending") for name in SORTED_BY]
 
 
@@ -41,12 +44,12 @@ def in_order(batches: Iterable[pa.RecordBatch], beside: Path, memory_bytes: int)
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
-        spilled: list[Path] = []
+        spilled = _Pieces(stack, beside, piece_bytes // _SLICES)
         piece: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
             if size + batch.nbytes > piece_bytes and piece:
-                spilled.append(_spilled(_slices(piece, piece_bytes), stack, beside))
+                spilled.add(_slices(piece, piece_bytes))
                 piece, size = [], 0
             piece.append(batch)
             size += batch.nbytes
@@ -54,7 +57,7 @@ def in_order(batches: Iterable[pa.RecordBatch], beside: Path, memory_bytes: int)
         if not spilled:
             yield from last
             return
-        yield from _merged([_Cursor(source) for source in (*(_read(path) for path in spilled), last)])
+        yield from _merged([_Cursor(source) for source in (*map(_read, spilled.paths()), last)])
 
 
 def _slices(piece: list[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.Table]:
@@ -68,9 +71,46 @@ def _slices(piece: list[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.Table]
         yield table.take(order.slice(start, rows))
 
 
-def _spilled(slices: Iterable[pa.Table], stack: contextlib.ExitStack, beside: Path) -> Path:
-    """Put a piece on disk until the stack is closed."""
-    path = stack.enter_context(Unfinished(beside)).path
+class _Pieces:
+    """Sorted pieces on disk, until the stack is closed. A level has pieces of as many rows; the pieces of a full one become one of the next."""
+
+    def __init__(self, stack: contextlib.ExitStack, beside: Path, slice_bytes: int) -> None:
+        self._stack, self._beside, self._slice_bytes = stack, beside, slice_bytes
+        self._levels: list[dict[Path, contextlib.ExitStack]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._levels)
+
+    def add(self, slices: Iterable[pa.Table], level: int = 0) -> None:
+        """Put a piece on disk."""
+        self._levels += [{} for _ in range(level + 1 - len(self._levels))]
+        own = contextlib.ExitStack()
+        self._stack.push(own)
+        path = own.enter_context(Unfinished(self._beside)).path
+        _write(path, slices, self._slice_bytes, self._beside)
+        self._levels[level][path] = own
+        if len(self._levels[level]) == _AT_ONCE:
+            self._merge(level)
+
+    def paths(self) -> list[Path]:
+        """The pieces, so many at the most as are merged at once."""
+        for level in range(len(self._levels) - 1):
+            if sum(map(len, self._levels)) < _AT_ONCE:
+                break
+            self._merge(level)
+        return [path for level in self._levels for path in level]
+
+    def _merge(self, level: int) -> None:
+        """Make one of the pieces of a level."""
+        pieces, self._levels[level] = self._levels[level], {}
+        if pieces:
+            self.add(_merged([_Cursor(_read(path)) for path in pieces]), level + 1)
+        for own in pieces.values():
+            own.close()
+
+
+def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, beside: Path) -> None:
+    """Write sorted rows, in batches that are small enough to be merged."""
     try:
         with contextlib.ExitStack() as writing:
             sink = writing.enter_context(pa.OSFile(str(path), "wb"))
@@ -79,10 +119,10 @@ def _spilled(slices: Iterable[pa.Table], stack: contextlib.ExitStack, beside: Pa
                 if writer is None:
                     options = pa.ipc.IpcWriteOptions(compression="lz4")
                     writer = writing.enter_context(pa.ipc.new_file(sink, table.schema, options=options))
-                writer.write_table(table.combine_chunks())
+                rows = max(1, len(table) * slice_bytes // max(1, table.nbytes))
+                writer.write_table(table.combine_chunks(), max_chunksize=rows)
     except OSError as error:
         raise landing_failed(error, beside) from error
-    return path
 
 
 def _read(path: Path) -> Iterator[pa.Table]:

@@ -77,6 +77,7 @@ class Unit:
         first_hour: Its first hour.
         file_count: Files that hold its rows.
         superseded: It holds rows that are passed over.
+        dropped: Some of them because their project was dropped.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Unit:
     file_count: int
     lake_bytes: int
     superseded: bool = False
+    dropped: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
     """What is to be compacted now, newest first: the hours that are asked for most are done first.
 
     Each unit goes into the longest span that is due and in which it makes the files fewer. Rows that are passed over are left out by
-    the next compaction of their span, or by one of its own, once nothing more is to come.
+    the next compaction of their span, or by one of its own, once nothing more is to come. Those of a dropped project are left out at once.
     """
     left = list(units)
     found: list[Merge] = []
@@ -123,7 +125,8 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
         for start, some in _by_span(left, span).items():
             if span.end(start) + span.age > now:
                 continue
-            mended = span.end(start) + _SETTLED <= now and any(u.superseded and u.span == span.name for u in some)
+            own = [unit for unit in some if unit.span == span.name]
+            mended = any(u.dropped or (u.superseded and span.end(start) + _SETTLED <= now) for u in own)
             if not mended:
                 some = [unit for unit in some if unit.span != span.name]  # noqa: PLW2901
             if mended or _is_worth(some, file_bytes):

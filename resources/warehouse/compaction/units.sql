@@ -1,5 +1,5 @@
 -- The lake files that are read by themselves, and the compactions as wholes.
-SELECT lake_path AS name, NULL AS span, batch_hour AS first_hour, 1 AS file_count, lake_bytes, false AS superseded
+SELECT lake_path AS name, NULL AS span, batch_hour AS first_hour, 1 AS file_count, lake_bytes, false AS superseded, false AS dropped
 FROM loads
 WHERE table_name = $table AND batch_hour IS NOT NULL AND compaction_id IS NULL
 UNION ALL
@@ -9,7 +9,14 @@ SELECT
   any_value(first_hour),
   count(*),
   CAST(sum(lake_bytes) AS BIGINT),
-  bool_or(lake_path IN (SELECT lake_path FROM internal.superseded))
+  bool_or(lake_path IN (SELECT lake_path FROM internal.superseded)),
+  bool_or(
+    lake_path IN (
+      SELECT lake_path
+      FROM internal.superseded
+      ANTI JOIN (FROM loads WHERE table_name = $table) AS loaded USING (batch_hour, project_id, namespace_id)
+    )
+  )
 FROM compacted_files
 WHERE table_name = $table
 GROUP BY compaction_id

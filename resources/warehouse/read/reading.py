@@ -54,6 +54,11 @@ class Reader:
         )
         return {table: count for table, count in self._build(" UNION ALL ".join(counts), [project_id]) if count}
 
+    def dropped_in(self, project_id: str) -> int:
+        """Compacted files that still hold rows of a project that was dropped; nobody is shown them."""
+        query = "SELECT count(DISTINCT lake_path) FROM internal.superseded WHERE project_id = ?"
+        return int(self._build(query, [project_id])[0][0])
+
     def hours_of_others(self, project_id: str, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[datetime]:
         """Hours of a dataset of which anything is known for another project."""
         query = "SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND project_id <> ?"

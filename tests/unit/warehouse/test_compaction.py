@@ -10,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from assets import housekeeping
 from assets.compaction import compact_lake
 from resources.engine import Engine
-from resources.lake import Layout
+from resources.lake import LakeError, Layout
+from resources.lake.compaction import sorting
 from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
 
@@ -156,6 +158,37 @@ def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_c
     assert content(mirror.warehouse) == before
 
 
+def test_rows_of_a_dropped_project_are_left_out_of_compacted_files_at_once(mirror):
+    load(mirror, [0])
+    mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
+    compact(mirror, 0)
+    mirror.warehouse.drop_project("enwiki")
+    assert (mirror.warehouse.dropped_in("enwiki"), mirror.warehouse.dropped_in("dewiki")) == (1, 0)
+    [done] = compact(mirror, 0)
+    assert (done.read_files, mirror.warehouse.dropped_in("enwiki")) == (1, 0)
+    mirror.warehouse.publish()
+    with duckdb.connect() as alone:
+        [path] = names(mirror.warehouse)
+        assert alone.execute(f"SELECT DISTINCT project_id FROM '{path}'").fetchall() == [("dewiki",)]
+    assert compact(mirror, 0) == []
+
+
+def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_never_filled(mirror):
+    load(mirror, [0, 24])
+    before = content(mirror.warehouse)
+    mirror.warehouse._clock.now += timedelta(days=3)
+    with pytest.raises(LakeError, match=r"leaves 1,?000,?000.* free, .*Its files stay as they are\. Free some space"):
+        compact_lake(Layout(mirror.data), mirror.warehouse, Engine(workers=1), min_free_gb=1e6)
+    assert len(names(mirror.warehouse)) == 8
+    whole = (damaged := Path(names(mirror.warehouse)[-1])).read_bytes()
+    damaged.write_bytes(whole[:-100])
+    with pytest.raises(LakeError, match="cannot be read"):
+        compact(mirror, 0)
+    damaged.write_bytes(whole)
+    assert content(mirror.warehouse) == before
+    assert len(names(mirror.warehouse)) == 5
+
+
 def prepared(made):
     """A compaction, rewritten and not taken in."""
     made.warehouse._clock.now += timedelta(days=3)
@@ -278,6 +311,31 @@ def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror):
     assert compact(mirror, 0.25) == []
     assert list(mirror.data.rglob("*.unfinished")) == []
     assert content(mirror.warehouse) == before
+
+
+def test_pieces_beyond_number_are_merged_with_few_open_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(sorting, "_AT_ONCE", 4)
+    chance, most = random.Random(1), 0
+
+    def batches():
+        nonlocal most
+        for number in range(100):
+            most = max(most, len(list(tmp_path.iterdir())))
+            rows = [
+                {"project_id": "a", "article_id": chance.randint(0, 99), "version_id": number, "file_row": n}
+                for n in range(3)
+            ]
+            more = {"batch_hour": datetime(2026, 11, 1, tzinfo=UTC), "namespace_id": 0, "text": "x" * 400}
+            yield pa.RecordBatch.from_pylist([row | more for row in rows])
+
+    found = []
+    for table in sorting.in_order(batches(), tmp_path / "a.parquet", 4 * 2000):
+        found += table.select(["article_id", "version_id", "file_row"]).to_pylist()
+        assert len(list(tmp_path.iterdir())) < 4
+    keys = [tuple(row.values()) for row in found]
+    assert (len(set(keys)), keys) == (300, sorted(keys))
+    assert most <= 3 * 4 + 1
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- which files, and when -------------------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
+#: What a row takes while the newest of each title is found, about; and the units in which DuckDB names its limit of memory.
+_STATE_BYTES = 250
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
@@ -158,8 +161,25 @@ def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tup
 def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
     """Make the projects of `renewed` from all their rows; returns the pages written."""
     _compete(connection, bases)
+    for table in ("new_titles", "new_pages"):
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM states LIMIT 0")
+    passes = _passes(connection)
+    for number in range(passes):
+        connection.execute(statement("state/rebuild_pass", passes=str(passes), number=str(number)))
     connection.execute(statement("state/rebuild_maxima"))
     return _insert(connection, bases)
+
+
+def _passes(connection: duckdb.DuckDBPyConnection) -> int:
+    """In how many passes the maxima of the projects of `renewed` are found, so that the rows of one fit into half the memory.
+
+    DuckDB moves whole tables out of the memory, but finding the newest rows of all titles at once takes memory in proportion.
+    """
+    [(rows, limit)] = connection.execute(
+        "SELECT (SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)), current_setting('memory_limit')"
+    ).fetchall()
+    number, unit = limit.split()
+    return 1 + int(rows) * _STATE_BYTES * 2 // int(float(number) * 1024 ** _UNITS.index(unit))
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:

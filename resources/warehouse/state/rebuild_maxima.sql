@@ -1,11 +1,3 @@
-CREATE OR REPLACE TEMP TABLE new_titles AS
-SELECT * FROM states SEMI JOIN renewed USING (project_id)
-QUALIFY row_number() OVER (PARTITION BY project_id, title ORDER BY {newest_state_first}) = 1;
-
-CREATE OR REPLACE TEMP TABLE new_pages AS
-SELECT * FROM states SEMI JOIN renewed USING (project_id) WHERE is_update
-QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_state_first}) = 1;
-
 CREATE OR REPLACE TEMP TABLE deciding AS
 SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});
 

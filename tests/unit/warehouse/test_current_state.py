@@ -17,6 +17,7 @@ from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.load.snapshots import load_snapshot
+from resources.warehouse.state import current
 from resources.warehouse.state.current import apply_changes, rebuild_articles
 from resources.warehouse.views.analysts import questions
 from resources.warehouse.views.lake import make_views, sources
@@ -155,7 +156,10 @@ class Memory:
         return apply_changes(self.connection, self.lake_root, NOW)
 
     def rebuild(self):
-        return rebuild_articles(self.connection, self.lake_root, NOW)
+        # as where the rows of one pass are all that fits into the memory
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(current, "_passes", lambda _: 3)
+            return rebuild_articles(self.connection, self.lake_root, NOW)
 
     def state(self):
         return {

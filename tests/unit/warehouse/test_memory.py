@@ -1,0 +1,64 @@
+"""Making `articles` anew stays within the memory that is allowed, however many pages there are."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.pages import Pages
+from resources.warehouse import Warehouse
+from resources.warehouse.state import current
+
+ROOT = Path(__file__).parents[3]
+#: What a process has besides: libraries, threads, and what DuckDB does not count.
+BESIDES_MIB = 250
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "passes"), [("2GB", 1_000_000, 1), ("180MB", 1_000_000, 3), ("2GB", 65_000_000, 17)]
+)
+def test_passes_follow_from_rows_and_memory(warehouse, limit, rows, passes):
+    with warehouse._connector.build("look") as connection:
+        connection.execute(f"SET memory_limit = '{limit}'")
+        connection.execute("CREATE TEMP TABLE renewed AS SELECT 'enwiki' AS project_id")
+        connection.execute(f"CREATE TEMP TABLE loads AS SELECT 'enwiki' AS project_id, {rows} AS row_count")
+        assert current._passes(connection) == passes
+
+
+def rebuild(data, limit):
+    warehouse = Warehouse(Path(data), memory_limit=limit)
+    written = warehouse.rebuild_articles().upserted_count
+    sys.stdout.write(json.dumps([written, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+
+
+@pytest.mark.soak
+def test_a_million_pages_are_made_anew_in_little_memory(tmp_path):
+    """In a process of its own, with less memory than the compressed rows take on disk; what does not fit is spilled beside them."""
+    pages, warehouse = Pages(tmp_path / "data", 1_000_000), Warehouse(tmp_path / "data")
+    for snapshot in pages.snapshots():
+        warehouse.load_snapshot(snapshot)
+    warehouse.apply_changes()
+    with warehouse._connector.build("compare") as connection:
+        whole = connection.execute("SELECT count(*), bit_xor(hash(articles)) FROM articles").fetchall()
+    assert warehouse.build_path.stat().st_size > 250_000_000
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"from tests.unit.warehouse.test_memory import rebuild; rebuild({str(tmp_path / 'data')!r}, '250MB')",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    written, peak = json.loads(told.stdout)
+    assert (written, peak < 250 + BESIDES_MIB) == (1_000_000, True), peak
+    with warehouse._connector.build("compare") as connection:
+        assert connection.execute("SELECT count(*), bit_xor(hash(articles)) FROM articles").fetchall() == whole

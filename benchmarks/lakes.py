@@ -65,6 +65,8 @@ _EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 _ZIPPED = 5
 _RECORD_BYTES = 2_500
 _SERVICE = "sandbox of the benchmarks"
+#: Fewer files are made without helpers, which take seconds to start.
+_ALONE = 500
 #: What is new in the rows of some hours; all else is that of the page of the template at `template_place`. Of a hundred changes two are
 #: deletes and two of visibility; in every twentieth file the first record stands twice.
 _NEW = """
@@ -155,6 +157,10 @@ class Stock:
         say("an archive of real pages")
         template = _template(folder / "template", templates)
         days = list(_days(stock.first, stock.last))
+        if hours * len(chosen) < _ALONE:
+            for whole in days:
+                _make_day(template, stock, *whole)
+            return stock
         # forks would share the locks of this process's threads
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(len(days), len(os.sched_getaffinity(0))), mp_context=context) as pool:

@@ -50,6 +50,8 @@ class LocalCluster:
             "--no-dashboard",
         ]
         words += ["--dashboard-address", "127.0.0.1:0", *options]
+        if self.scheduler is not None:
+            self.scheduler.wait(timeout=PATIENCE_SECONDS)  # one that was killed
         self.scheduler = self._start(words, "scheduler")
         self._until("scheduler", "Scheduler at:")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import subprocess
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +19,7 @@ import pytest
 from assets import housekeeping
 from assets.compaction import compact_lake
 from resources.engine import Engine
+from resources.errors import MirrorError
 from resources.lake import LakeError, Layout
 from resources.lake.compaction import sorting
 from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
@@ -258,6 +262,60 @@ def test_a_reader_keeps_its_files_for_the_grace_period(mirror):
     for hour in range(4):
         assert not mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
     assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 16
+
+
+def test_a_compacted_file_that_is_gone_is_made_again_by_loading_its_hours(mirror):
+    load(mirror, range(2))
+    before = content(mirror.warehouse)
+    compact(mirror)
+    mirror.warehouse.publish()
+    [path] = names(mirror.warehouse)
+    Path(path).unlink()
+    for hour in range(2):
+        assert mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
+        assert not mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
+    mirror.warehouse.apply_changes()
+    assert content(mirror.warehouse) == before
+
+
+def test_another_duckdb_reads_compacted_files(mirror):
+    if (folder := os.environ.get("TEST_OTHER_DUCKDB")) is None:
+        pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
+    load(mirror, range(2))
+    compact(mirror)
+    load(mirror, [1], 1)  # some rows of the file are passed over
+    bodies = content(mirror.warehouse)["article_bodies"]
+    program = "import duckdb, sys; print(*duckdb.connect(sys.argv[1], read_only=True).execute(sys.argv[2]).fetchone())"
+    query = "SELECT (SELECT count(html) FROM article_bodies), (SELECT wikitext FROM article_text('enwiki', 'Page_3'))"
+    command = [sys.executable, "-c", program, str(mirror.data / "warehouse.duckdb"), query]
+    told = subprocess.run(command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=60, capture_output=True)
+    wikitext = mirror.warehouse.sql("SELECT wikitext FROM article_text('enwiki', 'Page_3')").rows[0][0]
+    assert told.stdout.decode().strip() == f"{sum(row[5] is not None for row in bodies)} {wikitext}"
+
+
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
+    if (told := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
+    try:
+        made = SimpleNamespace(data=disk, lake=make_lake(disk), warehouse=Warehouse(disk, clock=clock))
+        load(made, range(2))
+        before = content(made.warehouse)
+        ballast = disk / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        with pytest.raises(MirrorError, match=r"[Mm]ake room|Free some space|Free space"):
+            compact(made)
+        ballast.unlink()
+        assert content(made.warehouse) == before
+        assert list(disk.rglob("*.unfinished")) == []
+        assert len(compact(made, 0)) == 1
+        assert content(made.warehouse) == before
+    finally:
+        subprocess.run(["umount", str(disk)], capture_output=True, check=False)
 
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror):

@@ -264,20 +264,6 @@ def test_a_reader_keeps_its_files_for_the_grace_period(mirror):
     assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 16
 
 
-def test_a_compacted_file_that_is_gone_is_made_again_by_loading_its_hours(mirror):
-    load(mirror, range(2))
-    before = content(mirror.warehouse)
-    compact(mirror)
-    mirror.warehouse.publish()
-    [path] = names(mirror.warehouse)
-    Path(path).unlink()
-    for hour in range(2):
-        assert mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
-        assert not mirror.warehouse.load_hour(mirror.lake.hour(hour), files_of(mirror.lake, hour)).changed
-    mirror.warehouse.apply_changes()
-    assert content(mirror.warehouse) == before
-
-
 def test_another_duckdb_reads_compacted_files(mirror):
     if (folder := os.environ.get("TEST_OTHER_DUCKDB")) is None:
         pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")

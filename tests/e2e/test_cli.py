@@ -686,7 +686,7 @@ def test_every_command_and_option_says_what_it_is():
             "Query the published file",
         ),
         (["sql", "--help"], ["dagster", "duckdb", "distributed"], "Query the published file"),
-        (["worker", "--help"], ["dagster", "duckdb", "pyarrow", "distributed"], "ends when the scheduler ends"),
+        (["worker", "--help"], ["dagster", "duckdb", "distributed"], "ends when the scheduler ends"),
     ],
 )
 def test_help_costs_no_import(words, spared, shown):

@@ -204,7 +204,8 @@ def answered(url: str) -> bool | None:
 def page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1500, "height": 1000}, timezone_id="UTC")
+        # the catalog draws the assets that are in view: high enough for all of them
+        page = browser.new_page(viewport={"width": 1500, "height": 2000}, timezone_id="UTC")
         page.set_default_timeout(60_000)
         expect.set_options(timeout=60_000)
         yield page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -214,9 +215,20 @@ def clock():
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def empty_build(tmp_path_factory):
+    """A build file as a warehouse makes it before anything is loaded; hundreds of tests begin with it."""
+    made = Warehouse(tmp_path_factory.mktemp("empty"))
+    assert made.unpublished_revision() is None
+    return made.build_path
+
+
 @pytest.fixture
-def warehouse(data, clock):
-    return Warehouse(data, lock_timeout=5.0, clock=clock)
+def warehouse(data, clock, empty_build):
+    made = Warehouse(data, lock_timeout=5.0, clock=clock)
+    made.build_path.parent.mkdir(parents=True)
+    shutil.copyfile(empty_build, made.build_path)
+    return made
 
 
 @pytest.fixture
@@ -237,15 +249,16 @@ def elsewhere(tmp_path):
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path, empty_build):
     """A new lake and warehouse each time, for tests that need several."""
     count = iter(range(1_000_000))
 
     def build():
         folder = tmp_path / f"data-{next(count)}"
-        return SimpleNamespace(
-            data=folder, lake=Lake(folder), warehouse=Warehouse(folder, lock_timeout=5.0, clock=Clock())
-        )
+        made = Warehouse(folder, lock_timeout=5.0, clock=Clock())
+        made.build_path.parent.mkdir(parents=True)
+        shutil.copyfile(empty_build, made.build_path)
+        return SimpleNamespace(data=folder, lake=Lake(folder), warehouse=made)
 
     return build
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.tables import ARTICLE_CHANGES
-from resources.warehouse import LakeFileError
+from resources.warehouse import LakeFileError, Warehouse
 
 
 def ask(warehouse, query):
@@ -21,7 +21,8 @@ def count(warehouse, table="article_changes"):
     return ask(warehouse, f"SELECT count(*) AS n FROM {table}")[0]["n"]
 
 
-def test_nothing_is_touched_before_a_method_is_called(warehouse, data):
+def test_nothing_is_touched_before_a_method_is_called(data):
+    warehouse = Warehouse(data)
     assert not data.exists()
     assert warehouse.build_path == data / "warehouse" / "build.duckdb"
     assert warehouse.published_path == data / "warehouse.duckdb"

@@ -75,7 +75,6 @@ def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehous
 
 
 def test_file_that_is_no_database_is_not_taken_for_a_lock(warehouse):
-    warehouse.build_path.parent.mkdir(parents=True)
     warehouse.build_path.write_bytes(b"not a database " * 1000)
     with pytest.raises(duckdb.IOException, match="not a valid DuckDB database"):
         warehouse.pending_hours()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import shutil
+import socket
 import threading
 import tracemalloc
 from dataclasses import replace
@@ -33,6 +34,8 @@ class Sender:
 
     def __call__(self, connection):
         self.calls += 1
+        # the system would let it grow to several megabytes, which nobody took
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
         try:
             connection.sendall(self.head)
             while self.sent < self.most:

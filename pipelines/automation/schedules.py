@@ -41,7 +41,7 @@ lookups_each_hour = dg.ScheduleDefinition(
 compact_each_hour = dg.ScheduleDefinition(
     name="compact_each_hour",
     job_name=jobs.COMPACT,
-    # after the hour of the schedule above: its files are read one by one until then
+    # soon after each_hour has loaded its hour, whose files are read one by one until then
     cron_schedule="35 * * * *",
     execution_timezone="UTC",
     description="Compacts the lake: hours that have ended, and longer spans. The next publication shows it.",

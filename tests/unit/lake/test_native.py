@@ -154,7 +154,9 @@ def test_a_library_that_cannot_be_used_is_told_and_left_alone(tmp_path, caplog, 
     path.write_bytes(b"no library")
     if what != "no library at all":
         compiler = shutil.which("cc")
-        assert compiler is not None, "there is no C compiler here; the tests need the one that the decoder is built with"
+        assert compiler is not None, (
+            "there is no C compiler here; the tests need the one that the decoder is built with"
+        )
         source = tmp_path / "other.c"
         source.write_text("int wme_version(void) { return 999; }" if what == "another version" else "int nothing;")
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(path), str(source)], check=True)

@@ -32,8 +32,10 @@ def compact(*, dry_run: bool) -> None:
         rows = [
             (one.span.name, f"{hour_text(one.first_hour)}", one.file_count, size_text(one.lake_bytes)) for one in plan
         ]
-        if rows:
-            terminal.show(("span", "first hour (UTC)", "files", "size"), rows)
+        if not rows:
+            terminal.say("There is nothing to compact: where files are few already, compaction would gain nothing.")
+            return
+        terminal.show(("span", "first hour (UTC)", "files", "size"), rows)
         size = size_text(sum(one.lake_bytes for one in plan))
         terminal.say(
             f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many bytes written at most. After the next "
@@ -49,5 +51,7 @@ def compact(*, dry_run: bool) -> None:
         )
     for one in done:
         terminal.say(told(one))
-    told_of_all = "They take effect with the next publication (`wme publish`)." if done else "Nothing had to be done."
-    terminal.say(f"{counted(len(done), 'span')} compacted. {told_of_all}")
+    if not done:
+        terminal.say("There was nothing to compact.")
+        return
+    terminal.say(f"{counted(len(done), 'span')} compacted. They take effect with the next publication (`wme publish`).")

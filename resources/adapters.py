@@ -94,7 +94,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Service(
             auth_url=endpoint.url,
             base_url=endpoint.url,
-            realtime_url=endpoint.url,
+            realtime_url=endpoint.realtime_url,
             username=endpoint.username,
             password=endpoint.password,
             contact=self.contact,

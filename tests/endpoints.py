@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from resources import datasets
 from resources.datasets import Family
-from resources.sandbox.api.app import OPERATIONS as SERVED
+from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.api.description.operations import OPERATIONS, Described
+from resources.sandbox.api.endpoints import streams
 from resources.sandbox.choices import CHOICES
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def _account(client: str, command: str, test: str) -> Reach:
 _LIST_HAS_IT = "- the list has every record"
 _ADMINISTRATION = "- for monitoring"
 _STREAM = "- answers without an end"
+_STREAM_READ = f"{_SANDBOX}streams.py::TestWhatIsSent::test_everything_that_is_kept_each_event_once"
 _ONLY_METADATA = f"{_SANDBOX}metadata.py::test_lists_and_single_records_by_get_and_post"
 _NOT_MIRRORED = "- not mirrored"
 _DESCRIBED = f"{_SANDBOX}schemathesis.py::test_answers_are_as_described"
@@ -96,7 +98,7 @@ _BY_NAME: dict[str, Reach] = {
 def reach(operation: Described) -> Reach:
     """How an endpoint is reached. The families have the same calls for each of their datasets."""
     if operation.area == "realtime":
-        return Reach(_STREAM, _STREAM, _STREAM)
+        return Reach(_STREAM, _STREAM, _STREAM_READ)
     if operation.tag == "Service":
         return Reach(_ADMINISTRATION, _ADMINISTRATION, f"{_SANDBOX}metadata.py::test_open_routes")
     if operation.tag == "Metadata":
@@ -137,7 +139,7 @@ def render() -> str:
 
 
 def _rows() -> Iterator[str]:
-    modules = {one.path: one.handler.__module__.rpartition(".")[2] for one in SERVED}
+    modules = {one.path: one.handler.__module__.rpartition(".")[2] for one in (*DATA, *streams.OPERATIONS)}
     for operation in OPERATIONS:
         way = reach(operation)
         cells = [

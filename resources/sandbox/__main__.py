@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
 
 _WELCOME = """\
-The sandbox answers at {url} (signed downloads at {object_url}). Its data is synthetic.
+The sandbox answers at {url} (signed downloads at {object_url}, streams at {realtime_url}). Its data is synthetic.
 {accounts}
 Its mail goes to {outbox}.
 
@@ -38,6 +38,8 @@ Its mail goes to {outbox}.
 
   curl -s {url}/v2/snapshots -H "Authorization: Bearer $TOKEN"
   curl -sL {url}/v2/snapshots/{identifier}/chunks/0/download -H "Authorization: Bearer $TOKEN" -o chunk.tar.gz
+
+  curl -sN {realtime_url}/v2/articles -H "Authorization: Bearer $TOKEN" -H 'Accept: application/x-ndjson'
 
   curl -s {url}/spec                        the interface description; {url}/docs shows it in a browser
   curl -s {url}/sandbox/faults -d '{{"path": "/v2/projects", "kind": "status", "status": 503}}'
@@ -60,6 +62,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
                 options.settings,
                 port=options.port,
                 object_port=options.object_port,
+                realtime_port=options.realtime_port,
                 prepare=options.prepare,
                 interrupted=lambda: bool(signals),
                 progress=_Progress(sys.stderr),
@@ -136,6 +139,7 @@ def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str
     return _WELCOME.format(
         url=sandbox.url,
         object_url=sandbox.object_url,
+        realtime_url=sandbox.realtime_url,
         accounts="\n".join(accounts),
         account=settings.state / "account.json",
         outbox=settings.state / "outbox",

@@ -31,6 +31,7 @@ class Choice:
 _SELECTION = "`resources/sandbox/api/selection.py`"
 _LOOKUPS = "decision 28"
 _WIKIDATA = "decision 31"
+_STREAMS = "`resources/sandbox/api/endpoints/streams.py`"
 _DESCRIPTION = "decision 32"
 _STRUCTURED = "decision 30"
 
@@ -121,6 +122,27 @@ CHOICES: tuple[Choice, ...] = (
     Choice("arrays-of-one", "Lookups of items, properties and labels answer an array of one.", "An object.", _WIKIDATA),
     Choice("statements-by-property", "`statements` is an object from property to an array.", "An array.", _WIKIDATA),
     Choice("sitelinks-by-site", "`sitelinks` is an object from site to a sitelink.", "A single sitelink.", _WIKIDATA),
+    Choice(
+        "wikidata-stream",
+        "Wikidata's stream is at `/v2/wikidata` of the streams' host.",
+        "Elsewhere; only that there is one is public.",
+        _STREAMS,
+        untried="A stream may stay silent for any time.",
+    ),
+    Choice(
+        "offsets-past-the-end",
+        "An offset that a partition has not reached begins at its end, one that is no longer kept at the oldest message.",
+        "An error, or the other way round.",
+        _STREAMS,
+        untried="It takes a stream of a known end.",
+    ),
+    Choice(
+        "positions-in-a-query",
+        "`offsets` and `since_per_partition` in a query or a form are JSON objects.",
+        "`offsets[3]=1`, as the description has it.",
+        "`resources/sandbox/api/stream/parameters.py`",
+        untried="A stream may stay silent for any time.",
+    ),
     Choice(
         "members-of-archives",
         "A snapshot's archive has members called `<identifier>_<n>.ndjson`.",

@@ -39,6 +39,7 @@ class Record(NamedTuple):
     pid: int
     url: str
     object_url: str
+    realtime_url: str
 
 
 class Starting(NamedTuple):
@@ -100,9 +101,9 @@ def report(settings: Settings, ready: int = 0, of: int = 0) -> None:
     _write(settings.state / _STARTING, Starting(settings.identity, os.getpid(), ready, of))
 
 
-def publish(settings: Settings, url: str, object_url: str) -> None:
+def publish(settings: Settings, url: str, object_url: str, realtime_url: str) -> None:
     """Write down where the sandbox answers."""
-    _write(settings.state / _SERVING, Record(settings.identity, os.getpid(), url, object_url))
+    _write(settings.state / _SERVING, Record(settings.identity, os.getpid(), url, object_url, realtime_url))
     (settings.state / _STARTING).unlink(missing_ok=True)
 
 

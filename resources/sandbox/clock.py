@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 class Clock:
     """A clock that runs with real time, or stands still at a moment that the caller moves. Safe for threads."""
 
-    def __init__(self, start: datetime | None = None) -> None:
-        """Start at `start` and stand still there; without it, run with real time."""
+    def __init__(self, start: datetime | None = None, speed: float = 1.0, since: datetime | None = None) -> None:
+        """Start at `start` and stand still there; without it, run with real time, from `since` on `speed` times as fast."""
         self._lock = threading.Lock()
         self._frozen = start
         self._offset = timedelta()
+        self._since = since or datetime.now(UTC)
+        self.speed = speed
 
     @property
     def frozen(self) -> bool:
@@ -31,7 +33,10 @@ class Clock:
     def now(self) -> datetime:
         """The present moment, UTC."""
         with self._lock:
-            return self._frozen if self._frozen is not None else datetime.now(UTC) + self._offset
+            if self._frozen is not None:
+                return self._frozen
+            real = datetime.now(UTC)
+            return real + (real - self._since) * (self.speed - 1) + self._offset
 
     def set(self, moment: datetime) -> None:
         """Stand still at `moment`.

@@ -52,6 +52,7 @@ class Options:
     settings: Settings
     port: int
     object_port: int
+    realtime_port: int
     idle: float | None
     prepare: int
     accounts: tuple[Account, ...]
@@ -99,6 +100,7 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
         settings=settings,
         port=parsed.port,
         object_port=parsed.object_port,
+        realtime_port=parsed.realtime_port,
         idle=parsed.idle,
         prepare=parsed.prepare,
         accounts=(*parsed.account, *parsed.temporary),
@@ -124,6 +126,8 @@ def settings_from(parsed: argparse.Namespace) -> Settings:
         body_bytes=parsed.body_bytes,
         chunk_bytes=parsed.chunk_bytes,
         single_member=parsed.single_member,
+        stream_rate=parsed.stream_rate,
+        speed=parsed.speed,
         now=parsed.now,
         overlap=parsed.overlap,
         source_2025=parsed.source_2025,
@@ -138,6 +142,7 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None, prepa
     words += ["--changes-per-hour", str(settings.changes_per_hour), "--body-bytes", str(settings.body_bytes)]
     words += ["--entities", str(settings.entities)]
     words += ["--chunk-bytes", str(settings.chunk_bytes), "--prepare", str(prepare)]
+    words += ["--stream-rate", f"{settings.stream_rate:g}", "--speed", f"{settings.speed:g}"]
     if settings.articles is not None:
         words += ["--articles", str(settings.articles)]
     if settings.now is not None:
@@ -164,6 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
     ports = _whole(0, _HIGHEST_PORT)
     add("--port", type=ports, default=0, help="port of the service (default: a free one)")
     add("--object-port", type=ports, default=0, help="port of signed downloads (default: a free one)")
+    add("--realtime-port", type=ports, default=0, help="port of the streams (default: a free one)")
     add("--idle", type=_seconds, metavar="SECONDS", help="stop after this long without a request (default: never)")
     add(
         "--prepare",
@@ -222,6 +228,19 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         "--now",
         type=_moment,
         help="stop the clock at this moment, for example 2026-11-20T05:00:00Z (default: real time)",
+    )
+    add(
+        "--speed",
+        type=_factor,
+        default=Settings.speed,
+        help="let the clock run so many times as fast as real time, from the first start on (default: %(default)g)",
+    )
+    add(
+        "--stream-rate",
+        type=_factor,
+        default=Settings.stream_rate,
+        metavar="MESSAGES",
+        help="messages a second on a stream of all parts; 0: no throttle (default: %(default)g)",
     )
     add(
         "--overlap",
@@ -286,6 +305,13 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return seconds
+
+
+def _factor(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
 def _moment(text: str) -> datetime:

@@ -42,6 +42,7 @@ class Endpoint:
 
     url: str
     object_url: str
+    realtime_url: str
     username: str
     password: str = field(repr=False)
     identity: str
@@ -118,7 +119,7 @@ def _join(settings: Settings, state: Path) -> Endpoint | None:
     if record.identity != settings.identity:
         raise _conflict(state, f"at {record.url}", record.identity, settings)
     username, password = read_default_account(state)
-    return Endpoint(record.url, record.object_url, username, password, record.identity, record.pid)
+    return Endpoint(record.url, record.object_url, record.realtime_url, username, password, record.identity, record.pid)
 
 
 def _start(settings: Settings, state: Path, idle_seconds: float) -> Endpoint:

@@ -1,4 +1,4 @@
-"""A sandbox in this process: both ports, in a thread of their own."""
+"""A sandbox in this process: its three ports, in a thread of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -19,9 +20,10 @@ from resources.sandbox.accounts.limits import RateLimit
 from resources.sandbox.accounts.tokens import TokenMint
 from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
+from resources.sandbox.api.endpoints import streams
 from resources.sandbox.api.journal import Journal
 from resources.sandbox.api.misbehaviour import misbehaving
-from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, Area, Service
+from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Area, Service
 from resources.sandbox.claim import claimed, publish, report
 from resources.sandbox.clock import Clock, dated
 from resources.sandbox.faults.faults import Faults
@@ -30,6 +32,8 @@ from resources.sandbox.store import entities, objects, structured
 from resources.sandbox.store.entities import EntityContents
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
+from resources.sandbox.store.topics import Topic
+from resources.sandbox.world.entities.timetable import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,18 +59,18 @@ _POLL_SECONDS = 0.002
 class Sandbox:
     """A running sandbox, and what a test turns on it."""
 
-    def __init__(self, settings: Settings, world: ArchivedWorld, sockets: tuple[Loopback, Loopback]) -> None:
+    def __init__(self, settings: Settings, world: ArchivedWorld, sockets: tuple[Loopback, Loopback, Loopback]) -> None:
         self.settings = settings
         self.world = world
-        self.clock = Clock(settings.now)
+        self.clock = Clock(settings.now, settings.speed, _started_at(settings) if settings.speed != 1 else None)
         self.faults = Faults()
         self.rate = RateLimit()
         self.journal = Journal()
-        self.url, self.object_url = (
+        self.url, self.object_url, self.realtime_url = (
             f"http://{name}:{bound[0].getsockname()[1]}"
-            for name, bound in zip((API_NAME, OBJECTS_NAME), sockets, strict=True)
+            for name, bound in zip((API_NAME, OBJECTS_NAME, REALTIME_NAME), sockets, strict=True)
         )
-        self.stopped = threading.Event()
+        self.stopped, self._ending = threading.Event(), threading.Event()
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
         self.exports = Exports(world, self.clock, source_2025=settings.source_2025)
@@ -84,6 +88,10 @@ class Sandbox:
             structured.AREA: Area(self.structured_exports, structured_index),
         }
         signer = Signer(secrets.token_bytes(32), self.clock)
+        self.topics = {
+            "article": Topic(world, settings.projects),
+            "wikidata-article": Topic(world, (PROJECT,) if settings.entities else ()),
+        }
         service = Service(
             settings=settings,
             clock=self.clock,
@@ -94,20 +102,28 @@ class Sandbox:
             exports=self.exports,
             object_index=object_index,
             areas=self.areas,
+            topics=self.topics,
             signer=signer,
             url=self.url,
             object_url=self.object_url,
-            operations=OPERATIONS,
+            realtime_url=self.realtime_url,
+            operations=(*OPERATIONS, *streams.OPERATIONS),
+            ending=self._ending,
         )
         self.control = Control(service, self.faults, self.journal, self.stopped.set)
-        api = misbehaving(service_app(service, self.control), self.faults, "api", lambda path: path.removesuffix("/"))
+        api, realtime = (
+            misbehaving(
+                service_app(service, self.control, one), self.faults, "api", lambda path: path.removesuffix("/")
+            )
+            for one in (OPERATIONS, streams.OPERATIONS)
+        )
         store = misbehaving(
             objects.object_store([object_index, entity_index, structured_index], signer),
             self.faults,
             "objects",
             objects.api_path,
         )
-        self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store)]
+        self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store, realtime)]
         self._sockets = sockets
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
 
@@ -123,11 +139,11 @@ class Sandbox:
 
     @property
     def requests(self) -> Requests:
-        """The requests seen on both ports, oldest first, each with method, path and status."""
+        """The requests seen on all ports, oldest first, each with method, path and status."""
         return self.journal.requests
 
     def start(self) -> None:
-        """Serve; returns when both ports answer.
+        """Serve; returns when all ports answer.
 
         Raises:
             RuntimeError: They do not within 20 seconds.
@@ -141,8 +157,9 @@ class Sandbox:
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """End both ports, connections that clients keep alive included, and close the accounts."""
+        """End all ports, connections that clients keep alive included, and close the accounts."""
         self.control.ending = True
+        self._ending.set()
         for server in self._servers:
             server.should_exit = True
         if self._thread.ident is not None:
@@ -150,9 +167,9 @@ class Sandbox:
         self.accounts.close()
 
     def _serve(self) -> None:
-        asyncio.run(self._both())
+        asyncio.run(self._all())
 
-    async def _both(self) -> None:
+    async def _all(self) -> None:
         serving = (
             server.serve(sockets=list(bound)) for server, bound in zip(self._servers, self._sockets, strict=True)
         )
@@ -165,6 +182,7 @@ def running(
     *,
     port: int = 0,
     object_port: int = 0,
+    realtime_port: int = 0,
     world: ArchivedWorld | None = None,
     prepare: int = 0,
     interrupted: Callable[[], bool] = bool,
@@ -188,8 +206,8 @@ def running(
             from resources.sandbox.store.archived_world import ArchivedWorld  # noqa: PLC0415
 
             world = ArchivedWorld(settings)
-        bound = (_bind(port), _bind(object_port))
-        for one in (*bound[0], *bound[1]):
+        bound = (_bind(port), _bind(object_port), _bind(realtime_port))
+        for one in (sock for several in bound for sock in several):
             stack.enter_context(one)
         sandbox = Sandbox(settings, world, bound)
         preparation = Preparation(
@@ -213,11 +231,19 @@ def running(
 
                 preparation.begin(interrupted, prepared)
             sandbox.start()
-            publish(settings, sandbox.url, sandbox.object_url)
+            publish(settings, sandbox.url, sandbox.object_url, sandbox.realtime_url)
             yield sandbox
         finally:
             preparation.close()
             sandbox.close()
+
+
+def _started_at(settings: Settings) -> datetime:
+    """When the folder's clock began to run at another speed than the real one: it must not go back at the next start."""
+    kept = settings.state / f"running-at-{settings.speed:g}"
+    if not kept.exists():
+        kept.write_text(datetime.now(UTC).isoformat())
+    return datetime.fromisoformat(kept.read_text())
 
 
 def _bind(port: int) -> Loopback:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,6 +24,8 @@ _PROBE_BYTES = 65_536
 MOST_ARTICLES = 400_000
 #: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
 YEARS = range(2021, 2041)
+#: A day in four minutes: faster than that the archives of an hour are not made in time.
+MOST_SPEED = 360
 #: The events of an hour are held in memory while its archives are made.
 MOST_CHANGES = 100_000
 
@@ -49,6 +52,8 @@ class Settings:
         corpus: Folder of real records (NDJSON, plain or .gz) to take records and bodies from.
         body_bytes: Mean size of html and wikitext together.
         chunk_bytes: Uncompressed bytes after which a chunk of a snapshot ends. The service's are 100,000,000.
+        stream_rate: Messages a second on a stream of all parts; one of fewer has its share. 0: no throttle.
+        speed: How many times as fast as real time the clock runs, where it does not stand still.
         single_member: Snapshots have a single member, as newer documentation describes. False: one for every chunk.
     """
 
@@ -65,6 +70,8 @@ class Settings:
     corpus: Path | None = None
     body_bytes: int = 6000
     chunk_bytes: int = 8_000_000
+    stream_rate: float = 50.0
+    speed: float = 1.0
     single_member: bool = False
 
     def __post_init__(self) -> None:
@@ -77,6 +84,10 @@ class Settings:
             if self.now.tzinfo is None:
                 raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to `now`.")
             object.__setattr__(self, "now", self.now.astimezone(UTC))
+        if not 0 <= self.stream_rate < math.inf:
+            raise ValueError(f"`stream_rate` must be 0 or more; it is {self.stream_rate:g}.")
+        if not 0 < self.speed <= MOST_SPEED:
+            raise ValueError(f"`speed` must be above 0 and at most {MOST_SPEED:,}; it is {self.speed:g}.")
         if not self.projects or not self.namespaces:
             raise ValueError("A sandbox needs at least one project and one namespace.")
         if self.body_bytes < 1 or self.chunk_bytes < 1:
@@ -111,7 +122,7 @@ class Settings:
     def identity(self) -> str:
         """What the sandbox's data comes from: `sandbox-<seed>-<digest of everything else that shapes the world>`.
 
-        Neither the address, nor the state folder, nor the clock is part of it.
+        Neither the address, nor the state folder, nor the clock, nor the pace of streams is part of it.
         """
         shape = json.dumps(
             [

@@ -1,4 +1,4 @@
-"""The API's port as an ASGI app: it finds the operation of a request and turns refusals into error bodies.
+"""A port of the service as an ASGI app: it finds the operation of a request and turns refusals into error bodies.
 
 Source: the service's documentation of its hosts: unknown paths and methods get the same 404 with the usual body.
 """
@@ -20,6 +20,8 @@ from resources.sandbox.api.operations import perform
 from resources.sandbox.api.publication import published
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -46,9 +48,9 @@ _CORS = {
 _logger = logging.getLogger(__name__)
 
 
-def service_app(service: Service, control: Control) -> ASGIApp:
-    """The app of the service's own port."""
-    routes = [(_pattern(operation.path), operation) for operation in service.operations]
+def service_app(service: Service, control: Control, operations: Iterable[Operation] = OPERATIONS) -> ASGIApp:
+    """The app of a port of the service's own, with these operations."""
+    routes = [(_pattern(operation.path), operation) for operation in operations]
 
     async def answer(request: Request) -> Response:
         path: str = request.scope["path"]  # decoded; a `?` of a title would end the path of the URL

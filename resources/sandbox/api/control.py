@@ -113,6 +113,7 @@ class Control:
                 "pid": os.getpid(),
                 "url": self.service.url,
                 "object_url": self.service.object_url,
+                "realtime_url": self.service.realtime_url,
                 "now": self.service.clock.now().isoformat(),
             }
         )

@@ -164,4 +164,35 @@ class _Slow(_Body):
             await self.forward(b"", more=False)
 
 
-_BODY_KINDS: dict[str, type[_Body]] = {"cut": _Cut, "length": _Length, "flip": _Flip, "slow": _Slow}
+class _End(_Body):
+    """Of a stream, whose pieces are messages."""
+
+    def start(self, headers: MutableHeaders) -> None:
+        del headers
+        self.left = int(self.details["after"])
+
+    async def piece(self, body: bytes, *, more: bool) -> None:
+        if not self.left or not more:
+            await self.stop()
+        self.left -= 1
+        await self.forward(body, more=True)
+
+    async def stop(self) -> None:
+        await self.forward(b"", more=False)
+        raise _ConnectionCutError
+
+
+class _Stall(_End):
+    async def stop(self) -> None:
+        # until the client leaves, or the sandbox ends
+        await asyncio.Event().wait()
+
+
+_BODY_KINDS: dict[str, type[_Body]] = {
+    "cut": _Cut,
+    "length": _Length,
+    "flip": _Flip,
+    "slow": _Slow,
+    "end": _End,
+    "stall": _Stall,
+}

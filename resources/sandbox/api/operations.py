@@ -16,6 +16,7 @@ from resources.sandbox.api.answers import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from threading import Event
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
     from resources.sandbox.store.archived_world import ArchivedWorld
     from resources.sandbox.store.exports import Exports
     from resources.sandbox.store.object_index import ObjectIndex, Signer
+    from resources.sandbox.store.topics import Topic
 
 #: The two names of the machine itself that every machine has. The service's data and its downloads have one each: a
 #: client that keeps its token on redirects within a host would otherwise send it to the object store, which refuses it.
+#: The streams have a host of their own as well; here that is a port of its own.
 API_NAME, OBJECTS_NAME = "127.0.0.1", "localhost"
+REALTIME_NAME = OBJECTS_NAME
 LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
 
 FREE_GROUP = "group_1"
@@ -51,7 +55,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Service:
-    """What the operations work with."""
+    """What the operations work with. `topics` are by the schema of their records; `ending` is set once the sandbox ends."""
 
     settings: Settings
     clock: Clock
@@ -62,10 +66,13 @@ class Service:
     exports: Exports
     object_index: ObjectIndex
     areas: Mapping[str, Area]
+    topics: Mapping[str, Topic]
     signer: Signer
     url: str
     object_url: str
+    realtime_url: str
     operations: tuple[Operation, ...]
+    ending: Event
 
     def objects_for(self, request: Request) -> str:
         """Where the object store answers under another name than the one that the request came to."""

@@ -49,15 +49,15 @@ async def read_parameters(request: Request) -> Parameters:
         Refusal: 422, the parameters do not bind.
     """
     if request.method == "GET":
-        parameters = _from_form(request.query_params.multi_items())
+        parameters = from_form(request.query_params.multi_items())
     else:
         body = await request.body()
         if content_type(request) == "application/json":
-            parameters = _from_json(body)
+            parameters = from_json(decode_json(body) if body else None)
         else:
             form = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
-            parameters = _from_form([*form, *request.query_params.multi_items()])
-    _validate(parameters)
+            parameters = from_form([*form, *request.query_params.multi_items()])
+    validate(parameters)
     return parameters
 
 
@@ -86,7 +86,12 @@ def decode_json(text: str | bytes) -> Any:
         raise Refusal(422, "json: cannot unmarshal number of so many digits") from None
 
 
-def _from_form(items: list[tuple[str, str]]) -> Parameters:
+def from_form(items: list[tuple[str, str]]) -> Parameters:
+    """The parameters in a query or a form.
+
+    Raises:
+        Refusal: 422, they do not bind.
+    """
     limits = [value for key, value in items if key == "limit" and value]
     try:
         limit = int(limits[0]) if limits else None
@@ -99,44 +104,52 @@ def _from_form(items: list[tuple[str, str]]) -> Parameters:
     )
 
 
-def _from_json(body: bytes) -> Parameters:
-    if not body:
-        return Parameters()
-    content = decode_json(body)
+def from_json(content: Any) -> Parameters:
+    """The parameters in a body; None: there is none.
+
+    Raises:
+        Refusal: 422, they do not bind.
+    """
     if content is None:
         return Parameters()
     if not isinstance(content, dict):
-        raise _mismatch(content, "value of type handlers.Model")
+        raise mismatch(content, "value of type handlers.Model")
     fields, filters, limit = (content.get(key) for key in ("fields", "filters", "limit"))
     if fields is not None and not isinstance(fields, list):
-        raise _mismatch(fields, "struct field Model.fields of type []string")
+        raise mismatch(fields, "struct field Model.fields of type []string")
     for field in fields or ():
         if not isinstance(field, str):
-            raise _mismatch(field, "struct field Model.fields of type string")
+            raise mismatch(field, "struct field Model.fields of type string")
     if filters is not None and not isinstance(filters, list):
-        raise _mismatch(filters, "struct field Model.filters of type []handlers.Filter")
+        raise mismatch(filters, "struct field Model.filters of type []handlers.Filter")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-        raise _mismatch(limit, "struct field Model.limit of type int")
+        raise mismatch(limit, "struct field Model.limit of type int")
     return Parameters(tuple(fields or ()), tuple(_filter(item) for item in filters or ()), limit)
 
 
 def _filter(item: Any) -> Filter:
     if not isinstance(item, dict):
-        raise _mismatch(item, "value of type handlers.Filter")
+        raise mismatch(item, "value of type handlers.Filter")
     field = item.get("field", "")
     if not isinstance(field, str):
-        raise _mismatch(field, "struct field Filter.field of type string")
+        raise mismatch(field, "struct field Filter.field of type string")
     return Filter(field, item.get("value"))
 
 
-def _mismatch(value: Any, target: str) -> Refusal:
+def mismatch(value: Any, target: str) -> Refusal:
+    """The refusal of a value of another type."""
     # a fraction where a whole number belongs is named in full
     fraction = f"number {value}" if target.endswith(" int") else "number"
     names = {bool: "bool", int: "number", float: fraction, str: "string", list: "array", dict: "object"}
     return Refusal(422, f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {target}")
 
 
-def _validate(parameters: Parameters) -> None:
+def validate(parameters: Parameters) -> None:
+    """Refuse more than there may be.
+
+    Raises:
+        Refusal: 422 with the validator's text.
+    """
     for name, items in (("Fields", parameters.fields), ("Filters", parameters.filters)):
         if len(items) > _MOST_ITEMS:
             raise _invalid(name, "max")

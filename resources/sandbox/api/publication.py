@@ -35,7 +35,7 @@ async def published(service: Service, path: str, accept: str | None) -> Response
     if form is None:
         return None
     served = frozenset((method, one.path) for one in service.operations for method in one.methods)
-    content = document = describe(service.url, service.url, service.url, served)
+    content = document = describe(service.url, service.url, service.realtime_url, served)
     if form == _YAML:
         content = await asyncio.to_thread(as_yaml, document)
     return Response(content, headers={"Content-Type": f"{form}; charset=utf-8", "Vary": "Accept"})

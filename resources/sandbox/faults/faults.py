@@ -9,12 +9,15 @@
 | `length` | objects | `delta` 1: the header announces that many bytes more (or fewer) than there are |
 | `flip` | objects | `at` offset in the whole object (default: its middle), `bytes` 1: these bytes are inverted |
 | `slow` | objects | `bytes_per_second` 1,000,000 |
+| `end` | api | of a stream: `after` 0 messages the body ends, as if nothing more would come |
+| `stall` | api | of a stream: `after` 0 messages nothing more is sent, and the connection stays open |
 | `expired` | api | the signed URL handed out is already past its life |
 | `gzip_truncated` | objects | `keep` 0.5: the share of the archive that is left |
 | `line_malformed`, `line_huge`, `line_type`, `line_utf8` | objects | `line` 0: before this line of the first member; `size` 20,000,000 for `line_huge`; `replace` false: in its place |
 | `empty`, `empty_member`, `no_ndjson` | objects | an archive of no member, of one without a line, of one that is no NDJSON |
 
-`where` can be given for the first eight: `api` is the service's own port, `objects` the port of the signed URLs. The path is
+`where` can be given for the first ten: `api` is the service's own ports, that of the streams among them (which `cut` and `slow` need to be told), `objects`
+the port of the signed URLs. The path is
 always that of the service (`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that
 damage an archive take `listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size
 (until the fault is cleared); false (the default) serves damage against the listed MD5, `count` times.
@@ -44,6 +47,8 @@ _ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = {
     "status": ("api", {"status": 500, "message": None, "html": None, "retry_after": None}),
     "html": ("api", {"status": 200}),
     "delay": ("api", {"seconds": 1.0}),
+    "end": ("api", {"after": 0}),
+    "stall": ("api", {"after": 0}),
     "expired": ("api", {}),
     "cut": ("objects", {"after": None}),
     "length": ("objects", {"delta": 1}),

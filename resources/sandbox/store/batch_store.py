@@ -19,7 +19,7 @@ import threading
 import zlib
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from isal import isal_zlib
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Uncompressed bytes after which a member ends. The service's are 100 MB; an hour of the default world shall have
 #: several all the same.
 MEMBER_BYTES = 4_000_000
-_PARTITIONS = 50
+PARTITIONS = 50
 #: Messages that a reader takes from one partition before it turns to another, at most.
 _LONGEST_RUN = 16
 #: Every message of this number is followed by its repetition: fewer than one in a hundred.
@@ -44,6 +44,8 @@ _GZIP = 31
 #: The service keeps two days; what is older than that and a margin is removed.
 _KEPT = timedelta(hours=60)
 _CHUNK = 1 << 20
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Message:
 
 def partition(key: str) -> int:
     """The partition, 0 to 49, that messages of a key go to."""
-    return zlib.crc32(key.encode()) % _PARTITIONS
+    return zlib.crc32(key.encode()) % PARTITIONS
 
 
 def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Message]:
@@ -74,7 +76,12 @@ def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Me
     lanes: dict[int, list[Message]] = {}
     for message in messages:
         lanes.setdefault(partition(message.key), []).append(message)
-    waiting = [lanes[number][::-1] for number in sorted(lanes)]
+    return side_by_side([lanes[number] for number in sorted(lanes)], chance)
+
+
+def side_by_side(lanes: Iterable[list[_Item]], chance: Chance) -> Iterator[_Item]:
+    """What the lanes hold, some of one and then some of another, each in its own order."""
+    waiting = [lane[::-1] for lane in lanes]
     while waiting:
         at = chance.below(len(waiting))
         lane = waiting[at]

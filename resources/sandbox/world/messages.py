@@ -54,9 +54,10 @@ class MessageWriter(ABC):
     def _event(self, event: Event) -> dict[str, Any]:
         # both halves of a move share the ordinal, and so the identifier
         bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
-        return {
+        record = {
             "identifier": str(uuid.UUID(int=bits, version=4)),
             "type": event.type,
             "date_created": instant(event.created),
             "date_published": instant(event.published),
         }
+        return record if event.offset is None else record | {"partition": event.partition, "offset": event.offset}

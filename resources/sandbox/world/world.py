@@ -200,11 +200,11 @@ class World:
         """
         if not self._settings.overlap:
             return hour + timedelta(hours=1)
-        return _moment(self._export(project, hour))
+        return moment_of(self._export(project, hour))
 
     def hour_ready_at(self, hour: datetime) -> datetime:
         """When the list of the hour appears: all exports of all projects have ended."""
-        last = max(_moment(self._export(project, hour)) for project in self._namespaces)
+        last = max(moment_of(self._export(project, hour)) for project in self._namespaces)
         return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
 
     def hour_events(self, project: str, hour: datetime) -> Iterator[Event]:
@@ -254,7 +254,7 @@ class World:
         draw = salt("snapshot", self._settings.seed, project, midnight)
         started = midnight + _SNAPSHOT_FROM * _MINUTE + draw % (_SNAPSHOT_SPAN * _MINUTE)
         took = salt("snapshot", self._settings.seed, identifier, midnight) % (_SNAPSHOT_SECONDS * 1_000_000)
-        return _moment(started), _moment(started + 5 * _MINUTE + took)
+        return moment_of(started), moment_of(started + 5 * _MINUTE + took)
 
     def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
         """What an export holds, line by line: the `update` of each line, and why it is there.
@@ -326,5 +326,6 @@ def micros(moment: datetime) -> int:
     return (moment - _START) // _MICROSECOND
 
 
-def _moment(micros: int) -> datetime:
+def moment_of(micros: int) -> datetime:
+    """The moment so many microseconds after 1970 began."""
     return _START + timedelta(microseconds=micros)

@@ -21,6 +21,7 @@ def test_identity(client):
         "pid": os.getpid(),
         "url": client.sandbox.url,
         "object_url": client.sandbox.object_url,
+        "realtime_url": client.sandbox.realtime_url,
         "now": "2025-03-09T07:30:00+00:00",
     }
 

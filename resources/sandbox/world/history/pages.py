@@ -118,6 +118,8 @@ class Event(NamedTuple):
             here in microseconds since 1970.
         created: When the change reached the service.
         published: When the message was put on the topic.
+        partition: On the topic of a stream: the partition.
+        offset: The place in the partition.
     """
 
     project: str
@@ -129,6 +131,8 @@ class Event(NamedTuple):
     happened: int
     created: int
     published: int
+    partition: int | None = None
+    offset: int | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,140 @@
+"""An answer without an end: events or lines, at the pace of the throttle, for as long as the client listens.
+
+Source: the service's documentation of its realtime streams. Status and headers are sent with the first message; there is no heartbeat; the end of
+the body is the only sign that the server's readers have stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from resources.sandbox.api.answers import Format, negotiate
+from resources.sandbox.world.wire import decode, encode
+from resources.sandbox.world.world import micros
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from typing import Any
+
+    from starlette.types import Receive, Scope, Send
+
+    from resources.sandbox.clock import Clock
+    from resources.sandbox.store.topics import Reader, Topic
+
+_EVENTS = "text/event-stream"
+#: While nothing is due the clock is looked at again after so many seconds at the latest: somebody may move it.
+_LOOK_SECONDS = 0.05
+_SECOND = 1_000_000
+
+
+def form(accept: str | None) -> tuple[str, bool]:
+    """Content type of a stream by what is accepted, and whether its messages are events (else lines)."""
+    for entry in (accept or "*/*").split(","):
+        if entry.split(";")[0].strip() in ("*/*", "text/*", _EVENTS):
+            return f"{_EVENTS}; charset=utf-8", True
+        if negotiate(entry) is Format.NDJSON:
+            return Format.NDJSON.value, False
+    return "; charset=utf-8", False
+
+
+class Streaming(Response):
+    """Sends what a reader finds.
+
+    `per_second`: messages of the throttle (0: as fast as they go), counted by the clock of the sandbox. `ending` says that the sandbox
+    ends: the body then ends as well.
+    """
+
+    def __init__(
+        self,
+        accept: str | None,
+        topic: Topic,
+        make_reader: Callable[[], Reader],
+        select: Callable[[dict[str, Any]], dict[str, Any] | None],
+        clock: Clock,
+        per_second: float,
+        ending: Callable[[], bool],
+    ) -> None:
+        content_type, self._as_events = form(accept)
+        headers = {"Content-Type": content_type, "Cache-Control": "no-cache", "Connection": "keep-alive"}
+        super().__init__(status_code=200, headers=headers)
+        del self.headers["content-length"]
+        self._topic, self._make_reader, self._select, self._clock = topic, make_reader, select, clock
+        self._per_second, self._ending = per_second, ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the client leaves or the sandbox ends."""
+        del scope
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        is_started = False
+        async for message in self._messages():
+            if not is_started:
+                await send(start)
+                is_started = True
+            await send({"type": "http.response.body", "body": message, "more_body": True})
+            # so that it is noticed that the client has left
+            await asyncio.sleep(0)
+        if not is_started:
+            await send(start)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _messages(self) -> AsyncIterator[bytes]:
+        reader = await asyncio.to_thread(self._make_reader)
+        free_at = time.monotonic()
+        while not self._ending():
+            messages = await asyncio.to_thread(self._due, reader)
+            if messages is None:
+                await asyncio.sleep(await asyncio.to_thread(self._pause, reader))
+                continue
+            for message in messages:
+                if self._per_second:
+                    # what was not sent in time is not caught up
+                    free_at = max(free_at, time.monotonic()) + 1 / (self._per_second * self._clock.speed)
+                    await asyncio.sleep(free_at - time.monotonic())
+                if self._ending():
+                    return
+                yield message
+
+    def _due(self, reader: Reader) -> list[bytes] | None:
+        """The next messages that are sent; none of several may be wanted. None: nothing is due."""
+        events = list(reader.due(micros(self._clock.now())))
+        if not events:
+            return None
+        found = []
+        for event in events:
+            line = self._topic.line(event)
+            record = decode(line)
+            chosen = self._select(record)
+            if chosen is None:
+                continue
+            line = line if chosen is record else encode(chosen)
+            found.append(b"event: message\ndata: " + line + b"\n\n" if self._as_events else line + b"\n")
+        return found
+
+    def _pause(self, reader: Reader) -> float:
+        """Seconds until something may be due."""
+        if self._clock.frozen:
+            return _LOOK_SECONDS
+        coming = (reader.next_at() - micros(self._clock.now())) / _SECOND / self._clock.speed
+        return min(max(coming, 0.001), _LOOK_SECONDS)
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

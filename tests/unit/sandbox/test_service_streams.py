@@ -1,0 +1,402 @@
+"""The streams: framing, positions, refusals, what is sent of each record, pace, and ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from resources.sandbox import Settings, running
+from resources.sandbox.api.parameters import Filter, Parameters
+from resources.sandbox.api.stream.selection import selector
+from resources.sandbox.clock import Clock
+from resources.sandbox.store.batch_store import partition
+from tests.unit.sandbox.conftest import NOW, logged_in, prepared_state
+
+KEPT = timedelta(hours=48)
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory, signing_key):
+    """A sandbox without a throttle, whose clock stands still."""
+    state = prepared_state(tmp_path_factory.mktemp("streams"), signing_key)
+    small = {
+        "projects": ("enwiki", "frwiki"),
+        "namespaces": (0, 14),
+        "changes_per_hour": 12,
+        "body_bytes": 300,
+        "entities": 10,
+    }
+    with running(Settings(state=state, now=NOW, stream_rate=0, **small)) as sandbox, logged_in(sandbox) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def as_before(streams):
+    yield
+    streams.sandbox.clock.set(NOW)
+    streams.sandbox.faults.clear()
+
+
+@contextmanager
+def stream(client, body=None, path="/v2/articles", method="POST", accept="application/x-ndjson", **more):
+    headers = {"Authorization": f"Bearer {client.token}", "Accept": accept} | more.pop("headers", {})
+    url = client.sandbox.realtime_url + path
+    with requests.request(method, url, json=body, headers=headers, stream=True, timeout=20, **more) as answer:
+        yield answer
+
+
+def read(client, count, body=None, **more):
+    """The first records of a stream."""
+    with stream(client, body, **more) as answer:
+        assert answer.status_code == 200, answer.text
+        lines = answer.iter_lines()
+        return [json.loads(next(lines)) for _ in range(count)]
+
+
+def refusal(client, body, **more):
+    with stream(client, body, **more) as answer:
+        return answer.status_code, answer.json()["message"]
+
+
+def truth(client, since, until, projects=("enwiki", "frwiki")):
+    """The records of the world in that time, by their event's identifier, title and type (both halves of a move share the first)."""
+    world = client.sandbox.world
+    records = (world.record(event) for project in projects for event in world.events(project, since, until))
+    return {key(record): record for record in records}
+
+
+def key(record):
+    return record["event"]["identifier"], record["name"], record["event"]["type"]
+
+
+def text(moment):
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+class TestWhatIsSent:
+    def test_everything_that_is_kept_each_event_once(self, streams):
+        wanted = truth(streams, NOW - KEPT, NOW)
+        found = read(streams, len(wanted), {"since": text(NOW - 3 * KEPT)})
+        assert {one["event"]["type"] for one in found} == {"update", "delete", "visibility-change"}
+        places = defaultdict(list)
+        for record in found:
+            places[record["event"].pop("partition")].append((record["event"].pop("offset"), record))
+        assert {key(record): record for record in found} == wanted
+        assert set(places) <= set(range(50))
+        for number, messages in places.items():
+            offsets = [offset for offset, _ in messages]
+            assert offsets == sorted(set(offsets))
+            published = [record["event"]["date_published"] for _, record in messages]
+            assert published == sorted(published, key=datetime.fromisoformat)
+            names = {(r["is_part_of"]["identifier"], r["name"].replace("_", " ")) for _, r in messages}
+            assert {partition(f"/{project}/{name}") for project, name in names} == {number}
+
+    def test_partitions_are_read_side_by_side(self, streams):
+        found = read(streams, 100, {"since": text(NOW - KEPT)})
+        published = [record["event"]["date_published"] for record in found]
+        assert published != sorted(published)
+
+    def test_a_part_is_five_partitions(self, streams):
+        day_ago = text(NOW - timedelta(days=1))
+        body = {"parts": [3], "since_per_partition": {str(number): day_ago for number in range(50)}}
+        assert {record["event"]["partition"] for record in read(streams, 40, body)} == {15, 16, 17, 18, 19}
+
+    def test_a_stream_goes_on_at_an_offset_which_is_inclusive(self, streams):
+        body = {"parts": [0], "since_per_partition": {str(number): text(NOW - KEPT) for number in range(5)}}
+        found = read(streams, 30, body)
+        seventh = found[6]["event"]
+        later = [r for r in found if r["event"]["partition"] == seventh["partition"]]
+        later = [r for r in later if r["event"]["offset"] >= seventh["offset"]]
+        again = read(streams, len(later), {"parts": [0], "offsets": {str(seventh["partition"]): seventh["offset"]}})
+        assert again == later
+
+    def test_a_stream_of_wikidata(self, streams):
+        wanted = truth(streams, NOW - KEPT, NOW, ["wikidatawiki"])
+        found = read(streams, len(wanted), {"since": text(NOW - KEPT)}, path="/v2/wikidata")
+        assert {key(record) for record in found} == set(wanted)
+
+    @pytest.mark.parametrize("more", [{}, {"offsets": {"3": 0}}, {"since_per_partition": {"3": text(NOW - KEPT)}}])
+    def test_a_stream_without_a_beginning_is_live_and_positions_without_parts_are_ignored(self, streams, more):
+        address = urlsplit(streams.sandbox.realtime_url)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+        headers = {"Authorization": f"Bearer {streams.token}", "Accept": "application/x-ndjson"}
+        connection.request("GET", "/v2/articles", json.dumps(more), headers)
+        moves = 0
+        while not select.select([connection.sock], [], [], 0.02)[0]:
+            moves += 1
+            assert moves < 1_000
+            streams.sandbox.clock.advance(timedelta(minutes=1))
+        answer = connection.getresponse()
+        published = datetime.fromisoformat(json.loads(answer.readline())["event"]["date_published"])
+        assert published >= NOW
+        # status and headers were sent with the event, not before
+        assert parsedate_to_datetime(answer.headers["Date"]) >= published.replace(microsecond=0)
+        connection.close()
+
+    def test_events_come_when_the_clock_reaches_them(self, streams):
+        later = NOW + timedelta(hours=1)
+        before, after = truth(streams, NOW - timedelta(hours=1), NOW), truth(streams, NOW, later)
+        with stream(streams, {"since": text(NOW - timedelta(hours=1))}) as answer:
+            lines = answer.iter_lines()
+            assert {key(json.loads(next(lines))) for _ in before} == set(before)
+            streams.sandbox.clock.set(later)
+            assert {key(json.loads(next(lines))) for _ in after} == set(after)
+
+
+class TestForms:
+    def test_events(self, streams):
+        with stream(streams, {"since": text(NOW - KEPT)}, accept="text/event-stream") as answer:
+            assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+            assert answer.headers["Cache-Control"] == "no-cache"
+            assert answer.headers["Transfer-Encoding"] == "chunked"
+            pieces, sent = answer.iter_content(None), b""
+            while sent.count(b"\n\n") < 3:
+                sent += next(pieces)
+        for message in sent.split(b"\n\n")[:3]:
+            event, data = message.split(b"\n")
+            assert (event, data[:6]) == (b"event: message", b"data: ")
+            assert json.loads(data[6:])["event"]["offset"]
+            assert not {*b"<>&"} & {*data}
+
+    @pytest.mark.parametrize(
+        ("accept", "content_type", "begins"),
+        [
+            ("*/*", "text/event-stream; charset=utf-8", b"event: message\ndata: {"),
+            ("application/x-ndjson", "application/x-ndjson; charset=utf-8", b'{"name":'),
+            ("application/json", "; charset=utf-8", b'{"name":'),
+        ],
+    )
+    def test_by_accept(self, streams, accept, content_type, begins):
+        with stream(streams, {"since": text(NOW - KEPT)}, accept=accept) as answer:
+            assert answer.headers["Content-Type"] == content_type
+            assert next(answer.iter_content(64)).startswith(begins)
+
+    def test_a_json_body_on_get_a_query_and_a_form_ask_the_same(self, streams):
+        body = {"parts": [1, 4], "since_per_partition": {"7": text(NOW - KEPT)}, "fields": ["name", "event.*"]}
+        wanted = read(streams, 5, body)
+        assert {record["event"]["partition"] for record in wanted} == {7}
+        assert set(wanted[0]) == {"name", "event"}
+        assert read(streams, 5, body, method="GET") == wanted
+        words = [("parts", "1"), ("parts", "4"), ("fields", "name"), ("fields", "event.*")]
+        words.append(("since_per_partition", json.dumps(body["since_per_partition"])))
+        assert read(streams, 5, method="GET", params=words) == wanted
+        assert read(streams, 5, data=words) == wanted
+
+
+FUTURE = text(NOW + timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"since": FUTURE}, "since time 2025-03-09 07:31:00 +0000 UTC cannot be in the future"),
+        (
+            {"parts": [0], "since_per_partition": {"4": FUTURE}},
+            "since_per_partition for partition 4 has future time 2025-03-09 07:31:00 +0000 UTC",
+        ),
+        ({"parts": [0] * 11}, "the query param parts has length 11, max allowed length 10"),
+        ({"parts": [10]}, "the part value is 10, allowed value should be in the range [0,9]"),
+        (
+            {"parts": [1], "since": text(NOW)},
+            "for parallel consumption, specify either offsets or time-offsets (since_per_partition) parameter",
+        ),
+        (
+            {"parts": [1], "offsets": {str(n): 1 for n in range(51)}},
+            "the query param offsets has length 51, max allowed length 50",
+        ),
+        (
+            {"parts": [1], "since_per_partition": {str(n): text(NOW) for n in range(51)}},
+            "the query param since_per_partition has length 51, max allowed length 50",
+        ),
+        (
+            {"parts": [0], "offsets": {"2": 1}, "since_per_partition": {"2": text(NOW)}},
+            "for a specific partion, specify either offset or time-offset (since_per_partition), not both",
+        ),
+        ({"fields": ["nam"]}, "field with name 'nam' not found"),
+        ({"fields": ["*"]}, "field with name '*' not found"),
+        ({"fields": ["name.*"]}, "field with name 'name.*' not found"),
+        ({"fields": ["event.offset"]}, "field with name 'event.offset' not found"),
+        ({"fields": ["version.size.*"]}, "field with name 'version.size.*' not found"),
+        ({"fields": ["version"]}, "use wildcard 'version.*' to select all fields from the object"),
+        ({"fields": ["categories"]}, "use wildcard 'categories.*' to select all fields from the object"),
+        ({"filters": [{"field": "nam", "value": "a"}]}, "there is no such field 'nam' to filter"),
+        ({"filters": [{"field": "version", "value": "a"}]}, "can't filter on a 'version' object"),
+        ({"filters": [{"field": "date_created", "value": "a"}]}, "can't filter on a 'date_created' object"),
+        ({"filters": [{"field": "name", "value": 3}]}, "the filter 'name' should not be of type 'float64'"),
+        (
+            {"filters": [{"field": "namespace.identifier", "value": "0"}]},
+            "the filter 'namespace.identifier' should not be of type 'string'",
+        ),
+        ({"parts": "1"}, "json: cannot unmarshal string into Go struct field Model.parts of type []int"),
+        ({"parts": [1.5]}, "json: cannot unmarshal number 1.5 into Go struct field Model.parts of type int"),
+        (
+            {"since": "2025-03-09"},
+            'parsing time "2025-03-09" as "2006-01-02T15:04:05Z07:00": cannot parse "2025-03-09"',
+        ),
+    ],
+)
+def test_refusals(streams, body, message):
+    assert refusal(streams, body) == (422, message)
+
+
+class TestAccounts:
+    def test_no_token_and_groups(self, streams):
+        assert refusal(streams, None, headers={"Authorization": ""})[0] == 401
+        for group, status in (("group_1", 403), ("group_2", 403), ("group_3", 200)):
+            streams.sandbox.accounts.set_groups("sandbox", [group])
+            with stream(streams, {"since": text(NOW - KEPT)}) as answer:
+                assert answer.status_code == status
+
+    def test_the_hosts_have_their_own_paths(self, streams):
+        assert streams.call("/v2/articles").status_code == 404
+        answer = requests.get(f"{streams.sandbox.realtime_url}/v2/codes", timeout=10)
+        assert answer.status_code == 404
+
+    def test_an_open_stream_outlives_its_token(self, streams):
+        with stream(streams, {"since": text(NOW - KEPT)}) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            streams.call("/sandbox/tokens", "POST", json={"username": "sandbox", "revoke": "access"})
+            assert streams.call("/v2/codes").status_code == 401
+            for _ in range(200):
+                next(lines)
+        streams.login()
+
+
+RECORD = {
+    "name": "A",
+    "identifier": 1_234_567,
+    "version": {
+        "identifier": 7,
+        "editor": {"is_bot": True},
+        "scores": {"revertrisk": {"probability": {"true": 0.5, "false": 2.0}}},
+    },
+    "categories": [{"name": "B", "url": "https://b"}, {"name": "C", "url": "https://b"}],
+}
+
+
+class TestSelection:
+    SINCE = text(NOW - KEPT)
+
+    def records(self, streams, count, **body):
+        return read(streams, count, {"since": self.SINCE, **body})
+
+    def test_fields_have_the_names_of_the_schema_and_nothing_else_is_sent(self, streams):
+        wanted = ["name", "version.sizes.*", "categories.name", "event.identifier", "event.type"]
+        update = next(
+            r for r in self.records(streams, 60, fields=wanted) if r["event"]["type"] == "update" and "categories" in r
+        )
+        assert set(update) == {"name", "version", "categories", "event"}
+        assert set(update["version"]) == {"size"}
+        assert all(set(category) == {"name"} for category in update["categories"])
+        # where it is on its topic comes with whatever is left of the event
+        assert set(update["event"]) == {"identifier", "type", "partition", "offset"}
+        assert "event" not in self.records(streams, 1, fields=["name"])[0]
+
+    def test_filters_see_the_whole_record(self, streams):
+        is_french = {"field": "is_part_of.identifier", "value": "frwiki"}
+        assert {r["is_part_of"]["identifier"] for r in self.records(streams, 20, filters=[is_french])} == {"frwiki"}
+        found = self.records(streams, 20, filters=[is_french], fields=["name", "event.*"])
+        assert {frozenset(record) for record in found} == {frozenset({"name", "event"})}
+
+    def test_a_namespace_without_a_number_in_the_record_is_none(self, streams):
+        found = self.records(streams, 5, filters=[{"field": "namespace.identifier", "value": 14}])
+        assert {record["namespace"]["identifier"] for record in found} == {14}
+
+    @pytest.mark.parametrize(
+        ("field", "value", "passes"),
+        [
+            ("name", "A", True),
+            ("name", "a", False),
+            ("version.identifier", 7, True),
+            ("version.identifier", 7.0, True),
+            ("version.editor.is_bot", True, True),
+            # what is empty is left out of records
+            ("version.editor.is_admin", False, True),
+            ("abstract", "", True),
+            ("namespace.identifier", 0, False),
+            # large numbers and fractions are compared in another form than records have
+            ("identifier", 1_234_567, False),
+            ("version.scores.revertrisk.probability.truthy", 0.5, False),
+            ("version.scores.revertrisk.probability.falsy", 2, True),
+            # every element must match, and of none every one does
+            ("categories.name", "B", False),
+            ("categories.url", "https://b", True),
+            ("main_entity.identifier", "Q1", False),
+        ],
+    )
+    def test_filters(self, field, value, passes):
+        chosen = selector("article", Parameters(filters=(Filter(field, value),)))
+        assert chosen(RECORD) == (RECORD if passes else None)
+        empty = RECORD | {"categories": []}
+        assert selector("article", Parameters(filters=(Filter("categories.name", "Z"),)))(empty) == empty
+
+
+class TestPaceAndEnds:
+    def test_the_throttle_is_shared_by_parts(self, tmp_path, signing_key):
+        small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 30, "body_bytes": 300, "entities": 0}
+        settings = Settings(state=prepared_state(tmp_path, signing_key), now=NOW, stream_rate=400, **small)
+        body = {"since_per_partition": {str(n): text(NOW - KEPT) for n in range(50)}}
+        with running(settings) as sandbox, logged_in(sandbox) as client:
+            started = time.monotonic()
+            read(client, 5, body | {"parts": [2]})
+            # forty a second, and the first at once or after its share
+            assert time.monotonic() - started >= 4 / 40
+
+    def test_faults_end_cut_and_stall(self, streams):
+        faults, body = streams.sandbox.faults, {"since": text(NOW - KEPT)}
+        faults.add("/v2/articles", kind="end", after=3)
+        with stream(streams, body) as answer:
+            assert len([json.loads(line) for line in answer.iter_lines()]) == 3
+        faults.add("/v2/articles", kind="cut", where="api", after=2_000)
+        with stream(streams, body) as answer:
+            received: list[bytes] = []
+            with pytest.raises(requests.exceptions.ChunkedEncodingError):
+                received.extend(answer.iter_content(None))
+            assert len(b"".join(received)) == 2_000
+        faults.add("/v2/articles", kind="stall", after=2)
+        with stream(streams, body) as answer:
+            lines = answer.iter_lines()
+            next(lines), next(lines)
+
+    def test_the_end_of_the_sandbox_is_the_end_of_the_body(self, tmp_path, signing_key):
+        small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 0}
+        settings = Settings(state=prepared_state(tmp_path, signing_key), now=NOW, **small)
+        with (
+            running(settings) as sandbox,
+            logged_in(sandbox) as client,
+            stream(client, {"since": text(NOW - KEPT)}) as answer,
+        ):
+            lines = answer.iter_lines()
+            next(lines)
+            sandbox.close()
+            # without an error: whole lines, then the end
+            assert all(json.loads(line) for line in lines)
+
+
+def test_a_clock_may_run_faster_and_does_not_go_back_at_the_next_start(tmp_path, signing_key):
+    since = NOW
+    clock = Clock(speed=60, since=since)
+    real = datetime.now(NOW.tzinfo)
+    assert clock.now() >= since + 60 * (real - since)
+    clock.advance(timedelta(hours=1))
+    assert clock.now() >= since + 60 * (real - since) + timedelta(hours=1)
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "entities": 0, "speed": 360}
+    state = prepared_state(tmp_path, signing_key)
+    seen = []
+    for _ in range(2):
+        with running(Settings(state=state, **small)) as sandbox:
+            seen.append(sandbox.clock.now())
+    assert seen[0] < seen[1]
+    with pytest.raises(ValueError, match="at most 360"):
+        Settings(state=state, speed=361)

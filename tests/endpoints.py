@@ -62,7 +62,7 @@ def _account(client: str, command: str, test: str) -> Reach:
 _LIST_HAS_IT = "- the list has every record"
 _ADMINISTRATION = "- for monitoring"
 _STREAM = "- answers without an end"
-_STREAM_READ = f"{_SANDBOX}streams.py::TestWhatIsSent::test_everything_that_is_kept_each_event_once"
+_STREAM_READ = f"{_SANDBOX}streams.py::test_everything_that_is_kept_each_event_once"
 _ONLY_METADATA = f"{_SANDBOX}metadata.py::test_lists_and_single_records_by_get_and_post"
 _NOT_MIRRORED = "- not mirrored"
 _DESCRIBED = f"{_SANDBOX}schemathesis.py::test_answers_are_as_described"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -226,17 +227,19 @@ def test_cheap_commands_run(mirror, call, workplace):
 def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
     """The whole guide as one script, after the first block, which starts the sandbox."""
     (start, *_), *rest = [block.splitlines() for _, block in blocks(ROOT / "docs" / "sandbox.md", "sh")]
-    assert start.startswith("wme sandbox --port 8090 --object-port 8091 ")
+    assert start.startswith("wme sandbox --port 8090 --object-port 8091 --realtime-port 8092 ")
     # free ports instead, and a small world: two sandboxes of two test runs shall not meet
-    words = shlex.split(start.replace("8090", "0").replace("8091", "0"))[1:]
+    words = shlex.split(re.sub(r"809\d", "0", start))[1:]
     small = ["--changes-per-hour", "5", "--body-bytes", "300", "--projects", "enwiki", "--prepare", "1"]
     process = wme(*words, *small, environ={"WME_DATA": str(tmp_path / "data")})
     try:
-        url = process.stdout.readline().split()[4]
+        url, _, realtime = re.findall(r"http://[\w.]+:\d+", process.stdout.readline())
         lines = [line for block in rest for line in block]
         expected = [line.rpartition("#")[2].strip() for line in lines if line.startswith("code ")]
         assert len(expected) > 15
-        script = "set -euo pipefail\n" + "\n".join(lines).replace("http://127.0.0.1:8090", url)
+        script = "set -euo pipefail\n" + "\n".join(lines).replace("http://127.0.0.1:8090", url).replace(
+            "http://localhost:8092", realtime
+        )
         done = subprocess.run(
             ["bash", "-c", script],
             check=False,
@@ -252,6 +255,8 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
         assert 'status":4' not in done.stdout
         assert (tmp_path / "batch.tar.gz").read_bytes()[:2] == b"\x1f\x8b"
         assert (tmp_path / "part").stat().st_size == 100
+        assert 0 <= json.loads((tmp_path / "event.json").read_bytes())["event"]["partition"] < 5
+        assert "event: message\ndata: {" in done.stdout
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

@@ -210,9 +210,12 @@ def answer(
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Whether the file has a table; one that an older version published may lack it."""
-    query = "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = 'main' AND table_name = ?"
-    return bool(connection.execute(query, [name]).fetchall()[0][0])
+    """Whether the file has a table; one that an older version published may lack it. DuckDB's own list takes ten times as long."""
+    try:
+        connection.execute(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  our own names
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from resources.warehouse.database.connect import locked
 from resources.warehouse.publish.blocks import SourceShrankError, copy_changed, mark
+from resources.warehouse.views.prepared import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def copy_build(
     read: Callable[[duckdb.DuckDBPyConnection], _State],
     is_wanted: Callable[[_State], bool],
 ) -> Copied[_State]:
-    """Make `target` a copy of the build file after a checkpoint; only the blocks that differ are written.
+    """Make `target` a copy of the build file, made ready for this and after a checkpoint; only the blocks that differ are written.
 
     `read` asks the build file under the lock, after the checkpoint, and gives what is returned as `state`. `is_wanted` is
     asked once, without the lock, before anything is copied.
@@ -76,6 +77,7 @@ def copy_build(
                     seconds += time.perf_counter() - started
                     break
                 with connector.build_unlocked("publish") as connection:
+                    prepare(connection)
                     connection.execute("CHECKPOINT")
                     state = read(connection)
                 before = _settled(connector.build_path)

@@ -2,7 +2,7 @@
 
 The new file is made of the standby, the file that was published before the present one: the blocks of the build file that differ are written
 over it. Where there is no standby, or a reader still has it open, the build file is copied whole. Then what is internal is dropped,
-the views over the lake are made, the file is synced and takes the place of the published one, which becomes the standby.
+the views find the files of the lake, the file is synced and takes the place of the published one, which becomes the standby.
 
 A reader that has an old file open keeps it. A kill at any point leaves the published file whole; what it left over is swept by the
 next publication, and after a failure nothing is left over. A standby is always a file that was published once: while it is
@@ -27,15 +27,13 @@ import duckdb
 
 from resources import files
 from resources.formatting import counted
-from resources.tables import ABOUT
 from resources.warehouse.database.connect import is_exhausted, locked
-from resources.warehouse.database.schema import INTERNAL_COLUMNS, comments, create_table
+from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.publish.copying import copy_build
 from resources.warehouse.records import Published, copied_text
-from resources.warehouse.views.analysts import questions
-from resources.warehouse.views.lake import make_views, sources
+from resources.warehouse.views.lake import make_views, mend_views, sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +156,7 @@ class Publisher:
             shutil.copyfile(target, temporary)
             temporary.chmod(0o644)
             with self.connector.open_file(temporary) as connection:
-                make_views(connection, found)
+                mend_views(connection, found)
                 for name, value in _lake_facts(root, found).items():
                     connection.execute("UPDATE about SET value = ? WHERE name = ?", [value, name])
                 connection.execute("CHECKPOINT")
@@ -224,7 +222,7 @@ class Publisher:
                 "duckdb_version": duckdb.__version__,
                 **_lake_facts(self.lake_root.resolve(), found),
             }
-            # one transaction: each by itself would wait for the disk, three hundred times
+            # one transaction: each by itself would wait for the disk
             with transaction(connection):
                 for internal in _INTERNAL:
                     connection.execute(f"DROP {internal}")
@@ -232,8 +230,6 @@ class Publisher:
                     for column in columns:
                         connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
                 make_views(connection, found)
-                for statement in (create_table(ABOUT), *questions(), *comments(ABOUT)):
-                    connection.execute(statement)
                 connection.executemany(
                     "INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()]
                 )

@@ -71,6 +71,7 @@ def _written(name: str) -> str:
         candidates=statement("state/candidates", changes="changes", base="base", more=", change.mark"),
         changes=_CHANGES,
         columns=column_list(tables.ARTICLES),
+        change_columns=column_list(tables.ARTICLE_CHANGES.narrow),
         complaints=", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES),
         mark="CASE WHEN event_id IS NULL THEN {row_digest} ELSE event_id END",
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resources.datasets import Family, datasets
-from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import identifier, nulls
 from resources.warehouse.load.once import kept_versions
 from resources.warehouse.load.once_hours import kept_hours
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from resources.tables import Table
     from resources.warehouse.load.once import Kept
     from resources.warehouse.load.once_hours import KeptHours
 
@@ -31,11 +30,11 @@ def kept(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[Kept | 
     return found
 
 
-def make_body_views(connection: duckdb.DuckDBPyConnection, sources: Sequence[Kept | KeptHours]) -> None:
-    """Make the views, or make them again. Hours and snapshots may have one together."""
-    for view in dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None):
-        parts = [source.bodies() for source in sources if source.dataset.bodies is view and source.paths]
-        query = "\nUNION ALL\n".join(parts or [f"SELECT {nulls(view)} WHERE false"])
-        connection.execute(f"CREATE OR REPLACE VIEW {identifier(view.name)} AS\n{query}")
-        for comment in comments(view, "VIEW"):
-            connection.execute(comment)
+def views() -> tuple[Table, ...]:
+    """The views that datasets declare. Hours and snapshots may have one together."""
+    return tuple(dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None))
+
+
+def parts(view: Table, sources: Sequence[Kept | KeptHours]) -> list[str]:
+    """The queries for its rows."""
+    return [source.bodies() for source in sources if source.dataset.bodies is view and source.paths]

@@ -1,6 +1,6 @@
 -- An event can stand in two hour files; both halves of a move share the event and differ in the title.
 CREATE VIEW distinct_changes AS
-SELECT *
+SELECT {change_columns}
 FROM article_changes
 QUALIFY row_number() OVER (
   PARTITION BY {event}

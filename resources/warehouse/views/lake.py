@@ -13,16 +13,25 @@ from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import has_table
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import nulls, quoted, statement
+from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
 from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.views import bodies
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import duckdb
 
+    from resources.tables import Table
     from resources.warehouse.load.once_hours import KeptHours
     from resources.warehouse.load.snapshot_rows import Version
+
+
+#: What the name of a view that analysts see has before it where it names the files.
+_INNER = "lake_"
+#: Views that macros alone ask.
+_BELOW = ("snapshot_pages", "snapshot_states")
 
 
 @dataclass(frozen=True)
@@ -93,8 +102,55 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     )
 
 
+def shown() -> tuple[Table, ...]:
+    """The views that analysts see."""
+    return (ARTICLE_BODIES, SNAPSHOT_ARTICLES.narrow, *bodies.views())
+
+
+def frames() -> Iterator[str]:
+    """The statements that make the views that analysts see, with their comments, over internal ones that find nothing so far.
+
+    Making the internal ones again (`make_views`) leaves them, and their comments, as they are.
+    """
+    yield from _internal(Sources((), (), (), ()))
+    for table in shown():
+        inner = identifier(f"{_INNER}{table.name}")
+        yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608
+        yield from comments(table, "VIEW")
+
+
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Make the views, or make them again; a part without files would not be a query."""
+    """Let the views find these files."""
+    for made in _internal(found):
+        connection.execute(made)
+
+
+def mend_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
+    """The same in a published file of any version: an older one has no views between."""
+    inner = f"{_INNER}{ARTICLE_BODIES.name}"
+    if connection.execute("SELECT 1 FROM duckdb_views() WHERE view_name = ?", [inner]).fetchall():
+        make_views(connection, found)
+        return
+    queries, described = _queries(found), shown()
+    if "batch_hour" in connection.table("articles").columns:
+        queries, described = _as_before(queries), (SNAPSHOT_ARTICLES.narrow,)
+    for name, query in queries.items():
+        schema = "internal" if name in _BELOW else "main"
+        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{identifier(name)} AS\n{query}")
+    for table in described:
+        for comment in comments(table, "VIEW"):
+            connection.execute(comment)
+
+
+def _internal(found: Sources) -> Iterator[str]:
+    """The statements that make the internal views."""
+    for name, query in _queries(found).items():
+        inner = name if name in _BELOW else f"{_INNER}{name}"
+        yield f"CREATE OR REPLACE VIEW internal.{identifier(inner)} AS\n{query}"
+
+
+def _queries(found: Sources) -> dict[str, str]:
+    """What each view shows, by its name; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
     of_articles = [version.bodies() for version in present]
     passed_over = statement("views/superseded", root=quoted(found.superseded_in)) if found.superseded_in else ""
@@ -106,37 +162,26 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
         if files:
             names = ", ".join(quoted(path) for path in files)
             of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=passed_over))
-    pages = SNAPSHOT_ARTICLES.narrow
+    states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
-        "article_bodies": (of_articles, f"SELECT {nulls(ARTICLE_BODIES)} WHERE false"),
-        "snapshot_articles": ([version.pages() for version in present], f"SELECT {nulls(pages)} WHERE false"),
-        "internal.snapshot_pages": (
-            [version.articles() for version in present],
-            f"SELECT {nulls(ARTICLES)} WHERE false",
-        ),
-        "internal.snapshot_states": (
-            [version.states() for version in present],
-            f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in STATE.items())} WHERE false",
-        ),
+        "article_bodies": (of_articles, nulls(ARTICLE_BODIES)),
+        "snapshot_articles": ([version.pages() for version in present], nulls(SNAPSHOT_ARTICLES.narrow)),
+        "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
+        "snapshot_states": ([version.states() for version in present], states),
+        **{view.name: (bodies.parts(view, found.kept), nulls(view)) for view in bodies.views()},
     }
-    if is_older := "batch_hour" in connection.table("articles").columns:
-        _as_before(views)
-    else:
-        bodies.make_body_views(connection, found.kept)
-    for name, (parts, nothing) in views.items():
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS\n" + "\nUNION ALL\n".join(parts or [nothing]))
-    for table in (pages,) if is_older else (pages, ARTICLE_BODIES):
-        for comment in comments(table, "VIEW"):
-            connection.execute(comment)
+    return {
+        name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])
+        for name, (parts, nothing) in views.items()
+    }
 
 
-def _as_before(views: dict[str, tuple[list[str], str]]) -> None:
-    """Let the views have the columns that the tables and macros of a file have which an older version published."""
+def _as_before(queries: dict[str, str]) -> dict[str, str]:
+    """The views with the columns that the tables and macros of a file have which an older version published."""
     columns = {
         "article_bodies": "* EXCLUDE (batch_hour) RENAME (source_at AS batch_hour)",
-        "internal.snapshot_pages": "* RENAME (source_at AS batch_hour)",
-        "internal.snapshot_states": "* RENAME (source_at AS batch_hour)",
+        "snapshot_articles": "*",
+        "snapshot_pages": "* RENAME (source_at AS batch_hour)",
+        "snapshot_states": "* RENAME (source_at AS batch_hour)",
     }
-    for name, chosen in columns.items():
-        parts, nothing = views[name]
-        views[name] = ([f"SELECT {chosen} FROM ({part})" for part in parts], f"SELECT {chosen} FROM ({nothing})")  # noqa: S608
+    return {name: f"SELECT {chosen} FROM ({queries[name]})" for name, chosen in columns.items()}  # noqa: S608

@@ -217,9 +217,9 @@ def clock():
 
 @pytest.fixture(scope="session")
 def empty_build(tmp_path_factory):
-    """A build file as a warehouse makes it before anything is loaded; hundreds of tests begin with it."""
+    """A build file as a warehouse makes it before anything is loaded, ready for publications; hundreds of tests begin with it."""
     made = Warehouse(tmp_path_factory.mktemp("empty"))
-    assert made.unpublished_revision() is None
+    made.publish()
     return made.build_path
 
 

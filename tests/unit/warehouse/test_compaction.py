@@ -74,7 +74,7 @@ def content(warehouse):
 
 def names(warehouse):
     """The lake files that the published file reads."""
-    [(text,)] = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'article_bodies'").rows
+    [(text,)] = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_bodies'").rows
     return [one for one in text.split("'") if one.endswith(".parquet")]
 
 

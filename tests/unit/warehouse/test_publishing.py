@@ -148,10 +148,33 @@ def test_internal_tables_stay_home(library):
     assert sorted(found) == [
         (name,)
         for name in (
+            *(f"lake_{name}" for name in ("article_bodies", "entity_bodies", "snapshot_articles", "structured_bodies")),
             *("not_found", "shadowed", "shadowed_hours", "shadowed_snapshots"),
             *("snapshot_pages", "snapshot_states", "superseded"),
         )
     ]
+
+
+def test_views_and_macros_of_another_version_are_made_anew(published, library):
+    def made(warehouse):
+        here = "database_name = 'warehouse' AND NOT internal"
+        return warehouse.sql(
+            f"SELECT schema_name, view_name, sql, comment FROM duckdb_views() WHERE {here} AND view_name NOT LIKE 'lake_%' "
+            f"UNION ALL SELECT '', function_name, macro_definition, comment FROM duckdb_functions() WHERE {here} ORDER BY ALL"
+        ).rows
+
+    wanted = made(library)
+    assert made(published) == wanted
+    with duckdb.connect(published.build_path) as connection:
+        connection.execute("DROP VIEW titles; DROP MACRO TABLE find_article; DROP TABLE about")
+        connection.execute(
+            "CREATE OR REPLACE VIEW article_bodies AS SELECT 'of old' AS html; CREATE VIEW once AS SELECT 1"
+        )
+        connection.execute("CREATE MACRO once_asked(a) AS TABLE SELECT a")
+        connection.execute("UPDATE internal.meta SET prepared_version = 'another', revision = revision + 1")
+    assert published.publish().changed
+    assert made(published) == wanted
+    assert published.sql("SELECT count(*) FROM about").rows[0][0] > 5
 
 
 def test_plain_client_reads_it_from_any_directory(library, elsewhere):

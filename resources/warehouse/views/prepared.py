@@ -1,0 +1,52 @@
+"""What is the same in each published file, apart from the tables: its views and macros, with more than four hundred comments.
+
+They are made in the build file, once for each version, so that a publication takes them over with the copy and only replaces what
+names files of the lake.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import TYPE_CHECKING
+
+from resources import datasets
+from resources.tables import ABOUT
+from resources.warehouse.database import schema
+from resources.warehouse.database.sql import identifier, quoted, transaction
+from resources.warehouse.views.analysts import questions
+from resources.warehouse.views.lake import frames
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make them in the build file, unless they are there as they are declared today."""
+    script, wanted = _script(datasets.datasets())
+    if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
+        return
+    with transaction(connection):
+        for kind, name in _found(connection):
+            connection.execute(f"DROP {kind} {identifier(name)}")
+        connection.execute(script)
+        connection.execute("UPDATE internal.meta SET prepared_version = ?", [wanted])
+
+
+@functools.cache
+def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
+    """The statements that make them, and their version."""
+    script = ";\n".join((schema.create_table(ABOUT), *schema.comments(ABOUT), *frames(), *questions()))
+    # the views know the types of the tables below them
+    return script, hashlib.sha256((schema.digest() + script).encode()).hexdigest()[:16]
+
+
+def _found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """What an older version has made."""
+    kept = ", ".join(quoted(view.name) for view in schema.VIEWS)
+    here = "NOT internal AND schema_name = 'main' AND database_name = current_database()"
+    return connection.execute(
+        f"SELECT 'VIEW', view_name FROM duckdb_views() WHERE {here} AND view_name NOT IN ({kept}) "  # noqa: S608  our own names
+        f"UNION ALL SELECT DISTINCT 'MACRO TABLE', function_name FROM duckdb_functions() WHERE {here} "
+        f"UNION ALL SELECT 'TABLE', table_name FROM duckdb_tables() WHERE {here} AND table_name = {quoted(ABOUT.name)}"
+    ).fetchall()

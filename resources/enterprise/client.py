@@ -29,9 +29,11 @@ from resources.enterprise.query import Kind
 from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot.plan import Wishes
 from resources.enterprise.snapshot.planner import Snapshots
+from resources.enterprise.stream.positions import Positions
+from resources.enterprise.stream.stream import Pace, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -298,6 +300,32 @@ class EnterpriseClient:
             EnterpriseError: As for `article`.
         """
         return self._lookups.entity(kind, identifier, query)
+
+    # --- streams -----------------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        path: str = endpoints.ARTICLE_STREAM,
+        *,
+        since: datetime | None = None,
+        offsets: Mapping[int, int] | None = None,
+        query: Query | None = None,
+        pace: Pace | None = None,
+    ) -> Stream:
+        """A realtime stream, for `with`: every event of the service, seconds after it happened. Costs no quota.
+
+        Args:
+            path: `/v2/articles`, or that of Wikidata.
+            since: Where partitions begin that are not in `offsets`; default: now. The service keeps 48 hours.
+            offsets: By partition the offset that comes next: that of the last event that was kept, and one more.
+            query: `fields` and `filters`.
+            pace: Connections, form, and what may wait in memory.
+
+        Raises:
+            InvalidRequest: What is asked for cannot be; nothing was sent.
+        """
+        positions = Positions(since or self._clock.now(), offsets or {})
+        return Stream(self._transport, self.account, self.service, path, positions, query, pace or Pace())
 
     # --- within ------------------------------------------------------------------------------------------------------
 

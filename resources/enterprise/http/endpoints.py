@@ -26,6 +26,8 @@ FORGOT_PASSWORD_CONFIRM = "/v1/forgot-password-confirm"  # noqa: S105  a path
 CHANGE_PASSWORD = "/v1/change-password"  # noqa: S105  a path
 NEW_PASSWORD_REQUIRED = "/v1/new-password-required"  # noqa: S105  a path
 GET_USER = "/v1/get-user"
+ARTICLE_STREAM = "/v2/articles"
+ENTITY_STREAM = "/v2/wikidata"
 
 
 def reference(kind: str) -> str:

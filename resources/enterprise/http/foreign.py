@@ -84,7 +84,9 @@ def reason(error: BaseException) -> str:
         if name in names:
             return words
     system = next((e for e in reversed(seen) if isinstance(e, OSError) and e.strerror), None)
-    return f"the connection failed: {system.strerror}" if system else "the connection failed"
+    if system is None:
+        return "the answer broke off" if "ProtocolError" in names else "the connection failed"
+    return f"the connection failed: {system.strerror}"
 
 
 def guarded(kind: type[_C]) -> type[_C]:

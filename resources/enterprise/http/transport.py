@@ -216,27 +216,44 @@ class Transport:
         # Outside the handler, so that the library's exception, whose text has the whole address, is not attached.
         raise failure
 
-    def open(self, url: str, headers: Mapping[str, str], *, doing: str, deadline: Deadline) -> requests.Response:
-        """Open a signed address at the object store; the body is not read yet, nothing is retried, no token is sent.
+    def open(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        doing: str,
+        deadline: Deadline,
+        body: Mapping[str, Any] | None = None,
+        auth: AuthBase | None = None,
+    ) -> requests.Response:
+        """Open a signed address at the object store, or a stream; the body is not read yet, nothing is retried.
+
+        Without `auth` no token is sent. A `body` is posted as JSON, and the answer may then begin whenever it likes.
 
         Raises:
             BrokenAnswer: No connection (`NoConnection`) or no answer before the deadline, which holds for the body too.
         """
+        connect, read = self.patience.timeouts
         try:
             with until(deadline):
-                return self._to_store().get(
+                return self._to_store().request(
+                    "GET" if body is None else "POST",
                     url,
+                    json=body,
                     headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
-                    auth=NoAuth(),
+                    auth=auth or NoAuth(),
                     allow_redirects=False,
                     stream=True,
-                    timeout=self.patience.timeouts,
+                    timeout=(connect, read if body is None else None),
                 )
         except FOREIGN as error:
-            found = self._failure(error, url, doing)
-            kind = NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer
-            failure = kind(found.message)
+            failure = self.broken(error, url, doing)
         raise failure
+
+    def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
+        """The error that a failure of one attempt means."""
+        found = self._failure(error, url, doing)
+        return (NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer)(found.message)
 
     def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
         """The error that an answer other than success means."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import socket
+import threading
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,7 +22,6 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator
 
     from _typeshed import WriteableBuffer
@@ -94,6 +95,35 @@ class Deadline:
         return left
 
 
+class Leash(Deadline):
+    """A deadline that is moved with every piece that comes, and by which another thread ends the answer."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+
+    def attach(self, over: socket.socket) -> None:
+        """Know the connection that the answer comes over."""
+        with self._lock:
+            self._socket = over
+            if self._is_cut:
+                self._shut()
+
+    def cut(self) -> None:
+        """End the answer: whoever waits for more of it finds its end."""
+        with self._lock:
+            self._is_cut = True
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # not that of TLS, which another thread may be reading through
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
 _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
@@ -144,6 +174,8 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
         if (deadline := _deadline.get()) is not None:
+            if isinstance(deadline, Leash):
+                deadline.attach(sock)
             raw: Any = self.fp.detach()  # the buffer is still empty
             self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
 

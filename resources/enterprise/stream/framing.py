@@ -1,0 +1,81 @@
+"""From the bytes of a stream to whole records, one a line, whatever the pieces they come in.
+
+Source: the service's reference for realtime streams: an NDJSON line for each event, or a server-sent event of two lines and a blank one; the standard of
+server-sent events for what else may be in one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from resources.enterprise.errors import UnexpectedAnswer
+
+NDJSON: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
+
+
+class Lines:
+    """Puts lines together. A record that is longer than `longest` bytes ends the stream."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._begun: list[bytes] = []
+        self._size = 0
+
+    def feed(self, piece: bytes) -> bytes:
+        """The lines that this piece completes, each with its end; empty: none.
+
+        Raises:
+            UnexpectedAnswer: A line has no end.
+        """
+        end = piece.rfind(b"\n") + 1
+        whole = b""
+        if end:
+            whole = b"".join((*self._begun, piece[:end]))
+            self._begun, self._size = [], 0
+            piece = piece[end:]
+        if piece:
+            self._begun.append(piece)
+            self._size += len(piece)
+            if self._size > self._longest:
+                raise UnexpectedAnswer(
+                    f"A record of the stream is longer than {self._longest:,} bytes, which is more than any there is. It was left. What was "
+                    "committed is kept. Check the address of the streams, and a proxy on the way."
+                )
+        return whole
+
+
+class Records(Lines):
+    """NDJSON: the lines are the records. Blank ones, which keep a connection alive, are left out."""
+
+    def feed(self, piece: bytes) -> bytes:
+        """The records that this piece completes, one a line."""
+        whole = super().feed(piece)
+        if b"\n\n" in whole or whole.startswith(b"\n") or b"\r" in whole:
+            return b"".join(line + b"\n" for line in whole.splitlines() if line.strip())
+        return whole
+
+
+class EventRecords(Lines):
+    """Server-sent events: the data of each event is a record. Comments and other fields are left out."""
+
+    def __init__(self, longest: int) -> None:
+        super().__init__(longest)
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> bytes:
+        """The records that this piece completes, one a line."""
+        found: list[bytes] = []
+        for line in super().feed(piece).split(b"\n")[:-1]:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" ").removesuffix(b"\r"))
+            elif line in (b"", b"\r") and self._data:
+                # a record has no line end, so several lines of data are one record
+                found += (*self._data, b"\n")
+                self._data = []
+        return b"".join(found)
+
+
+def framing(form: str, longest: int) -> Lines:
+    """What puts the records of a form together."""
+    return EventRecords(longest) if form == EVENTS else Records(longest)

@@ -1,0 +1,176 @@
+"""A stream as its consumer has it: blocks of records, positions that are committed, and an end on demand.
+
+Source: the service's reference for realtime streams (`/v2/articles` and others of the streams' host): at most ten connections, one for each part; a stream
+that was opened goes on when its token has expired.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from resources.enterprise import errors
+from resources.enterprise.http.wire import Leash
+from resources.enterprise.query import Kind
+from resources.enterprise.stream.connection import Connection
+from resources.enterprise.stream.framing import NDJSON
+from resources.enterprise.stream.inbox import Inbox
+from resources.enterprise.stream.listening import listen
+from resources.enterprise.stream.positions import shares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from resources.enterprise.account.authenticator import Authenticator
+    from resources.enterprise.http.transport import Transport
+    from resources.enterprise.query import Query
+    from resources.enterprise.service import Service
+    from resources.enterprise.stream.inbox import Block
+    from resources.enterprise.stream.positions import Positions
+
+#: How often connections are looked at while nothing comes.
+_LOOK_SECONDS: Final = 1.0
+#: For how long connections may end before they are given this to end.
+_END_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a stream is read.
+
+    Attributes:
+        connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
+        form: Content type: NDJSON, or server-sent events.
+        room_bytes: Records that wait in memory, about; while so many do, nothing more is read.
+        record_bytes: The longest record.
+        give_up_seconds: After so long without any connection that could be opened, the stream ends with its error.
+    """
+
+    connections: int = 10
+    form: str = NDJSON
+    room_bytes: int = 64 << 20
+    record_bytes: int = 1 << 28
+    give_up_seconds: float = 3_600.0
+
+
+class Stream:
+    """Reads a stream over several connections, each of which is opened again wherever it ends.
+
+    Nothing is lost and little comes twice: a connection goes on behind what was `committed`, so what was taken and not committed by
+    then comes again, with the same partitions and offsets. Leaving the context ends it.
+
+    Args:
+        transport: Sends the requests.
+        auth: Adds the token.
+        service: Its `realtime_url`.
+        path: Of the stream, for example `/v2/articles`.
+        positions: Where to begin.
+        query: `fields` and `filters`; the event is always asked for.
+        pace: How it is read.
+
+    Raises:
+        InvalidRequest: The query is none for a stream; nothing was sent.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        auth: Authenticator,
+        service: Service,
+        path: str,
+        positions: Positions,
+        query: Query | None,
+        pace: Pace,
+    ) -> None:
+        if query is not None:
+            query.check(Kind.STREAM)
+        self._transport, self._auth = transport, auth
+        self._url, self._query = service.realtime_url + path, {} if query is None else query.body()
+        if self._query.get("fields") and "event.*" not in self._query["fields"]:
+            # without its event nobody could say where a record stands
+            self._query["fields"] = [*self._query["fields"], "event.*"]
+        self._doing = f"read the stream {path}"
+        self._pace = pace
+        self.positions = positions
+        self._inbox = Inbox(pace.room_bytes)
+        waits = transport.patience.first_wait, transport.patience.longest_wait
+        self.connections = [
+            Connection(parts, self._pieces, self._inbox, Leash, pace.form, pace.record_bytes, waits)
+            for parts in shares(pace.connections)
+        ]
+
+    def __enter__(self) -> Self:
+        for connection in self.connections:
+            connection.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections. What was taken can still be committed."""
+        self._inbox.close()
+        for connection in self.connections:
+            connection.stop()
+        until = time.monotonic() + _END_SECONDS
+        for connection in self.connections:
+            if connection.is_alive():
+                connection.join(max(0.0, until - time.monotonic()))
+
+    def take(self, seconds: float) -> list[Block]:
+        """All that has come since it was asked last; waits for it `seconds` at the most.
+
+        Raises:
+            EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. What was committed is kept.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            self._look()
+            left = until - time.monotonic()
+            found = self._inbox.take(max(0.0, min(left, _LOOK_SECONDS)))
+            if found or left <= 0:
+                return found
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Every record once, in the order of each partition, without an end; one counts as committed when the next is asked for."""
+        while True:
+            for block in self.take(_LOOK_SECONDS):
+                for line in block.lines.splitlines():
+                    record = json.loads(line)
+                    event = record["event"]
+                    following = self.positions.next_offset(event["partition"])
+                    if following is None or event["offset"] >= following:
+                        yield record
+                        self.positions.committed({event["partition"]: event["offset"] + 1})
+
+    def _look(self) -> None:
+        """See to connections that died, and to an end where none can be opened any more."""
+        now = time.monotonic()
+        for connection in self.connections:
+            others = [one.heard_at for one in self.connections if one is not connection and one.failing_since is None]
+            connection.look(now, max(others, default=0.0))
+        since = [connection.failing_since for connection in self.connections]
+        first = max((one for one in since if one is not None), default=now)
+        failure = self.connections[0].failure
+        if failure is not None and None not in since and now - first > self._pace.give_up_seconds:
+            raise errors.ServiceUnavailable(
+                f"No connection of the stream could be opened for {self._pace.give_up_seconds:,.0f} s; at last: {failure} What was "
+                "committed is kept, and the service keeps events for 48 hours: start the stream again before.",
+                status=failure.status,
+            )
+
+    def _pieces(self, parts: tuple[int, ...], leash: Leash) -> Iterator[bytes]:
+        return listen(
+            self._transport,
+            self._url,
+            self.positions.body(parts) | self._query,
+            self._pace.form,
+            doing=self._doing,
+            auth=self._auth.bearer,
+            leash=leash,
+        )

@@ -1,0 +1,287 @@
+"""The streams as a client reads them: framing, positions, connections that end in every way, and what waits in memory."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import pytest
+
+from resources.enterprise import EnterpriseClient, Patience, Service
+from resources.enterprise.errors import (
+    AuthenticationError,
+    Forbidden,
+    InvalidRequest,
+    ServiceUnavailable,
+    UnexpectedAnswer,
+)
+from resources.enterprise.query import Query
+from resources.enterprise.stream.framing import EVENTS, NDJSON, framing
+from resources.enterprise.stream.inbox import Inbox
+from resources.enterprise.stream.positions import Positions, partitions_of, shares
+from resources.enterprise.stream.stream import Pace
+from resources.sandbox import Settings, running
+from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
+
+NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
+STREAM = "/v2/articles"
+QUICK = Patience(retries=1, first_wait=0.001, longest_wait=0.01, connect_timeout=5, read_timeout=5)
+
+
+def event(partition, offset, **more):
+    return {"name": f"Page {offset}", "event": {"partition": partition, "offset": offset}} | more
+
+
+def lines(*records):
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+class TestFraming:
+    RECORDS = tuple(event(1, number, body="x" * (number * 37 % 300)) for number in range(40))
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_pieces_may_be_cut_anywhere(self, seed):
+        chance = random.Random(seed)
+        plain = lines(*self.RECORDS)
+        ends = chance.choice([b"\n", b"\r\n"])
+        told = b": hello" + ends + b"".join(
+            b"event: message" + ends + b"data: " + line + ends + ends for line in plain.splitlines()
+        )  # fmt: skip
+        for form, sent in ((NDJSON, plain.replace(b"\n", ends)), (EVENTS, told)):
+            together = framing(form, 10_000)
+            found, at = b"", 0
+            while at < len(sent):
+                size = chance.randint(1, 400)
+                found += together.feed(sent[at : at + size])
+                at += size
+            assert [json.loads(line) for line in found.splitlines()] == list(self.RECORDS)
+
+    def test_blank_lines_are_no_records_and_a_cut_record_is_none(self):
+        together = framing(NDJSON, 100)
+        assert together.feed(b"\n\n" + lines({"a": 1}) + b"\n" + b'{"b":') == b'{"a": 1}\n'
+
+    def test_a_record_without_an_end_is_left(self):
+        for form in (NDJSON, EVENTS):
+            together = framing(form, 1_000)
+            for _ in range(10):
+                together.feed(b"x" * 100)
+            with pytest.raises(UnexpectedAnswer, match="longer than 1,000 bytes"):
+                together.feed(b"x")
+
+
+class TestPositions:
+    def test_a_body_has_an_offset_or_a_moment_of_each_partition(self):
+        positions = Positions(NOW, {5: 17, 40: 3})
+        positions.committed({6: 8, 5: 12})
+        assert positions.body((1,)) == {
+            "parts": [1],
+            "offsets": {"5": 17, "6": 8},
+            "since_per_partition": dict.fromkeys(("7", "8", "9"), "2025-03-09T07:30:00.000Z"),
+        }
+
+    def test_shares_are_all_parts(self):
+        for connections in range(1, 11):
+            dealt = shares(connections)
+            assert len(dealt) == connections
+            assert sorted(one for parts in dealt for one in partitions_of(parts)) == list(range(50))
+        with pytest.raises(InvalidRequest, match="10 parts"):
+            shares(11)
+
+    def test_what_cannot_be(self):
+        with pytest.raises(InvalidRequest, match="no time zone"):
+            Positions(NOW.replace(tzinfo=None), {})
+        with pytest.raises(InvalidRequest, match="partitions 0 to 49, and not 50"):
+            Positions(NOW, {50: 1})
+
+
+class TestInbox:
+    def test_what_waits_is_bounded_and_given_in_order(self):
+        inbox = Inbox(100)
+        done = []
+
+        def fill():
+            for number in range(50):
+                assert inbox.put((0,), b"%02d" % number * 10)
+                done.append(number)
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        taken, most = b"", 0
+        while len(taken) < 1_000:
+            [block] = inbox.take(10)
+            most = max(most, len(block.lines))
+            taken += block.lines
+        thread.join()
+        assert taken == b"".join(b"%02d" % number * 10 for number in range(50))
+        # one piece more than there is room for
+        assert most <= 100 + 20
+
+    def test_nobody_waits_for_room_once_it_is_closed(self):
+        inbox = Inbox(1)
+        assert inbox.put((0,), b"full")
+        thread = threading.Thread(target=lambda: inbox.put((0,), b"more"))
+        thread.start()
+        inbox.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+    def test_a_failure_comes_behind_what_came_before_it(self):
+        inbox = Inbox(10)
+        inbox.put((3,), b"a")
+        inbox.fail(ValueError("first"))
+        inbox.fail(ValueError("second"))
+        assert [block.parts for block in inbox.take(0)] == [(3,)]
+        with pytest.raises(ValueError, match="first"):
+            inbox.take(0)
+
+
+def first(stream, count):
+    return list(islice(stream.records(), count))
+
+
+class TestRefusalsAndEnds:
+    """Against a server that answers as it is told, over one connection."""
+
+    ONE = Pace(connections=1)
+
+    def test_a_token_that_is_refused_is_renewed(self, fake, client):
+        fake.script(STREAM, error_reply(401, "expired"), Reply(body=lines(event(0, 1)), chunked=True))
+        with client.stream(pace=self.ONE) as stream:
+            assert first(stream, 1) == [event(0, 1)]
+
+    @pytest.mark.parametrize(
+        ("reply", "error"),
+        [
+            (error_reply(403, "no"), Forbidden),
+            (error_reply(422, "the part value is 11"), InvalidRequest),
+        ],
+    )
+    def test_refusals_that_stay_end_the_stream_behind_what_had_come(self, fake, client, reply, error):
+        fake.script(STREAM, Reply(body=lines(event(0, 1), event(0, 2)), chunked=True), *[reply] * 2)
+        with client.stream(pace=self.ONE) as stream:
+            found = []
+            with pytest.raises(error) as raised:
+                found.extend(stream.records())
+        assert found == [event(0, 1), event(0, 2)][: len(found)]
+        assert "Could not read the stream /v2/articles" in str(raised.value)
+
+    def test_an_account_that_is_refused(self, fake, make_client):
+        with make_client(password="wrong").stream(pace=self.ONE) as stream, pytest.raises(AuthenticationError):
+            first(stream, 1)
+
+    def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client):
+        cut = lines(event(3, 7), event(3, 8))
+        fake.script(
+            STREAM,
+            error_reply(503, "busy"),
+            error_reply(429, "too many"),
+            html_reply(),
+            Reply(drop=True),
+            Reply(body=cut, chunked=True, cut=len(cut) - 5),
+            Reply(body=lines(event(3, 7), event(3, 8), event(3, 9)), chunked=True),
+        )
+        with client.stream(since=NOW, pace=self.ONE) as stream:
+            assert first(stream, 3) == [event(3, 7), event(3, 8), event(3, 9)]
+            assert stream.connections[0].opened == 6
+        asked = [request.json for request in fake.api.seen(STREAM, "POST")]
+        assert [body["parts"] for body in asked[:6]] == [list(range(10))] * 6
+        assert asked[0]["since_per_partition"] == {str(n): "2025-03-09T07:30:00.000Z" for n in range(50)}
+        # what was taken before the last connection was opened is known by then, or comes twice and is dropped
+        assert asked[5].get("offsets", {"3": 8}) == {"3": 8}
+
+    def test_after_long_without_a_connection_the_stream_ends(self, fake, client):
+        fake.script(STREAM, *[error_reply(503, "busy")] * 500)
+        with (
+            client.stream(pace=Pace(connections=1, give_up_seconds=0.05)) as stream,
+            pytest.raises(ServiceUnavailable, match=r"could be opened for 0 s; at last: .* 503 \(busy\)"),
+        ):
+            first(stream, 1)
+
+    def test_an_end_does_not_wait_for_a_silent_service(self, fake, client):
+        silent = threading.Event()
+        fake.script(STREAM, *[Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent)] * 3)
+        started = time.monotonic()
+        with client.stream(pace=self.ONE) as stream:
+            assert first(stream, 1) == [event(0, 1)]
+        assert not stream.connections[0].is_alive()
+        silent.set()
+        # the server would have been silent for thirty seconds
+        assert time.monotonic() - started < 20
+
+    def test_a_connection_that_is_silent_while_others_are_not_is_opened_again(self, fake, client):
+        silent = threading.Event()
+        fake.script(
+            STREAM,
+            Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent),
+            Reply(body=lines(event(0, 2)), chunked=True),
+        )
+        with client.stream(pace=self.ONE) as stream:
+            records = stream.records()
+            assert next(records) == event(0, 1)
+            [connection] = stream.connections
+            later = connection.heard_at + 61
+            connection.look(later, others_heard_at=later - 31)
+            connection.look(connection.heard_at + 59, others_heard_at=later)
+            assert connection.opened == 1
+            connection.look(later, others_heard_at=later - 1)
+            assert next(records) == event(0, 2)
+        silent.set()
+
+    def test_fields_come_with_their_event(self, fake, client):
+        fake.script(STREAM, Reply(body=lines(event(0, 1)), chunked=True))
+        with client.stream(query=Query(fields=("name",)), pace=self.ONE) as stream:
+            first(stream, 1)
+        assert fake.api.seen(STREAM)[0].json["fields"] == ["name", "event.*"]
+        with pytest.raises(InvalidRequest):
+            client.stream(query=Query(fields=("version",)))
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory):
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 20, "body_bytes": 300, "entities": 0}
+    settings = Settings(state=tmp_path_factory.mktemp("sandbox"), now=NOW, stream_rate=0, **small)
+    with running(settings) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize("form", [NDJSON, EVENTS])
+def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path, form):
+    service = Service(
+        auth_url=sandbox.url,
+        base_url=sandbox.url,
+        realtime_url=sandbox.realtime_url,
+        username=sandbox.username,
+        password=sandbox.password,
+    )
+    since = NOW - timedelta(hours=20)
+    wanted = [sandbox.world.record(one) for one in sandbox.world.events("enwiki", since, NOW)]
+    chance = random.Random(form)
+    sandbox.faults.clear()
+    for _ in range(30):
+        kind, unit = chance.choice([("cut", 1_000), ("end", 1)])
+        sandbox.faults.add(STREAM, kind=kind, where="api", after=chance.randint(1, 60) * unit)
+        if chance.random() < 0.3:
+            sandbox.faults.add(STREAM, kind="status", status=chance.choice([429, 500, 503]))
+    with EnterpriseClient(service, tmp_path, patience=QUICK) as client:
+        taken = []
+        # the consumer ends in between as well, and goes on at what it kept
+        offsets = {}
+        while len(taken) < len(wanted):
+            with client.stream(since=since, offsets=offsets, pace=Pace(connections=4, form=form)) as stream:
+                count = min(chance.randint(1, 150), len(wanted) - len(taken))
+                for record in first(stream, count):
+                    place = record["event"]
+                    offsets[place["partition"]] = place["offset"] + 1
+                    taken.append(record)
+    assert sum(fault.hits for fault in sandbox.faults.active()) > 20
+    for record in taken:
+        del record["event"]["partition"], record["event"]["offset"]
+
+    def order(record):
+        return record["event"]["date_published"], record["name"], record["event"]["type"]
+
+    assert sorted(taken, key=order) == sorted(wanted, key=order)

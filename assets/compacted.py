@@ -8,7 +8,7 @@ from assets.describe import OWNERS, lake_metadata
 from assets.failures import as_failure
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
-from resources.formatting import counted, hour_text, size_text
+from resources.formatting import counted, size_text
 from resources.tables.compacted import COMPACTED
 
 KEY = dg.AssetKey(["lake", "compacted"])
@@ -22,13 +22,13 @@ KEY = dg.AssetKey(["lake", "compacted"])
     owners=list(OWNERS),
     pool=COMPACTION_POOL,
     metadata=lake_metadata(COMPACTED["article_changes"]),
-    description="Hourly files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months. A body "
-    "then costs about one file, however long the history is. The files that were read go after the grace period.",
+    description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months; the chunks of a "
+    "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Compact what is due, one span after the other. Nobody who loads, publishes or reads waits for it."""
+    """Compact what is due, one span or version after the other. Nobody who loads, publishes or reads waits for it."""
     with as_failure():
         done = compact_lake(
             lake.layout,
@@ -53,10 +53,10 @@ def compacted(
 def told(one: Compacted) -> str:
     """One compaction in a sentence."""
     text = (
-        f"The {one.merge.span.name.replace('_', ' ')} from {hour_text(one.merge.first_hour)} UTC on was compacted: "
+        f"The {one.merge.label} was compacted: "
         f"{counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into {one.written_files} ({size_text(one.written_bytes)}), "
         f"{counted(one.row_count, 'row')}."
     )
     if one.given_up_count:
-        text += f" {counted(one.given_up_count, 'file')} loaded again meanwhile keep their own."
+        text += f" {one.given_up_count:,} of its parts were loaded again or dropped meanwhile and keep their own files."
     return text

@@ -25,6 +25,7 @@ from resources.datasets import Family, paths
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
 from resources.tables import REJECTS
+from resources.warehouse import WarehouseBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -106,7 +107,7 @@ def clean(
     with warehouse.ledger() as ledger:
         since = _read(journal)
         found = []
-        for path, why in _replaced(layout, ledger):
+        for path, why in _replaced(layout, ledger, compacts=_compacts(warehouse)):
             with contextlib.suppress(FileNotFoundError):  # its note went with it
                 name = layout.relative(path)
                 found.append(Replaced(name, path.stat().st_size, why, since.get(name, now) + grace))
@@ -140,7 +141,16 @@ def _write(journal: Path, seen: dict[str, str]) -> None:
     files.write(journal, json.dumps(seen).encode())
 
 
-def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
+def _compacts(warehouse: Warehouse) -> bool:
+    """Whether somebody compacts now, and may have landed files that the ledger does not name yet."""
+    try:
+        with warehouse.compacting():
+            return False
+    except WarehouseBusyError:
+        return True
+
+
+def _replaced(layout: Layout, ledger: Ledger, *, compacts: bool) -> Iterator[tuple[Path, str]]:
     """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
     for dataset in datasets.datasets(Family.HOURLY):
         for day, hours in groupby(_hours(layout, dataset), datetime.date):
@@ -152,13 +162,14 @@ def _replaced(layout: Layout, ledger: Ledger) -> Iterator[tuple[Path, str]]:
                 loaded = of_hours.get(paths.hour_folder(hour), [])
                 yield from _of_hour(layout, dataset, hour, loaded, named)
                 yield from _archives_of_hour(layout, dataset, hour, loaded)
-        yield from _compacted(layout, dataset, ledger)
     for dataset in datasets.datasets(Family.SNAPSHOT):
         versions = ledger.versions(dataset)
-        yield from _of_snapshots(layout, dataset, versions, ledger.of_snapshots(dataset).paths)
+        yield from _of_snapshots(layout, dataset, versions, ledger.of_snapshots(dataset))
         for identifier in sorted({identifier for identifier, _, _ in versions}):
             kept = {version for name, version, _ in versions if name == identifier}
             yield from _archives_of_snapshot(layout, dataset, identifier, kept)
+    for dataset in () if compacts else datasets.datasets():
+        yield from _compacted(layout, dataset, ledger)
 
 
 def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:
@@ -186,22 +197,26 @@ def _of_hour(
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    """Compacted files that were compacted again, or that a compaction made which was never taken in."""
+    """Compacted files that were compacted again or belong to a version that is no longer kept, and those never taken in."""
     named = ledger.compacted(dataset)
     for path in sorted(layout.compacted_folder(dataset.name).glob(f"*.{paths.PARQUET}")):
         if path.relative_to(layout.lake).as_posix() not in named:
-            yield path, "its rows are in other compacted files"
+            yield path, "no compaction names it any more"
 
 
 def _of_snapshots(
-    layout: Layout, dataset: Dataset, versions: Iterable[tuple[str, str, datetime]], named: Collection[str]
+    layout: Layout, dataset: Dataset, versions: Iterable[tuple[str, str, datetime]], named: Named
 ) -> Iterator[tuple[Path, str]]:
+    compacted = {file.lake_path for file in named.files if file.is_compacted}
     newest: dict[str, datetime] = {}
     for identifier, _, loaded_at in versions:
         newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
     for identifier, since in newest.items():
         for path in sorted((layout.lake / dataset.name / identifier).glob("*/*.parquet")):
-            if path.relative_to(layout.lake).as_posix() not in named and _older(path, since):
+            name = path.relative_to(layout.lake).as_posix()
+            if name in compacted - named.paths:
+                yield path, "its rows are in a compacted file"
+            elif name not in named.paths | compacted and _older(path, since):
                 yield from _with_rejects(layout, path, "newer versions of the snapshot are loaded")
 
 

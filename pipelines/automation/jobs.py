@@ -65,7 +65,7 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
         dg.define_asset_job(
             COMPACT,
             selection=dg.AssetSelection.assets(compacted.KEY),
-            description="Writes hourly files of the lake together into few, sorted ones.",
+            description="Writes files of the lake together into few, sorted ones.",
         ),
     ]
 

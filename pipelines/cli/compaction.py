@@ -1,4 +1,4 @@
-"""`wme compact`: hourly files of the lake written together into few. The work is in `assets/compaction.py`."""
+"""`wme compact`: files of the lake written together into few. The work is in `assets/compaction.py`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import click
 
 from pipelines.cli import terminal
 from pipelines.settings import read as read_settings
-from resources.formatting import counted, hour_text, size_text
+from resources.formatting import counted, size_text
 
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
 def compact(*, dry_run: bool) -> None:
-    """Write hourly files of the lake together into few, sorted ones, which makes bodies fast to find.
+    """Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.
 
     The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an interrupt, run it again.
     """
@@ -29,13 +29,11 @@ def compact(*, dry_run: bool) -> None:
         return
     if dry_run:
         plan = [merge for _, merge in planned(warehouse)]
-        rows = [
-            (one.span.name, f"{hour_text(one.first_hour)}", one.file_count, size_text(one.lake_bytes)) for one in plan
-        ]
+        rows = [(one.label, one.file_count, size_text(one.lake_bytes)) for one in plan]
         if not rows:
             terminal.say("There is nothing to compact: where files are few already, compaction would gain nothing.")
             return
-        terminal.show(("span", "first hour (UTC)", "files", "size"), rows)
+        terminal.show(("to compact", "files", "size"), rows)
         size = size_text(sum(one.lake_bytes for one in plan))
         terminal.say(
             f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many bytes written at most. After the next "
@@ -54,4 +52,6 @@ def compact(*, dry_run: bool) -> None:
     if not done:
         terminal.say("There was nothing to compact.")
         return
-    terminal.say(f"{counted(len(done), 'span')} compacted. They take effect with the next publication (`wme publish`).")
+    terminal.say(
+        f"{counted(len(done), 'compaction')} done. They take effect with the next publication (`wme publish`)."
+    )

@@ -1,11 +1,14 @@
-"""What compacted files hold: the rows of many lake files, each with its place in the file it came from."""
+"""What compacted files hold: the rows of many lake files. Their key is the order in which they lie there."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from resources.tables.articles import ARTICLE_CHANGES
+from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.tables.columns import SNAPSHOT_VERSION
 from resources.tables.declaration import INT, Column, Table
+from resources.tables.entities import SNAPSHOT_ENTITIES
+from resources.tables.structured import STRUCTURED_ARTICLES
 
 FILE_ROW = Column(
     "file_row", INT, "Place of the row in the lake file that it was converted into, from 0.", required=True
@@ -14,13 +17,26 @@ FILE_ROW = Column(
 _LOOKED_UP = frozenset({"article_id", "version_id", "name"})
 
 
-def _compacted(table: Table) -> Table:
-    narrow = (replace(column, lookup=column.name in _LOOKED_UP) for column in table if not column.body)
+def _columns(table: Table) -> tuple[Column, ...]:
+    return tuple(replace(column, lookup=column.lookup or column.name in _LOOKED_UP) for column in table)
+
+
+def _of_hours(table: Table) -> Table:
+    """Rows of hours. What is passed over of them may change with other files of the hour, so each keeps its place."""
+    narrow = (column for column in _columns(table) if not column.body)
     bodies = (column for column in table if column.body)
-    return Table(f"compacted_{table.name}", table.description, (*narrow, FILE_ROW, *bodies))
+    key = ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", FILE_ROW.name)
+    return Table(f"compacted_{table.name}", table.description, (*narrow, FILE_ROW, *bodies), key)
 
 
-#: The form of compacted files, by the table whose rows they hold.
-COMPACTED = {table.name: _compacted(table) for table in (ARTICLE_CHANGES,)}
-#: The order of their rows; unique, since a row's place in its file is.
-SORTED_BY = ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", FILE_ROW.name)
+def _of_versions(table: Table) -> Table:
+    """Rows of one version of a snapshot. What is passed over of them depends on the version alone, and is left out."""
+    of_version = {column.name for column in SNAPSHOT_VERSION}
+    key = tuple(name for name in table.key if name not in of_version)
+    return Table(f"compacted_{table.name}", table.description, _columns(table), key)
+
+
+#: The form of compacted files, by the dataset whose rows they hold.
+COMPACTED = {ARTICLE_CHANGES.name: _of_hours(ARTICLE_CHANGES)} | {
+    table.name: _of_versions(table) for table in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)
+}

@@ -70,15 +70,21 @@ LOADS = Table(
 )
 COMPACTED_FILES = Table(
     "compacted_files",
-    "Files of the lake into which the rows of many hourly files were written together, sorted by page. `loads` says which files those are.",
+    "Files of the lake into which the rows of many files of hours, or of the chunks of a snapshot, were written together, sorted by page. `loads` "
+    "says which files those are.",
     (
         _TABLE_NAME,
         Column(
             "compaction_id", TEXT, "Digest of what was compacted together; several files may share it.", required=True
         ),
-        Column("span", TEXT, "Length of time whose hours were compacted together, for example `day`.", required=True),
-        Column("first_hour", TIMESTAMP, "First hour of its span.", required=True),
-        Column("end_hour", TIMESTAMP, "First hour after its span.", required=True),
+        Column(
+            "span",
+            TEXT,
+            "Length of time whose hours were compacted together, for example `day`; `snapshot`: a version of a snapshot.",
+            required=True,
+        ),
+        Column("first_hour", TIMESTAMP, "First hour of its span; null for a snapshot."),
+        Column("end_hour", TIMESTAMP, "First hour after its span; null for a snapshot."),
         Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
         Column("first_project_id", TEXT, "Project of its first row.", required=True),
         Column("last_project_id", TEXT, "Project of its last row.", required=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.compaction import ledger as compactions
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
     from resources.warehouse.compaction.spans import Merge
+    from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.records import (
         Applied,
         AppliedEntities,
@@ -221,12 +222,12 @@ class Warehouse(Reader):
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield
 
-    def compactions(self, dataset: Dataset = ARTICLE_CHANGES) -> list[Merge]:
+    def compactions(self, dataset: Dataset = ARTICLE_CHANGES) -> list[Merge] | list[VersionMerge]:
         """What is to be compacted now of a dataset, newest first."""
         with self._connector.build("plan the compaction") as connection:
             return compactions.planned(connection, dataset, self._clock())
 
-    def prepare_compaction(self, merge: Merge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
+    def prepare_compaction(self, merge: Merge | VersionMerge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
         """The files of a compaction as they are loaded now, and what of them is left out."""
         with self._connector.build("prepare the compaction") as connection:
             return compactions.prepare(connection, dataset, merge)
@@ -235,7 +236,7 @@ class Warehouse(Reader):
         self,
         prepared: Prepared,
         files: Sequence[NewFile],
-        row_counts: Mapping[tuple[datetime, str, int], int],
+        row_counts: Mapping[tuple[Any, ...], int],
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Committed:
         """Let what is loaded be read from compacted files, in one transaction; what was loaded again meanwhile keeps its own.

@@ -1,7 +1,7 @@
 """The rows of several lake files written again into few, sorted files.
 
-A job is plain data and its result too, so that any engine can run it, in another process as well. It holds no lock and changes nothing
-that is there: the files that it writes are read by nobody until the ledger names them.
+A job is plain data and its result too, so that any engine can run it, on another machine as well: its paths are relative to the lake. It
+holds no lock and changes nothing that is there: the files that it writes are read by nobody until the ledger names them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from resources.datasets import named
 from resources.datasets.paths import PARQUET, name_of
 from resources.lake.compaction.sorting import in_order
 from resources.lake.errors import LakeError
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.lake.layout import Layout
     from resources.lake.parquet import footer
     from resources.tables import Table
 
-    #: An hour, project and namespace.
-    Part = tuple[datetime, str, int]
+    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
+    Part = tuple[Any, ...]
 
 #: A row group has as many rows as DuckDB looks at together, so that statistics and Bloom filters pass over all others. Long bodies make
 #: it smaller: whoever reads one of them unpacks those beside it as well.
@@ -44,16 +46,16 @@ class Source:
     """A file to be rewritten.
 
     Attributes:
-        path: Absolute.
+        lake_path: Relative to the lake.
         row_count: Rows that it must hold.
         dropped_rows: Places of rows that are left out.
         dropped_parts: Hours, projects and namespaces whose rows are left out.
     """
 
-    path: Path
+    lake_path: str
     row_count: int
     dropped_rows: tuple[int, ...] = ()
-    dropped_parts: tuple[Part, ...] = ()
+    dropped_parts: tuple[tuple[datetime, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,8 @@ class CompactionJob:
     """What to rewrite, and how.
 
     Attributes:
-        table_name: Table whose rows they are.
+        table_name: Dataset whose rows they are.
         sources: Files as a conversion or another compaction left them.
-        folder: Where the new files go.
         name: What their names begin with.
         digest: Digest (hex) over all that decides their rows.
         file_bytes: Bytes after which another file is begun.
@@ -74,7 +75,6 @@ class CompactionJob:
 
     table_name: str
     sources: tuple[Source, ...]
-    folder: Path
     name: str
     digest: str
     file_bytes: int
@@ -85,9 +85,9 @@ class CompactionJob:
 
 @dataclass(frozen=True)
 class CompactedFile:
-    """A file that was written: all its rows have a project from `first_project_id` to `last_project_id`."""
+    """A file that was written, relative to the lake: all its rows have a project from `first_project_id` to `last_project_id`."""
 
-    path: Path
+    lake_path: str
     row_count: int
     lake_bytes: int
     first_project_id: str
@@ -96,7 +96,7 @@ class CompactedFile:
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a job made: files, and the rows of each hour, project and namespace in them."""
+    """What a job made: files, and the rows of each part in them."""
 
     files: tuple[CompactedFile, ...]
     row_counts: dict[Part, int]
@@ -106,8 +106,8 @@ def _nobody(_count: int) -> None:
     """Progress that nobody wants to hear of."""
 
 
-def compact(job: CompactionJob, progress: Callable[[int], None] = _nobody) -> Compaction:
-    """Rewrite the files of a job; `progress` hears the bytes of each file when it was read.
+def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = _nobody) -> Compaction:
+    """Rewrite the files of a job in the lake of a data folder; `progress` hears the bytes of each file when it was read.
 
     Memory is bounded by the job's, whatever the size and number of the files.
 
@@ -116,49 +116,60 @@ def compact(job: CompactionJob, progress: Callable[[int], None] = _nobody) -> Co
     """
     table = COMPACTED[job.table_name]
     counts: Counter[Part] = Counter()
-    read = (batch for source in job.sources for batch in _rows(source, table, counts, progress))
+    folder = layout.compacted_folder(job.table_name)
+    read = (
+        batch
+        for source in job.sources
+        for batch in _rows(layout.lake / source.lake_path, source, table, counts, named(job.table_name).given, progress)
+    )
     files: list[CompactedFile] = []
-    groups = _groups(in_order(read, _target(job, 0), job.memory_bytes))
+    groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes))
     for number, chunk in enumerate(_chunks(_encoded(groups, table, job), job.file_bytes)):
-        files.append(_written(job, number, table, chunk))
+        target = folder / _name(job, number)
+        files.append(_written(job, target, target.relative_to(layout.lake).as_posix(), table, chunk))
     compaction = Compaction(tuple(files), dict(counts))
     if sum(file.row_count for file in files) != counts.total():
         raise LakeError(f"The compaction {job.name} wrote other rows than it read; nothing was changed. Report this.")
     return compaction
 
 
-def _target(job: CompactionJob, number: int) -> Path:
-    return job.folder / name_of(f"{job.name}_{number:03}", job.digest, PARQUET)
+def _name(job: CompactionJob, number: int) -> str:
+    return name_of(f"{job.name}_{number:03}", job.digest, PARQUET)
 
 
 def _rows(
-    source: Source, table: Table, counts: Counter[Part], progress: Callable[[int], None]
+    path: Path,
+    source: Source,
+    table: Table,
+    counts: Counter[Part],
+    given: tuple[str, ...],
+    progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file with the columns of compacted files, less those that are left out."""
     try:
-        with pq.ParquetFile(source.path, buffer_size=_READ_BYTES) as file:
+        with pq.ParquetFile(path, buffer_size=_READ_BYTES) as file:
             if file.metadata.num_rows != source.row_count:
                 raise LakeError(
-                    f"The lake file {source.path.name} holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}. It was "
+                    f"The lake file {path.name} holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}. It was "
                     "not compacted, and nothing was changed. Remove it and convert its archive again."
                 )
             start = 0
             for batch in file.iter_batches(_batch_rows(file.metadata)):
-                found = _chosen(_of_form(batch, table, start), source)
+                found = _chosen(_of_form(batch, table, start), start, source)
                 start += len(batch)
                 if len(found):
-                    _count(found, counts)
+                    _count(found, given, counts)
                     yield found
     except FileNotFoundError as error:
         raise LakeError(
-            f"The lake file {source.path.name} is gone, so its hours were not compacted; nothing was changed. Convert its archive again."
+            f"The lake file {path.name} is gone, so it was not compacted; nothing was changed. Convert its archive again."
         ) from error
     except (OSError, ValueError) as error:
         raise LakeError(
-            f"The lake file {source.path.name} cannot be read ({error}), so its hours were not compacted; nothing was changed. Remove it "
+            f"The lake file {path.name} cannot be read ({error}), so it was not compacted; nothing was changed. Remove it "
             "and convert its archive again."
         ) from error
-    progress(source.path.stat().st_size)
+    progress(path.stat().st_size)
 
 
 def _batch_rows(metadata: pq.FileMetaData) -> int:
@@ -181,11 +192,11 @@ def _of_form(batch: pa.RecordBatch, table: Table, start: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _chosen(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """The rows that are not left out."""
+def _chosen(batch: pa.RecordBatch, start: int, source: Source) -> pa.RecordBatch:
+    """The rows that are not left out; `start` is the place of the first of them."""
     if source.dropped_rows:
-        rows = pa.array(source.dropped_rows, pa.int64())
-        batch = batch.filter(pc.invert(pc.is_in(batch.column(FILE_ROW.name), rows)))
+        rows = pa.array(range(start, start + len(batch)), pa.int64())
+        batch = batch.filter(pc.invert(pc.is_in(rows, pa.array(source.dropped_rows, pa.int64()))))
     if source.dropped_parts:
         columns = ("batch_hour", "project_id", "namespace_id")
         values = zip(columns, zip(*source.dropped_parts, strict=True), strict=True)
@@ -202,11 +213,10 @@ def _part(hours: pa.Array, projects: pa.Array, namespaces: pa.Array) -> pa.Array
     )
 
 
-def _count(batch: pa.RecordBatch, counts: Counter[Part]) -> None:
-    keys = ["batch_hour", "project_id", "namespace_id"]
-    found = pa.Table.from_batches([batch]).group_by(keys).aggregate([([], "count_all")])
+def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part]) -> None:
+    found = pa.Table.from_batches([batch]).group_by(list(given)).aggregate([([], "count_all")])
     for row in found.to_pylist():
-        counts[row["batch_hour"], row["project_id"], row["namespace_id"]] += row["count_all"]
+        counts[tuple(row[name] for name in given)] += row["count_all"]
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -293,12 +303,11 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
         first = rest[0] if rest else None
 
 
-def _written(job: CompactionJob, number: int, table: Table, groups: Iterable[_Group]) -> CompactedFile:
-    target = _target(job, number)
+def _written(job: CompactionJob, target: Path, lake_path: str, table: Table, groups: Iterable[_Group]) -> CompactedFile:
     projects: list[str] = []
     with ParquetFile(target, table) as file:
         for group in groups:
             file.add(group.encoded)
             projects += group.first, group.last
         file.finish({"compaction": job.digest})
-        return CompactedFile(target, file.row_count, target.stat().st_size, projects[0], projects[-1])
+        return CompactedFile(lake_path, file.row_count, target.stat().st_size, projects[0], projects[-1])

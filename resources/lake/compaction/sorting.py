@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 
 from resources.lake.errors import landing_failed
 from resources.lake.parquet.writer import Unfinished
-from resources.tables.compacted import SORTED_BY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 #: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being encoded.
@@ -28,14 +27,16 @@ _SHARE = 4
 _SLICES = 128
 #: Pieces that are merged at once. Where there are more, so many become one each time: memory and open files stay bounded.
 _AT_ONCE = 64
-_KEYS = [(name, "ascending") for name in SORTED_BY]
 
 
-def in_order(batches: Iterable[pa.RecordBatch], beside: Path, memory_bytes: int) -> Iterator[pa.Table]:
-    """The rows of the batches in the order of compacted files, a table at a time.
+def in_order(
+    batches: Iterable[pa.RecordBatch], key: Sequence[str], beside: Path, memory_bytes: int
+) -> Iterator[pa.Table]:
+    """The rows of the batches in order, a table at a time.
 
     Args:
-        batches: Of one schema with the columns of SORTED_BY, each small against the memory.
+        batches: Of one schema, each small against the memory.
+        key: The columns to sort by; no row has a null there.
         beside: The file that they are for.
         memory_bytes: What the rows may take in memory, a single one of more aside.
 
@@ -44,28 +45,32 @@ def in_order(batches: Iterable[pa.RecordBatch], beside: Path, memory_bytes: int)
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
-        spilled = _Pieces(stack, beside, piece_bytes // _SLICES)
+        spilled = _Pieces(stack, key, beside, piece_bytes // _SLICES)
         piece: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
             if size + batch.nbytes > piece_bytes and piece:
-                spilled.add(_slices(piece, piece_bytes))
+                spilled.add(_slices(piece, key, piece_bytes))
                 piece, size = [], 0
             piece.append(batch)
             size += batch.nbytes
-        last = _slices(piece, piece_bytes)
+        last = _slices(piece, key, piece_bytes)
         if not spilled:
             yield from last
             return
-        yield from _merged([_Cursor(source) for source in (*map(_read, spilled.paths()), last)])
+        yield from _merged([_Cursor(source, key) for source in (*map(_read, spilled.paths()), last)], key)
 
 
-def _slices(piece: list[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.Table]:
+def _order(table: pa.Table, key: Sequence[str]) -> pa.Array:
+    return pc.sort_indices(table.select(key), sort_keys=[(name, "ascending") for name in key])
+
+
+def _slices(piece: list[pa.RecordBatch], key: Sequence[str], piece_bytes: int) -> Iterator[pa.Table]:
     """The rows of a piece in order, some at a time."""
     if not piece:
         return
     table = pa.Table.from_batches(piece).combine_chunks()
-    order = pc.sort_indices(table.select(SORTED_BY), sort_keys=_KEYS)
+    order = _order(table, key)
     rows = max(1, len(table) * (piece_bytes // _SLICES) // max(1, table.nbytes))
     for start in range(0, len(table), rows):
         yield table.take(order.slice(start, rows))
@@ -74,8 +79,8 @@ def _slices(piece: list[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.Table]
 class _Pieces:
     """Sorted pieces on disk, until the stack is closed. A level has pieces of as many rows; the pieces of a full one become one of the next."""
 
-    def __init__(self, stack: contextlib.ExitStack, beside: Path, slice_bytes: int) -> None:
-        self._stack, self._beside, self._slice_bytes = stack, beside, slice_bytes
+    def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], beside: Path, slice_bytes: int) -> None:
+        self._stack, self._key, self._beside, self._slice_bytes = stack, key, beside, slice_bytes
         self._levels: list[dict[Path, contextlib.ExitStack]] = []
 
     def __bool__(self) -> bool:
@@ -104,7 +109,7 @@ class _Pieces:
         """Make one of the pieces of a level."""
         pieces, self._levels[level] = self._levels[level], {}
         if pieces:
-            self.add(_merged([_Cursor(_read(path)) for path in pieces]), level + 1)
+            self.add(_merged([_Cursor(_read(path), self._key) for path in pieces], self._key), level + 1)
         for own in pieces.values():
             own.close()
 
@@ -134,8 +139,8 @@ def _read(path: Path) -> Iterator[pa.Table]:
 class _Cursor:
     """How far the rows of a sorted piece have been taken."""
 
-    def __init__(self, tables: Iterator[pa.Table]) -> None:
-        self._tables = tables
+    def __init__(self, tables: Iterator[pa.Table], key: Sequence[str]) -> None:
+        self._tables, self._key = tables, key
         self._next: pa.Table | None = next(tables, None)
         self._rows: list[pa.ChunkedArray] = []
         self._table: pa.Table | None = None
@@ -147,7 +152,7 @@ class _Cursor:
         if self._table is None or self._taken == len(self._table):
             self._table, self._next = self._next, next(self._tables, None)
             self._taken = 0
-            self._rows = [] if self._table is None else [self._table[name].combine_chunks() for name in SORTED_BY]
+            self._rows = [] if self._table is None else [self._table[name].combine_chunks() for name in self._key]
 
     @property
     def is_done(self) -> bool:
@@ -161,26 +166,26 @@ class _Cursor:
     def last(self) -> tuple[Any, ...]:
         """The key of the last row that is there."""
         assert self._table is not None
-        return self._key(len(self._table) - 1)
+        return self._values(len(self._table) - 1)
 
-    def _key(self, row: int) -> tuple[Any, ...]:
+    def _values(self, row: int) -> tuple[Any, ...]:
         return tuple(column[row].as_py() for column in self._rows)
 
     def take(self, bound: tuple[Any, ...] | None) -> pa.Table:
         """The rows up to and with the key `bound`; None: all that are there."""
         assert self._table is not None
         rows = range(self._taken, len(self._table))
-        count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._key)
+        count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._values)
         found = self._table.slice(self._taken, count)
         self._taken += count
         return found
 
 
-def _merged(cursors: list[_Cursor]) -> Iterator[pa.Table]:
+def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
     """Sorted pieces as one. Of each those rows are taken that no piece can add anything before."""
     while cursors := [cursor for cursor in cursors if not cursor.is_done]:
         bound = min((cursor.last() for cursor in cursors if not cursor.is_last), default=None)
         table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()
         for cursor in cursors:
             cursor.advance()
-        yield table.take(pc.sort_indices(table.select(SORTED_BY), sort_keys=_KEYS))
+        yield table.take(_order(table, key))

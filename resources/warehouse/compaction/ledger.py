@@ -1,7 +1,8 @@
 """What the ledger says of compactions: what there is to compact, what a compaction is made of, and taking one in.
 
 Nothing is held while files are rewritten. Whoever takes a compaction in compares what it was made of with what is loaded then: an hour
-that was loaded again in the meantime keeps its own file, and its rows in the compacted one are passed over.
+that was loaded again in the meantime keeps its own file, and its rows in the compacted one are passed over. A version of a snapshot is
+taken in as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from resources.datasets import Family
 from resources.tables import TIMESTAMP
 from resources.tables.compacted import COMPACTED
 from resources.tables.versions import version_of
-from resources.warehouse.compaction.spans import FILE_BYTES, Unit, merges
+from resources.warehouse.compaction import versions
+from resources.warehouse.compaction.spans import FILE_BYTES, Merge, Unit, merges
+from resources.warehouse.compaction.versions import VersionMerge
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.errors import LakeFileError
@@ -30,10 +34,9 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.datasets import Dataset
-    from resources.warehouse.compaction.spans import Merge
 
-    #: An hour, project and namespace.
-    Part = tuple[datetime, str, int]
+    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
+    Part = tuple[Any, ...]
 
 #: Raised whenever the same files would be rewritten in another way.
 _VERSION = 1
@@ -56,14 +59,14 @@ class Input:
     Attributes:
         lake_path: Relative to the lake.
         row_count: Rows in it.
-        dropped_rows: Places of rows that repeat an event and were not loaded.
+        dropped_rows: Places of rows that repeat an event and were not loaded, or that are passed over in a version of a snapshot.
         dropped_parts: Hours, projects and namespaces that are passed over in it.
     """
 
     lake_path: str
     row_count: int
     dropped_rows: tuple[int, ...] = ()
-    dropped_parts: tuple[Part, ...] = ()
+    dropped_parts: tuple[tuple[datetime, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,10 @@ class Prepared:
 
     Attributes:
         digest: Digest (hex) over all that decides the rows of the new files.
-        parts: Of each hour, project and namespace: the digest of its file, the compaction that has its rows, their number.
+        parts: Of each hour, project and namespace, or of the version: the digest of its files, the compaction that has its rows, their number.
     """
 
-    merge: Merge
+    merge: Merge | VersionMerge
     digest: str
     inputs: tuple[Input, ...]
     parts: Mapping[Part, tuple[str, str | None, int]]
@@ -94,7 +97,7 @@ class NewFile:
 
 @dataclass(frozen=True)
 class Committed:
-    """What was taken in: hours, projects and namespaces, and how many of them were loaded again meanwhile and keep their files."""
+    """What was taken in: hours, projects and namespaces, or a version, and how many of them were loaded again meanwhile and keep their files."""
 
     part_count: int
     given_up_count: int
@@ -102,14 +105,38 @@ class Committed:
 
 def planned(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, now: datetime, file_bytes: int = FILE_BYTES
-) -> list[Merge]:
+) -> list[Merge] | list[VersionMerge]:
     """What is to be compacted now of a dataset, newest first."""
+    if dataset.family is Family.SNAPSHOT:
+        return versions.planned(connection, dataset, file_bytes)
     rows = answer(connection, statement("compaction/units"), {"table": dataset.name})
     return merges((Unit(*row) for row in rows), now, file_bytes=file_bytes)
 
 
-def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge) -> Prepared:
+def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge | VersionMerge) -> Prepared:
     """What a compaction is made of as things are now."""
+    find = _of_version if isinstance(merge, VersionMerge) else _of_hours
+    inputs, parts = find(connection, dataset, merge)  # type: ignore[arg-type]
+    made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
+    digest = hashlib.sha256(
+        json.dumps([*made_of, [[i.lake_path, i.dropped_parts] for i in inputs]], default=str).encode()
+    )
+    return Prepared(merge, digest.hexdigest(), tuple(inputs), parts)
+
+
+def _of_version(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
+) -> tuple[list[Input], dict[Part, tuple[str, str | None, int]]]:
+    found = versions.loaded(connection, dataset, merge)
+    if found is None:
+        return [], {}
+    part = (merge.snapshot_id, merge.snapshot_version, found.project_id, found.namespace_id)
+    return [Input(*file) for file in found.files], {part: (found.digest, None, found.row_count)}
+
+
+def _of_hours(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge
+) -> tuple[list[Input], dict[Part, tuple[str, str | None, int]]]:
     lone = [unit.name for unit in merge.units if unit.span is None]
     whole = [unit.name for unit in merge.units if unit.span is not None]
     asked = {"table": dataset.name, "lone": lone, "whole": whole}
@@ -137,11 +164,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merg
             connection, statement("compaction/parts"), asked
         )
     }
-    made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.span.name, merge.first_hour.isoformat()]
-    digest = hashlib.sha256(
-        json.dumps([*made_of, [[i.lake_path, i.dropped_parts] for i in inputs]], default=str).encode()
-    )
-    return Prepared(merge, digest.hexdigest(), tuple(inputs), parts)
+    return inputs, parts
 
 
 def commit(
@@ -155,7 +178,8 @@ def commit(
 ) -> Committed:
     """Let what is loaded be read from the new files, in one transaction.
 
-    What was loaded again since the compaction was prepared keeps its own files, and is passed over in the new ones.
+    What was loaded again since the compaction was prepared keeps its own files, and is passed over in the new ones. Of a version that
+    was, or was dropped, the new files are forgotten.
 
     Raises:
         LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
@@ -172,31 +196,24 @@ def commit(
     }
     if wrong or row_counts.keys() - prepared.parts.keys():
         part, count = next(iter(wrong.items()), (None, 0))
-        told = (
-            f"{part[1]} {part[2]} of {part[0]:%Y-%m-%dT%H} has {count} rows in the new files"
-            if part
-            else "There are rows of other hours"
-        )
+        told = f"{', '.join(map(str, part))} has {count} rows in the new files" if part else "There are rows of others"
         raise LakeFileError(
-            f"The compaction of the {prepared.merge.span.name} from {prepared.merge.first_hour:%Y-%m-%dT%H} on does not hold what is loaded: "
-            f"{told}. Nothing was changed; the files stay as they are. Convert the archives of that hour again."
+            f"The compaction of the {prepared.merge.label} does not hold what is loaded: {told}. Nothing was changed; the files stay as they "
+            "are. Convert their archives again."
         )
-    parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
-    new = [file.lake_path for file in files]
+    merge = prepared.merge
     with transaction(connection):
-        connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
-        connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
-        connection.unregister("announced_parts")
-        values = {"table": dataset.name, "compaction_id": prepared.digest}
-        [(taken,)] = connection.execute(statement("compaction/take"), values).fetchall()
-        connection.execute(statement("compaction/pass_over"), values | {"paths": new})
-        merge = prepared.merge
+        if isinstance(merge, VersionMerge):
+            digests = [digest for digest, _, _ in prepared.parts.values()]
+            taken = sum(versions.take(connection, dataset, merge, digest, prepared.digest) for digest in digests)
+        else:
+            taken = _take_hours(connection, dataset, prepared, [file.lake_path for file in files])
         connection.executemany(
             "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, ? AS first_hour, ? AS end_hour, ? AS lake_path, "
             "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
             [
                 [
-                    *(dataset.name, prepared.digest, merge.span.name, merge.first_hour, merge.end_hour, file.lake_path),
+                    *(dataset.name, prepared.digest, str(merge.span), merge.first_hour, merge.end_hour, file.lake_path),
                     *(file.row_count, file.lake_bytes, file.first_project_id, file.last_project_id, now),
                 ]
                 for file in files
@@ -204,4 +221,18 @@ def commit(
         ) if files else None
         retire(connection)
         raise_revision(connection)
-    return Committed(int(taken), len(parts) - int(taken))
+    return Committed(taken, len(prepared.parts) - taken)
+
+
+def _take_hours(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, prepared: Prepared, paths: Sequence[str]
+) -> int:
+    """Let the hours that are loaded as they were be read from the new files; returns the number of hours, projects and namespaces."""
+    parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
+    connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
+    connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
+    connection.unregister("announced_parts")
+    values = {"table": dataset.name, "compaction_id": prepared.digest}
+    [(taken,)] = connection.execute(statement("compaction/take"), values).fetchall()
+    connection.execute(statement("compaction/pass_over"), values | {"paths": list(paths)})
+    return int(taken)

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from resources.formatting import hour_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -37,6 +39,10 @@ class Span:
     name: str
     start: Callable[[datetime], datetime]
     age: timedelta
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
 
     def end(self, start: datetime) -> datetime:
         """The end of the span that begins at `start`."""
@@ -103,6 +109,16 @@ class Merge:
         return self.span.end(self.first_hour)
 
     @property
+    def name(self) -> str:
+        """What the names of its files begin with."""
+        return f"{self.span.name}_{self.first_hour:%Y-%m-%dT%H}"
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return f"{self.span.name.replace('_', ' ')} from {hour_text(self.first_hour)} UTC on"
+
+    @property
     def lake_bytes(self) -> int:
         """Bytes to read."""
         return sum(unit.lake_bytes for unit in self.units)
@@ -129,7 +145,8 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
             mended = any(u.dropped or (u.superseded and span.end(start) + _SETTLED <= now) for u in own)
             if not mended:
                 some = [unit for unit in some if unit.span != span.name]  # noqa: PLW2901
-            if mended or _is_worth(some, file_bytes):
+            files, size = sum(unit.file_count for unit in some), sum(unit.lake_bytes for unit in some)
+            if mended or is_worth(files, size, file_bytes):
                 found.append(Merge(span, start, tuple(some)))
                 taken = set(map(id, some))
                 left = [unit for unit in left if id(unit) not in taken]
@@ -145,7 +162,6 @@ def _by_span(units: Sequence[Unit], span: Span) -> dict[datetime, list[Unit]]:
     return found
 
 
-def _is_worth(units: Sequence[Unit], file_bytes: int) -> bool:
-    files = sum(unit.file_count for unit in units)
-    size = sum(unit.lake_bytes for unit in units)
-    return files > _FEW and files > 2 * -(-size // file_bytes)
+def is_worth(file_count: int, lake_bytes: int, file_bytes: int) -> bool:
+    """Whether a compaction makes files so much fewer that rewriting them is worth it."""
+    return file_count > _FEW and file_count > 2 * -(-lake_bytes // file_bytes)

@@ -97,7 +97,7 @@ def _digest(natives: tuple[tables.Table, ...]) -> str:
 def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Make the tables in a new build file, bring an older one up to date, leave one of the same version alone.
 
-    Missing tables and columns that may be null are added; views and comments are made anew. Tables that no dataset declares stay.
+    Missing tables and columns that may be null are added, as are nulls of columns that had none; views and comments are made anew. Tables that no dataset declares stay.
 
     Raises:
         WarehouseVersionError: the file was made for other tables; nothing was changed.
@@ -150,6 +150,8 @@ def _add_columns(connection: duckdb.DuckDBPyConnection, script: str, found: str,
         for column, kind in wanted[table].items():
             if column not in there[table] and kind.endswith(" NULL") and not kind.endswith("NOT NULL"):
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(column)} {kind.removesuffix(' NULL')}")
+            elif there[table].get(column) == kind.replace(" NULL", " NOT NULL"):
+                connection.execute(f"ALTER TABLE {table} ALTER COLUMN {identifier(column)} DROP NOT NULL")
             elif there[table].get(column) != kind:
                 wrong.append(f"{table}.{column}")
         wrong += [f"{table}.{column}" for column in there[table].keys() - wanted[table].keys()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -9,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources.tables import LOADS, REJECTED_LINES
-from resources.warehouse.database.connect import is_exhausted
+from resources.warehouse.database.connect import answer, has_table, is_exhausted
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from resources.tables import Table
@@ -137,6 +139,30 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
         "DELETE FROM compacted_files WHERE compaction_id NOT IN (SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
     )
     connection.execute("DELETE FROM internal.superseded WHERE lake_path NOT IN (SELECT lake_path FROM compacted_files)")
+
+
+def files_of_versions(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, table_name: str
+) -> dict[tuple[str, int, datetime], tuple[str, ...]]:
+    """The files that have the rows of the kept versions of a dataset's snapshots, by project, namespace and source_at."""
+    place = "loads.project_id, loads.namespace_id, loads.source_at"
+    found = answer(
+        connection,
+        f"SELECT {place}, lake_path FROM loads WHERE table_name = ? AND row_count > 0 AND compaction_id IS NULL ORDER BY lake_path",  # noqa: S608
+        [table_name],
+    )
+    if has_table(connection, "compacted_files"):
+        found += answer(
+            connection,
+            f"SELECT DISTINCT {place}, file.lake_path FROM loads JOIN compacted_files AS file USING (table_name, compaction_id) "  # noqa: S608
+            "WHERE table_name = ? ORDER BY file.lake_path",
+            [table_name],
+        )
+    root = lake_root.resolve()
+    files: dict[tuple[str, int, datetime], list[str]] = defaultdict(list)
+    for project, namespace, source_at, path in found:
+        files[project, namespace, source_at].append(str(root / path))
+    return {version: tuple(paths) for version, paths in files.items()}
 
 
 def insert_rows(connection: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> int:

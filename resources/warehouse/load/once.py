@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.parts import derived
 from resources.warehouse.database.sql import column_list, identifier, moment, nulls, quoted, statement
+from resources.warehouse.load.files import files_of_versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,16 +123,13 @@ def kept_versions(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_
     """The loaded versions of a dataset of snapshots."""
     found = answer(
         connection,
-        "SELECT snapshot_id, snapshot_version, kept.project_id, kept.namespace_id, kept.source_at, "
-        "list(lake_path ORDER BY lake_path) FILTER (WHERE loads.row_count > 0) "
-        "FROM snapshots AS kept JOIN loads USING (table_name, source_at, project_id, namespace_id) WHERE table_name = ? "
-        "GROUP BY ALL ORDER BY ALL",
+        "SELECT snapshot_id, snapshot_version, project_id, namespace_id, source_at FROM snapshots WHERE table_name = ? ORDER BY ALL",
         [dataset.name],
     )
-    root = lake_root.resolve()
+    files = files_of_versions(connection, lake_root, dataset.name)
     return [
         Kept(
-            dataset, identifier, version, project, namespace, tuple(str(root / path) for path in paths or ()), source_at
+            dataset, identifier, version, project, namespace, files.get((project, namespace, source_at), ()), source_at
         )
-        for identifier, version, project, namespace, source_at, paths in found
+        for identifier, version, project, namespace, source_at in found
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from resources.tables import ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import identifier, moment, nulls, quoted, statement
+from resources.warehouse.load.files import files_of_versions
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -91,15 +92,11 @@ def versions(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_on
     source = "internal.bases" if bases_only else "snapshots WHERE table_name = 'snapshot_articles'"
     found = answer(
         connection,
-        "SELECT snapshot_id, snapshot_version, any_value(kept.project_id), any_value(kept.namespace_id), kept.source_at, "  # noqa: S608
-        "list(lake_path ORDER BY lake_path) FILTER (WHERE row_count > 0) "
-        f"FROM (SELECT snapshot_id, snapshot_version, project_id, namespace_id, boundary_at, source_at FROM {source}) AS kept "
-        "JOIN loads ON table_name = 'snapshot_articles' AND loads.source_at = kept.source_at "
-        "AND loads.project_id = kept.project_id AND loads.namespace_id = kept.namespace_id "
-        "GROUP BY snapshot_id, snapshot_version, boundary_at, kept.source_at ORDER BY boundary_at, snapshot_id, snapshot_version",
+        "SELECT snapshot_id, snapshot_version, project_id, namespace_id, source_at "  # noqa: S608  constant words
+        f"FROM {source} ORDER BY boundary_at, snapshot_id, snapshot_version",
     )
-    root = lake_root.resolve()
+    files = files_of_versions(connection, lake_root, SNAPSHOT_ARTICLES.name)
     return [
-        Version(identifier, version, project, namespace, hour, tuple(str(root / path) for path in paths or ()))
-        for identifier, version, project, namespace, hour, paths in found
+        Version(identifier, version, project, namespace, source_at, files.get((project, namespace, source_at), ()))
+        for identifier, version, project, namespace, source_at in found
     ]

@@ -25,7 +25,7 @@ from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
+from resources.warehouse.load.files import announce, check_counts, enter, lake_path, retire, unreadable
 from resources.warehouse.load.once import insert_once
 from resources.warehouse.load.snapshot_rows import Version
 from resources.warehouse.records import SnapshotLoad
@@ -57,6 +57,8 @@ def load_snapshot(
 ) -> SnapshotLoad:
     """Load one version, whole or not at all, and let go of the versions that are too many.
 
+    The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone.
+
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
         ValueError: the arguments contradict one another.
@@ -75,7 +77,11 @@ def load_snapshot(
                 [snapshot.dataset.name, snapshot.project_id, snapshot.namespace_id, known[0][3] if known else None],
             ).fetchall()
         )
-        changed = reload or not known or held != {file.identifier: file.digest for file in snapshot.files}
+        digests = {file.identifier: file.digest for file in snapshot.files}
+        lost = bool(known) and not all(
+            (lake_root / path).exists() for path in _compacted(connection, snapshot, known[0][3])
+        )
+        changed = reload or lost or not known or held != digests
         before = _base(connection, snapshot)
         dropped: list[str] = []
         released: list[str] = []
@@ -86,7 +92,9 @@ def load_snapshot(
             for version in _too_many(connection, snapshot, keep_replaced):
                 released += _drop(connection, snapshot, version)
                 dropped.append(version)
-            kept = {path for (path,) in connection.execute("SELECT lake_path FROM loads").fetchall()}
+            retire(connection)
+            named = "SELECT lake_path FROM loads UNION SELECT lake_path FROM compacted_files"
+            kept = {path for (path,) in connection.execute(named).fetchall()}
             released = [path for path in released if path not in kept]
             raise_revision(connection)
         else:
@@ -284,6 +292,7 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
     (hour,) = answer(connection, f"SELECT source_at FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
     source = [*_scope(snapshot), hour]
     paths = connection.execute(f"SELECT lake_path FROM loads WHERE {_OF_SCOPE} AND source_at = ?", source).fetchall()  # noqa: S608
+    compacted = _compacted(connection, snapshot, hour)
     for table in ("loads", "rejects"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND source_at = ?", source)  # noqa: S608  constant names
     own = [] if snapshot.is_of_articles else [identifier(snapshot.dataset.name)]
@@ -294,7 +303,16 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
             [version, *_scope(snapshot)],
         )
     connection.execute(f"DELETE FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)  # noqa: S608  constant words
-    return [path for (path,) in paths]
+    return [*(path for (path,) in paths), *compacted]
+
+
+def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime) -> list[str]:
+    """The compacted files that have the rows of a version, relative to the lake."""
+    found = connection.execute(
+        f"SELECT lake_path FROM compacted_files WHERE compaction_id IN (SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",  # noqa: S608
+        [*_scope(snapshot), source_at],
+    ).fetchall()
+    return [path for (path,) in found]
 
 
 def _key(snapshot: Snapshot) -> list[str]:

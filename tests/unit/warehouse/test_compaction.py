@@ -310,45 +310,11 @@ def test_two_compactions_at_a_time_are_one_too_many(mirror):
         compact(mirror)
 
 
-KILLED = """\
-import os, signal, sys
-from datetime import UTC, datetime
-from pathlib import Path
-from assets import compaction
-from resources.engine import Engine
-from resources.lake import Layout
-from resources.lake.parquet import writer
-from resources.warehouse import Warehouse
-from resources.warehouse.compaction import ledger
-
-def die(*_args, **_more):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def before(owner, name):
-    setattr(owner, name, die)
-
-def after(owner, name):
-    real = getattr(owner, name)
-    setattr(owner, name, lambda *args, **more: (real(*args, **more), die()))
-
-data, phase = Path(sys.argv[1]), sys.argv[2]
-warehouse = Warehouse(data, clock=lambda: datetime(2026, 11, 9, tzinfo=UTC))
-{
-    "spilling": lambda: after(compaction.compact.__globals__["in_order"].__globals__["pa"].ipc, "new_file"),
-    "writing": lambda: before(writer.ParquetFile, "finish"),
-    "written": lambda: after(writer.ParquetFile, "finish"),
-    "taking in": lambda: after(ledger, "retire"),
-    "taken in": lambda: after(ledger, "commit"),
-}[phase]()
-compaction.compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 14, threads=1)
-"""
-
-
 def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror):
     load(mirror, range(4))
     before = content(mirror.warehouse)
     for phase in ("spilling", "writing", "written", "taking in", "taken in"):
-        command = [sys.executable, "-c", KILLED, str(mirror.data), phase]
+        command = [sys.executable, "-m", "tests.unit.warehouse.killing_compactions", str(mirror.data), phase]
         assert subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode == -9, phase
         assert content(mirror.warehouse) == before, phase
         assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 16)]
@@ -372,8 +338,8 @@ def test_pieces_beyond_number_are_merged_with_few_open_files(tmp_path, monkeypat
             more = {"batch_hour": datetime(2026, 11, 1, tzinfo=UTC), "namespace_id": 0, "text": "x" * 400}
             yield pa.RecordBatch.from_pylist([row | more for row in rows])
 
-    found = []
-    for table in sorting.in_order(batches(), tmp_path / "a.parquet", 4 * 2000):
+    found, key = [], ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", "file_row")
+    for table in sorting.in_order(batches(), key, tmp_path / "a.parquet", 4 * 2000):
         found += table.select(["article_id", "version_id", "file_row"]).to_pylist()
         assert len(list(tmp_path.iterdir())) < 4
     keys = [tuple(row.values()) for row in found]

@@ -1,0 +1,121 @@
+"""Versions of snapshots as units of compaction: all files of one become few, whole or not at all.
+
+The rows that are passed over in a version depend on nothing but its files, so they are left out for good, and the notes of their places go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from resources.datasets.paths import short
+from resources.warehouse.compaction.spans import is_worth
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.sql import statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import duckdb
+
+    from resources.datasets import Dataset
+
+
+@dataclass(frozen=True)
+class VersionMerge:
+    """The files of a version, to be compacted together.
+
+    Attributes:
+        file_count: Files to read.
+        lake_bytes: Bytes to read.
+    """
+
+    snapshot_id: str
+    snapshot_version: str
+    file_count: int
+    lake_bytes: int
+
+    #: In `compacted_files`.
+    span = "snapshot"
+    first_hour = None
+    end_hour = None
+
+    @property
+    def name(self) -> str:
+        """What the names of its files begin with."""
+        return self.snapshot_id
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return f"version {short(self.snapshot_version)} of {self.snapshot_id}"
+
+
+@dataclass(frozen=True)
+class VersionFiles:
+    """What a version is loaded from as things are now; nothing of one that was dropped or compacted meanwhile.
+
+    Attributes:
+        files: Path, rows and places of the rows that are passed over, of each file that has rows.
+        digest: Digest over the digests of all its files.
+        source_at: Of its rows.
+        row_count: Rows that are not passed over.
+    """
+
+    files: tuple[tuple[str, int, tuple[int, ...]], ...]
+    digest: str
+    source_at: datetime
+    project_id: str
+    namespace_id: int
+    row_count: int
+
+
+def planned(connection: duckdb.DuckDBPyConnection, dataset: Dataset, file_bytes: int) -> list[VersionMerge]:
+    """The kept versions that are worth it, the one loaded last first."""
+    found = (
+        VersionMerge(*row) for row in answer(connection, statement("compaction/versions"), {"table": dataset.name})
+    )
+    return [merge for merge in found if is_worth(merge.file_count, merge.lake_bytes, file_bytes)]
+
+
+def loaded(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge) -> VersionFiles | None:
+    """What the version is loaded from; None: it was dropped, or it is compacted."""
+    rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
+    if not rows:
+        return None
+    _, _, _, _, _, source_at, project, namespace = rows[0]
+    return VersionFiles(
+        files=tuple((path, count, tuple(passed)) for path, count, _, passed, *_ in rows if count),
+        digest=hashlib.sha256(" ".join(digest for _, _, _, _, digest, *_ in rows).encode()).hexdigest(),
+        source_at=source_at,
+        project_id=project,
+        namespace_id=namespace,
+        row_count=sum(count - duplicates for _, count, duplicates, *_ in rows),
+    )
+
+
+def take(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge, digest: str, compaction_id: str
+) -> bool:
+    """Let the version be read from the files of a compaction, inside a transaction, if it is still loaded from the files of this digest."""
+    now = loaded(connection, dataset, merge)
+    if now is None or now.digest != digest:
+        return False
+    connection.execute(
+        "UPDATE loads SET compaction_id = ? WHERE (table_name, source_at, project_id, namespace_id) = (?, ?, ?, ?)",
+        [compaction_id, dataset.name, now.source_at, now.project_id, now.namespace_id],
+    )
+    connection.execute(
+        "DELETE FROM internal.shadowed_snapshots WHERE (snapshot_id, snapshot_version) = (?, ?)",
+        [merge.snapshot_id, merge.snapshot_version],
+    )
+    return True
+
+
+def _key(dataset: Dataset, merge: VersionMerge) -> dict[str, Any]:
+    return {
+        "table": dataset.name,
+        "snapshot_id": merge.snapshot_id,
+        "snapshot_version": merge.snapshot_version,
+    }

@@ -1,0 +1,299 @@
+"""Compacted snapshots: the same pages, states and bodies, whatever happens before, between and after, in few sorted files."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets import housekeeping
+from assets.compaction import compact_lake
+from resources import datasets
+from resources.engine import Engine
+from resources.lake import LakeError, Layout
+from resources.warehouse import LakeFileError, Snapshot, SnapshotFile, Warehouse
+from resources.warehouse.compaction.versions import VersionMerge
+from resources.warehouse.database import schema
+from resources.warehouse.views.lake import make_views, sources
+
+ROOT = Path(__file__).parents[3]
+VIEWS = ("snapshot_articles", "article_bodies")
+#: What `articles` is made of, and what it was.
+OTHERS = ("articles", "internal.snapshot_pages", "internal.snapshot_states", "articles_at('2026-11-01 04:00:00+00')")
+
+
+def compact(made, **more):
+    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 18, threads=2, **more)
+
+
+def version_of(lake, edition=0, chunks=5, project="enwiki"):
+    """A version in chunks: pages in no order, some of them twice, within a chunk and across two; one page was deleted; one chunk is empty."""
+    found = [
+        [
+            lake.change(
+                7 * page % 41,
+                f"Page {7 * page % 41}",
+                60 * edition + page,
+                "delete" if page == 5 else "update",
+                html=f"<p>{project} {page} in {edition}</p>" * 30,
+                wikitext=f"{page} {edition}",
+            )
+            for page in range(number, 40, chunks - 1)
+        ]
+        for number in range(chunks - 1)
+    ]
+    found[0] += [dict(found[0][1]), dict(found[1][0]), found[1][1] | {"event_at": lake.hour(0)}]
+    return lake.snapshot([*found, []], project=project, tag=edition)
+
+
+def load(made, *editions, keep_replaced=2, hours=(1,)):
+    for edition in editions:
+        made.warehouse.load_snapshot(version_of(made.lake, edition), keep_replaced=keep_replaced)
+    for hour in hours:
+        rows = [
+            made.lake.change(3, "Page 3", 60 * hour, html="newer"),
+            made.lake.change(9, "Page 9", 60 * hour, "delete"),
+        ]
+        made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)])
+    made.warehouse.apply_changes()
+
+
+def published(warehouse):
+    """What analysts see, and what `articles` is made of."""
+    warehouse.publish()
+    return {what: warehouse.sql(f"SELECT * FROM {what} ORDER BY ALL").rows for what in (*VIEWS, *OTHERS)}
+
+
+def content(warehouse, *more):
+    """What a publication would show of the lake now, without the time that it takes."""
+    with warehouse._connector.build("look") as connection:
+        connection.execute("BEGIN")
+        make_views(connection, sources(connection, warehouse._lake_root))
+        found = {what: connection.execute(f"SELECT * FROM {what} ORDER BY ALL").fetchall() for what in (*VIEWS, *more)}
+        connection.execute("ROLLBACK")
+    return found
+
+
+def names(warehouse):
+    """The files of snapshots that a publication would read."""
+    with warehouse._connector.build("look") as connection:
+        return [path for version in sources(connection, warehouse._lake_root).snapshots for path in version.paths]
+
+
+def rows_of(warehouse, table):
+    with warehouse._connector.build("look") as connection:
+        return connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+
+
+def rewritten(made):
+    """A compaction of the newest version that is rewritten and not taken in: the arguments of its commit."""
+    taken = []
+    commit = made.warehouse.commit_compaction
+    made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
+    with pytest.raises(LakeFileError, match=r"The compaction of the version .* of enwiki_namespace_0 does not hold"):
+        compact(made)
+    del made.warehouse.commit_compaction
+    return taken[0]
+
+
+@pytest.fixture
+def mirror(make):
+    return make()
+
+
+def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_and_views(mirror, state):
+    load(mirror, 0, 1)
+    before, articles = published(mirror.warehouse), state(mirror.warehouse)
+    assert all(before.values())
+    with duckdb.connect() as alone:
+        query = "SELECT DISTINCT * EXCLUDE (filename) FROM read_parquet(?, hive_partitioning = false, filename = true) "
+        query += "QUALIFY row_number() OVER (PARTITION BY snapshot_version, article_id, version_id ORDER BY event_at DESC) = 1"
+        rows = sorted(alone.execute(query, [names(mirror.warehouse)]).fetchall())
+        done = compact(mirror)
+        assert [(one.merge.span, one.read_files, one.written_files, one.given_up_count) for one in done] == [
+            ("snapshot", 4, 1, 0)
+        ] * 2
+        assert published(mirror.warehouse) == before
+        files = sorted(set(names(mirror.warehouse)))
+        assert [Path(one).parent.name for one in files] == ["snapshot_articles"] * 2
+        assert sorted(alone.execute("SELECT * FROM read_parquet(?)", [files]).fetchall()) == rows
+        keys = alone.execute(f"SELECT article_id, version_id FROM '{files[0]}'").fetchall()
+        assert keys == sorted(keys)
+        filtered = "SELECT DISTINCT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL"
+        assert {"article_id", "version_id", "name"} <= {name for (name,) in alone.execute(filtered, [files]).fetchall()}
+    assert compact(mirror) == []
+    assert rows_of(mirror.warehouse, "internal.shadowed_snapshots") == 0
+    mirror.warehouse.rebuild_articles()
+    assert state(mirror.warehouse) == articles
+
+
+def test_replaced_files_go_after_the_grace_period_and_come_back_from_the_archive(mirror):
+    load(mirror, 0)
+    before = published(mirror.warehouse)
+    layout, now = Layout(mirror.data), mirror.warehouse._clock.now
+    with mirror.warehouse.connect_published() as reader:
+        assert compact(mirror)
+        assert housekeeping.clean(layout, mirror.warehouse, now=now).waiting == ()  # published still
+        mirror.warehouse.publish()
+        assert len(housekeeping.clean(layout, mirror.warehouse, now=now).waiting) == 5
+        assert reader.sql("SELECT * FROM article_bodies ORDER BY ALL").fetchall() == before["article_bodies"]
+    cleaning = housekeeping.clean(layout, mirror.warehouse, now=now + timedelta(days=1))
+    assert len(cleaning.freed) == 5
+    assert published(mirror.warehouse) == before
+    # the same files once more change nothing, and go again
+    assert not mirror.warehouse.load_snapshot(version_of(mirror.lake)).changed
+    assert len(housekeeping.clean(layout, mirror.warehouse, now=now).waiting) == 5
+    # a compacted file that is lost is replaced by them
+    [path] = set(names(mirror.warehouse))
+    Path(path).unlink()
+    assert names(mirror.warehouse) == []
+    assert mirror.warehouse.load_snapshot(version_of(mirror.lake)).changed
+    mirror.warehouse.apply_changes()
+    assert content(mirror.warehouse).items() <= before.items()
+    assert len(set(names(mirror.warehouse))) == 4
+    assert len(compact(mirror)) == 1
+    assert set(names(mirror.warehouse)) == {path}
+
+
+def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_taken_in(mirror):
+    warehouse = mirror.warehouse
+    load(mirror, 0)
+    arguments = rewritten(mirror)
+    load(mirror, 1, keep_replaced=0, hours=())
+    committed = warehouse.commit_compaction(*arguments)
+    assert (committed.part_count, committed.given_up_count) == (0, 1)
+    assert rows_of(warehouse, "compacted_files") == 0
+    before = content(warehouse, "articles")
+    assert len(set(names(warehouse))) == 4
+    arguments = rewritten(mirror)
+    again = version_of(mirror.lake, 1)
+    files = [replace(file, digest=hashlib.sha256(file.digest.encode()).hexdigest()) for file in again.files]
+    again = replace(again, files=tuple(files))
+    assert warehouse.load_snapshot(again, keep_replaced=0).changed
+    assert warehouse.commit_compaction(*arguments).given_up_count == 1
+    assert rows_of(warehouse, "internal.shadowed_snapshots") > 0
+    # the same files once more are as good as before
+    arguments = rewritten(mirror)
+    assert warehouse.load_snapshot(again, keep_replaced=0, reload=True).changed
+    assert warehouse.commit_compaction(*arguments).part_count == 1
+    warehouse.apply_changes()
+    assert content(warehouse, "articles") == before
+    assert len(set(names(warehouse))) == 1
+    with Warehouse(mirror.data).compacting():  # which may have landed files that are not named yet
+        waiting = housekeeping.clean(Layout(mirror.data), warehouse, now=warehouse._clock.now).waiting
+    assert {one.why for one in waiting} == {"its rows are in a compacted file"}
+    waiting = housekeeping.clean(Layout(mirror.data), warehouse, now=warehouse._clock.now).waiting
+    assert sum(one.why == "no compaction names it any more" for one in waiting) == 1
+
+
+def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_project_comes_back(mirror):
+    warehouse = mirror.warehouse
+    load(mirror, 0)
+    warehouse.load_snapshot(version_of(mirror.lake, project="dewiki"))
+    assert len(compact(mirror)) == 2
+    load(mirror, 1, keep_replaced=0, hours=())
+    assert rows_of(warehouse, "compacted_files") == 1
+    before = content(warehouse)
+    assert len(set(names(warehouse))) == 5
+    assert len(compact(mirror)) == 1
+    assert content(warehouse) == before
+    warehouse.drop_project("enwiki")
+    assert [rows_of(warehouse, table) for table in ("compacted_files", "internal.superseded")] == [1, 0]
+    load(mirror, 1)
+    assert len(compact(mirror)) == 1
+    assert content(warehouse) == before
+
+
+def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror):
+    load(mirror, 0, hours=())
+    before = content(mirror.warehouse)
+    for phase in ("written", "taking in", "taken in"):
+        command = [sys.executable, "-m", "tests.unit.warehouse.killing_compactions", str(mirror.data), phase]
+        assert subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode == -9, phase
+        assert content(mirror.warehouse) == before, phase
+        assert [(phase, len(set(names(mirror.warehouse))))] == [(phase, 1 if phase == "taken in" else 4)]
+    assert compact(mirror) == []
+    assert list(mirror.data.rglob("*.unfinished")) == []
+
+
+def test_what_cannot_be_compacted_is_left_as_it_was(mirror):
+    load(mirror, 0, 1)
+    with pytest.raises(LakeError, match=r"version .{8} of enwiki_namespace_0 may take .*Its files stay as they are"):
+        compact(mirror, min_free_gb=1e6)
+    path = Path(names(mirror.warehouse)[0])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(LakeError, match="cannot be read"):
+        compact(mirror)
+    path.write_bytes(whole)
+    assert len(set(names(mirror.warehouse))) == 5
+
+
+def test_bodies_of_entities_are_the_same_from_the_compacted_chunks_of_their_snapshot(mirror):
+    dataset = datasets.SNAPSHOT_ENTITIES
+    own = {"snapshot_id": "wikidatawiki_namespace_0", "snapshot_version": "e" * 32}
+    place = {"project_id": "wikidatawiki", "namespace_id": 0}
+    files = []
+    for number in range(5):
+        rows = [
+            dict.fromkeys(dataset.table.schema.names)
+            | {
+                "entity_id": f"Q{entity}",
+                "change_type": "update",
+                "event_at": mirror.lake.hour(number),
+                "statements_json": f'"{number}"',
+            }
+            | own
+            | place
+            for entity in {7 * number % 5, 10 + number, 3}
+        ]
+        name = f"{own['snapshot_id']}_chunk_{number}"
+        path = mirror.data / "lake" / dataset.name / own["snapshot_id"] / ("e" * 8) / f"{name}.{number:08}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=dataset.table.schema), path)
+        counts = dict.fromkeys(
+            ("reject_count", "delete_count", "visibility_change_count", "archive_bytes", "ndjson_bytes"), 0
+        )
+        size = {"row_count": len(rows), "update_count": len(rows), "lake_bytes": path.stat().st_size}
+        files.append(SnapshotFile(path, None, name, f"{number:032}", f"{number:064}", **counts, **size))
+    mirror.warehouse.load_snapshot(
+        Snapshot(
+            own["snapshot_id"], own["snapshot_version"], *place.values(), tuple(files), 5, mirror.lake.hour(5), dataset
+        )
+    )
+    mirror.warehouse.apply_entity_changes()
+
+    before = content(mirror.warehouse, "entities", "entity_bodies")
+    assert len(before["entity_bodies"]) == 10
+    [done] = compact(mirror)
+    assert (done.read_files, done.written_files, done.row_count) == (5, 1, 10)
+    assert content(mirror.warehouse, "entities", "entity_bodies") == before
+
+
+def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
+    mirror.warehouse.load_snapshot(version_of(mirror.lake, chunks=4))
+    assert mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES) == []
+    second = version_of(mirror.lake, 1)
+    mirror.warehouse.load_snapshot(second)
+    [merge] = mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES)
+    size = sum(file.lake_bytes for file in second.files if file.row_count)
+    assert merge == VersionMerge("enwiki_namespace_0", second.snapshot_version, 4, size)
+
+
+def test_a_build_file_whose_compactions_all_had_an_hour_is_brought_up_to_date(mirror):
+    load(mirror, 0)
+    with mirror.warehouse._connector.build("age it") as connection:
+        for column in ("first_hour", "end_hour"):
+            connection.execute(f"ALTER TABLE compacted_files ALTER {column} SET NOT NULL")
+        connection.execute("UPDATE internal.meta SET schema_version = 'an earlier one'")
+    assert len(compact(mirror)) == 1
+    with mirror.warehouse._connector.build("look") as connection:
+        assert connection.execute("SELECT schema_version FROM internal.meta").fetchall() == [(schema.digest(),)]

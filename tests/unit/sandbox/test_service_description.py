@@ -208,7 +208,7 @@ class TestServed:
         }
 
     def test_the_clients_paths_are_those_described(self):
-        """Each is an operation's, and every operation but streams and those for monitoring has one."""
+        """Each is an operation's, and every operation but those for monitoring has one."""
         made = {value for name, value in vars(endpoints).items() if name.isupper() and isinstance(value, str)}
         made |= {endpoints.article("A/b"), endpoints.structured("A/b")}
         made |= {endpoints.entity(kind, "Q1") for kind in ("items", "properties", "labels")}
@@ -228,7 +228,7 @@ class TestServed:
             if dataset.is_chunked:
                 chunk = endpoints.record(endpoints.chunks(one), "x_namespace_0_chunk_1")
                 made |= {endpoints.chunks(one), chunk, endpoints.download(chunk)}
-        described = {one.path for one in DESCRIBED if one.tag not in {"Service", "Streams"}}
+        described = {one.path for one in DESCRIBED if one.tag != "Service"}
         assert {operation_of(path, described) for path in made} == described
 
 

@@ -19,6 +19,7 @@ from resources.enterprise.service import Service
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import SnapshotSet, read_set, read_sets, superseded
 from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, check_together
+from resources.enterprise.stream.stream import Stream, StreamOptions
 
 __all__ = [
     "Disk",
@@ -35,6 +36,8 @@ __all__ = [
     "Sidecar",
     "SnapshotPlan",
     "SnapshotSet",
+    "Stream",
+    "StreamOptions",
     "TokenStatus",
     "Wishes",
     "check_together",

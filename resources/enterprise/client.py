@@ -30,7 +30,7 @@ from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot.plan import Wishes
 from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream.positions import Positions
-from resources.enterprise.stream.stream import Pace, Stream
+from resources.enterprise.stream.stream import StreamOptions, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -310,7 +310,7 @@ class EnterpriseClient:
         since: datetime | None = None,
         offsets: Mapping[int, int] | None = None,
         query: Query | None = None,
-        pace: Pace | None = None,
+        options: StreamOptions | None = None,
     ) -> Stream:
         """A realtime stream, for `with`: every event of the service, seconds after it happened. Costs no quota.
 
@@ -319,13 +319,13 @@ class EnterpriseClient:
             since: Where partitions begin that are not in `offsets`; default: now. The service keeps 48 hours.
             offsets: By partition the offset that comes next: that of the last event that was kept, and one more.
             query: `fields` and `filters`.
-            pace: Connections, form, and what may wait in memory.
+            options: Connections, form, and what may wait in memory.
 
         Raises:
             InvalidRequest: What is asked for cannot be; nothing was sent.
         """
         positions = Positions(since or self._clock.now(), offsets or {})
-        return Stream(self._transport, self.account, self.service, path, positions, query, pace or Pace())
+        return Stream(self._transport, self.account, self.service, path, positions, query, options or StreamOptions())
 
     # --- within ------------------------------------------------------------------------------------------------------
 

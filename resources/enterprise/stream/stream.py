@@ -38,7 +38,7 @@ _END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Pace:
+class StreamOptions:
     """How a stream is read.
 
     Attributes:
@@ -69,7 +69,7 @@ class Stream:
         path: Of the stream, for example `/v2/articles`.
         positions: Where to begin.
         query: `fields` and `filters`; the event is always asked for.
-        pace: How it is read.
+        options: How it is read.
 
     Raises:
         InvalidRequest: The query is none for a stream; nothing was sent.
@@ -83,7 +83,7 @@ class Stream:
         path: str,
         positions: Positions,
         query: Query | None,
-        pace: Pace,
+        options: StreamOptions,
     ) -> None:
         if query is not None:
             query.check(Kind.STREAM)
@@ -93,13 +93,13 @@ class Stream:
             # without its event nobody could say where a record stands
             self._query["fields"] = [*self._query["fields"], "event.*"]
         self._doing = f"read the stream {path}"
-        self._pace = pace
+        self._options = options
         self.positions = positions
-        self._inbox = Inbox(pace.room_bytes)
+        self._inbox = Inbox(options.room_bytes)
         waits = transport.patience.first_wait, transport.patience.longest_wait
         self.connections = [
-            Connection(parts, self._pieces, self._inbox, Leash, pace.form, pace.record_bytes, waits)
-            for parts in shares(pace.connections)
+            Connection(parts, self._pieces, self._inbox, Leash, options.form, options.record_bytes, waits)
+            for parts in shares(options.connections)
         ]
 
     def __enter__(self) -> Self:
@@ -157,9 +157,9 @@ class Stream:
         since = [connection.failing_since for connection in self.connections]
         first = max((one for one in since if one is not None), default=now)
         failure = self.connections[0].failure
-        if failure is not None and None not in since and now - first > self._pace.give_up_seconds:
+        if failure is not None and None not in since and now - first > self._options.give_up_seconds:
             raise errors.ServiceUnavailable(
-                f"No connection of the stream could be opened for {self._pace.give_up_seconds:,.0f} s; at last: {failure} What was "
+                f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; at last: {failure} What was "
                 "committed is kept, and the service keeps events for 48 hours: start the stream again before.",
                 status=failure.status,
             )
@@ -169,7 +169,7 @@ class Stream:
             self._transport,
             self._url,
             self.positions.body(parts) | self._query,
-            self._pace.form,
+            self._options.form,
             doing=self._doing,
             auth=self._auth.bearer,
             leash=leash,

@@ -23,7 +23,7 @@ from resources.enterprise.query import Query
 from resources.enterprise.stream.framing import EVENTS, NDJSON, framing
 from resources.enterprise.stream.inbox import Inbox
 from resources.enterprise.stream.positions import Positions, partitions_of, shares
-from resources.enterprise.stream.stream import Pace
+from resources.enterprise.stream.stream import StreamOptions
 from resources.sandbox import Settings, running
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 
@@ -146,11 +146,11 @@ def first(stream, count):
 class TestRefusalsAndEnds:
     """Against a server that answers as it is told, over one connection."""
 
-    ONE = Pace(connections=1)
+    ONE = StreamOptions(connections=1)
 
     def test_a_token_that_is_refused_is_renewed(self, fake, client):
         fake.script(STREAM, error_reply(401, "expired"), Reply(body=lines(event(0, 1)), chunked=True))
-        with client.stream(pace=self.ONE) as stream:
+        with client.stream(options=self.ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
 
     @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ class TestRefusalsAndEnds:
     )
     def test_refusals_that_stay_end_the_stream_behind_what_had_come(self, fake, client, reply, error):
         fake.script(STREAM, Reply(body=lines(event(0, 1), event(0, 2)), chunked=True), *[reply] * 2)
-        with client.stream(pace=self.ONE) as stream:
+        with client.stream(options=self.ONE) as stream:
             found = []
             with pytest.raises(error) as raised:
                 found.extend(stream.records())
@@ -170,7 +170,7 @@ class TestRefusalsAndEnds:
         assert "Could not read the stream /v2/articles" in str(raised.value)
 
     def test_an_account_that_is_refused(self, fake, make_client):
-        with make_client(password="wrong").stream(pace=self.ONE) as stream, pytest.raises(AuthenticationError):
+        with make_client(password="wrong").stream(options=self.ONE) as stream, pytest.raises(AuthenticationError):
             first(stream, 1)
 
     def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client):
@@ -184,7 +184,7 @@ class TestRefusalsAndEnds:
             Reply(body=cut, chunked=True, cut=len(cut) - 5),
             Reply(body=lines(event(3, 7), event(3, 8), event(3, 9)), chunked=True),
         )
-        with client.stream(since=NOW, pace=self.ONE) as stream:
+        with client.stream(since=NOW, options=self.ONE) as stream:
             assert first(stream, 3) == [event(3, 7), event(3, 8), event(3, 9)]
             assert stream.connections[0].opened == 6
         asked = [request.json for request in fake.api.seen(STREAM, "POST")]
@@ -196,7 +196,7 @@ class TestRefusalsAndEnds:
     def test_after_long_without_a_connection_the_stream_ends(self, fake, client):
         fake.script(STREAM, *[error_reply(503, "busy")] * 500)
         with (
-            client.stream(pace=Pace(connections=1, give_up_seconds=0.05)) as stream,
+            client.stream(options=StreamOptions(connections=1, give_up_seconds=0.05)) as stream,
             pytest.raises(ServiceUnavailable, match=r"could be opened for 0 s; at last: .* 503 \(busy\)"),
         ):
             first(stream, 1)
@@ -205,7 +205,7 @@ class TestRefusalsAndEnds:
         silent = threading.Event()
         fake.script(STREAM, *[Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent)] * 3)
         started = time.monotonic()
-        with client.stream(pace=self.ONE) as stream:
+        with client.stream(options=self.ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
         assert not stream.connections[0].is_alive()
         silent.set()
@@ -219,7 +219,7 @@ class TestRefusalsAndEnds:
             Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent),
             Reply(body=lines(event(0, 2)), chunked=True),
         )
-        with client.stream(pace=self.ONE) as stream:
+        with client.stream(options=self.ONE) as stream:
             records = stream.records()
             assert next(records) == event(0, 1)
             [connection] = stream.connections
@@ -233,7 +233,7 @@ class TestRefusalsAndEnds:
 
     def test_fields_come_with_their_event(self, fake, client):
         fake.script(STREAM, Reply(body=lines(event(0, 1)), chunked=True))
-        with client.stream(query=Query(fields=("name",)), pace=self.ONE) as stream:
+        with client.stream(query=Query(fields=("name",)), options=self.ONE) as stream:
             first(stream, 1)
         assert fake.api.seen(STREAM)[0].json["fields"] == ["name", "event.*"]
         with pytest.raises(InvalidRequest):
@@ -271,7 +271,7 @@ def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path, form):
         # the consumer ends in between as well, and goes on at what it kept
         offsets = {}
         while len(taken) < len(wanted):
-            with client.stream(since=since, offsets=offsets, pace=Pace(connections=4, form=form)) as stream:
+            with client.stream(since=since, offsets=offsets, options=StreamOptions(connections=4, form=form)) as stream:
                 count = min(chance.randint(1, 150), len(wanted) - len(taken))
                 for record in first(stream, count):
                     place = record["event"]

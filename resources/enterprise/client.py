@@ -30,7 +30,7 @@ from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot.plan import Wishes
 from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream.positions import Positions
-from resources.enterprise.stream.stream import StreamOptions, Stream
+from resources.enterprise.stream.stream import Stream, StreamOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -82,6 +83,13 @@ def native_tables() -> tuple[tables.Table, ...]:
     )
     states = dict.fromkeys(dataset.state for dataset in datasets.datasets() if dataset.state is not None)
     return (*states, *of_datasets, tables.SNAPSHOTS, tables.HOURS, tables.LOADS, tables.COMPACTED_FILES, tables.REJECTS)
+
+
+def table_names() -> list[str]:
+    """All tables of the build file, with their schemas, quoted."""
+    own = [("main", table.name) for table in native_tables()]
+    internal = re.findall(r"^CREATE TABLE IF NOT EXISTS internal\.(\w+)", statement("database/internal"), re.MULTILINE)
+    return [f"{identifier(schema)}.{identifier(name)}" for schema, name in (*own, *(("internal", n) for n in internal))]
 
 
 def digest() -> str:
@@ -196,6 +204,8 @@ def _take_over(connection: duckdb.DuckDBPyConnection) -> None:
 
 def show_older(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a file that an older version published, attached as `warehouse`, be asked like one of today."""
+    if connection.execute("FROM about WHERE name = 'schema_version' AND value = ?", [digest()]).fetchall():
+        return
     there = _columns(connection, "view") | _columns(connection)
     for declared in _SHOWN:
         own = there.get(f"main.{declared.name}", {})

@@ -31,6 +31,7 @@ from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
 from resources.lake import Layout
 from resources.warehouse import Warehouse
+from tests.builds import lay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -96,7 +97,7 @@ class Mirror:
     ) -> None:
         number = next(_numbers)
         self.sandbox = sandbox
-        self.data = data
+        self.data = lay(data)
         self.username = f"operator{number}"
         self.password = f"Passw0rd-{number}-{random.getrandbits(64):x}"
         self.patience = patience or Patience(

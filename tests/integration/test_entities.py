@@ -14,6 +14,7 @@ from resources.lake import Archive, Layout, SnapshotArchive, convert
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
+from tests.builds import lay
 from tests.entity_truth import WIKI, assert_derived, assert_rebuilt_alike, assert_same, found_rows, truth
 from tests.integration.mirror import Mirror
 
@@ -67,7 +68,7 @@ def load_snapshot(warehouse, world, identifier, started):
 def check(tmp_path, seed, *, hours, **options):
     """Two snapshots and some hours, in any order, some twice, one loaded from another world in between and mended."""
     draw = random.Random(seed)
-    world, warehouse = world_of(tmp_path / "world", seed, **options), Warehouse(tmp_path / "data")
+    world, warehouse = world_of(tmp_path / "world", seed, **options), Warehouse(lay(tmp_path / "data"))
     chosen = [END - back * HOUR for back in reversed(range(1, hours + 1))]
     older, newer = chosen[0] + timedelta(minutes=21), chosen[hours // 2] + timedelta(minutes=9)
     works = [(load_hour, hour) for hour in chosen]
@@ -111,7 +112,7 @@ def test_entities_are_the_truth_over_many_seeds(tmp_path, seed):
 
 
 def test_hours_alone_give_the_entities_that_they_tell_of(tmp_path):
-    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(tmp_path / "data")
+    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(lay(tmp_path / "data"))
     chosen = [END - 2 * HOUR, END - HOUR]
     for hour in reversed(chosen):
         load_hour(warehouse, world, hour)
@@ -123,7 +124,7 @@ def test_hours_alone_give_the_entities_that_they_tell_of(tmp_path):
 
 def test_an_hour_is_compared_with_what_decided_and_reads_no_other_rows(tmp_path):
     """Whatever lies beyond the pending hour could as well be gone; `entities` is right, also where the hour is a late one."""
-    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(tmp_path / "data")
+    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(lay(tmp_path / "data"))
     early, last = END - 2 * HOUR, END - HOUR
     for identifier in world.entity_identifiers():
         load_snapshot(warehouse, world, identifier, early + timedelta(minutes=21))
@@ -140,7 +141,7 @@ def test_an_hour_is_compared_with_what_decided_and_reads_no_other_rows(tmp_path)
 
 
 def test_an_entity_that_ended_in_a_gap_is_gone(tmp_path):
-    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(tmp_path / "data")
+    world, warehouse = world_of(tmp_path / "world", 5), Warehouse(lay(tmp_path / "data"))
     early, last = END - 9 * HOUR, END - HOUR
     for hour in (early, last):
         load_hour(warehouse, world, hour)

@@ -17,6 +17,7 @@ from resources.engine import Engine
 from resources.lake import Layout, SnapshotArchive, convert
 from resources.sandbox.world.structured import structured
 from resources.warehouse import Snapshot, SnapshotFile, Warehouse
+from tests.builds import lay
 from tests.unit.lake.conftest import tar_bytes
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
 
@@ -30,7 +31,7 @@ class Library:
 
     def __init__(self, data: pathlib.Path) -> None:
         self.layout = Layout(data)
-        self.warehouse = Warehouse(data)
+        self.warehouse = Warehouse(lay(data))
 
     def load(self, project: str, lines: list[bytes], minute: int = 0):
         """A snapshot of these lines, converted and loaded."""

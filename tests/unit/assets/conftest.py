@@ -21,6 +21,7 @@ from resources.enterprise import EnterpriseClient
 from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
 from resources.warehouse import Warehouse
+from tests.builds import lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.lake.conftest import tar_bytes
@@ -169,7 +170,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, patience=QUICK) as client,
         Converter(workers=1) as converter,
     ):
-        made = Bench(tmp_path / "data", fake, client, clock, converter)
+        made = Bench(lay(tmp_path / "data"), fake, client, clock, converter)
         made.know("projects", "dewiki", "enwiki", "frwiki", "itwiki")
         made.know("namespaces", 0, 14)
         yield made

@@ -16,6 +16,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
 from resources.warehouse import Warehouse
+from tests.builds import lay
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 #: Before everything that is loaded; long after it.
@@ -28,7 +29,7 @@ class House:
 
     def __init__(self, data):
         self.data, self.layout, self.lake = data, Layout(data), Lake(data)
-        self.warehouse = Warehouse(data, lock_timeout=5.0, clock=Clock())
+        self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
 
     def aged(self, *paths, moment=EARLIER):
         for path in paths:

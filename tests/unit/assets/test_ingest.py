@@ -171,7 +171,7 @@ def test_what_earlier_runs_made_is_found_again_and_nothing_is_done(bench):
 
 
 def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(bench):
-    (bench.data / "warehouse").mkdir()
+    bench.warehouse.build_path.unlink()
     bench.warehouse.build_path.mkdir()
     run = bench.run()
     error = NotArchivedError("Not there.")

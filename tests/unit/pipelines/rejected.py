@@ -15,6 +15,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.tables import REJECTED_LINES
 from resources.warehouse import Warehouse
+from tests.builds import lay
 from tests.unit.assets.conftest import record
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -28,7 +29,7 @@ class Folder:
 
     def __init__(self, data):
         self.data, self.layout, self.lake = data, Layout(data), Lake(data)
-        self.warehouse = Warehouse(data, lock_timeout=5.0, clock=Clock())
+        self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
         self.settings = Settings(data=data, projects=("dewiki",))
         self.lists = {}
 

@@ -17,6 +17,7 @@ from pipelines.report.status import as_json, collect
 from pipelines.settings import read
 from resources.tables import HourState
 from resources.warehouse import Warehouse
+from tests.builds import lay
 
 NOW = datetime(2026, 3, 4, 15, 20, tzinfo=UTC)
 NEWEST = datetime(2026, 3, 4, 14, tzinfo=UTC)
@@ -28,7 +29,7 @@ STATES = {letter.lower(): state for letter, state in zip("LEAMNP", HourState, st
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory):
     """A published file in which nothing is."""
-    warehouse = Warehouse(tmp_path_factory.mktemp("blank"))
+    warehouse = Warehouse(lay(tmp_path_factory.mktemp("blank")))
     warehouse.publish()
     return warehouse.published_path
 
@@ -38,7 +39,7 @@ def publish(blank, tmp_path):
     """Publishes states, a letter per hour up to the newest: l(oaded) r(edone) e(mpty) a m p n, ' ' for no row."""
 
     def publish(**places):
-        warehouse = Warehouse(tmp_path)
+        warehouse = Warehouse(lay(tmp_path))
         shutil.copy(blank, warehouse.published_path)
         rows = []
         for project, letters in places.items():

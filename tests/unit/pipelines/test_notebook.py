@@ -12,6 +12,7 @@ import pytest
 from pipelines import notebook, settings, values
 from pipelines.notebook import connect
 from resources.warehouse import NotPublishedError, Warehouse
+from tests.builds import lay
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def data(tmp_path, monkeypatch):
     monkeypatch.delenv("WME_DATA", raising=False)
     monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {})
     folder = tmp_path / "data"
-    Warehouse(folder).publish({"service": "first"})
+    Warehouse(lay(folder)).publish({"service": "first"})
     return folder
 
 
@@ -82,7 +83,7 @@ def test_it_reads_only_and_shows_utc(data):
 
 def test_it_locks_nobody_out_and_each_call_sees_the_newest(data):
     with connect(data) as old:
-        Warehouse(data).publish({"service": "second"})
+        Warehouse(lay(data)).publish({"service": "second"})
         with connect(data) as new:
             found = [c.execute("SELECT value FROM about WHERE name = 'service'").fetchall() for c in (old, new)]
     assert found == [[("first",)], [("second",)]]

@@ -14,6 +14,7 @@ from pipelines.report.status import collect
 from pipelines.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
+from tests.builds import lay
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 ONE = timedelta(hours=1)
@@ -24,7 +25,7 @@ class Mirror:
 
     def __init__(self, data):
         self.data, self.lake = data, Lake(data)
-        self.warehouse = Warehouse(data, lock_timeout=5.0, clock=Clock())
+        self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
         self.files = {}
 
     def load(self, number, project="enwiki"):

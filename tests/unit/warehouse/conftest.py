@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,6 +17,7 @@ import pytest
 from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.warehouse import LakeFile, LookupFile, Snapshot, SnapshotFile, Warehouse
+from tests.builds import lay
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -215,20 +215,9 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(scope="session")
-def empty_build(tmp_path_factory):
-    """A build file as a warehouse makes it before anything is loaded, ready for publications; hundreds of tests begin with it."""
-    made = Warehouse(tmp_path_factory.mktemp("empty"))
-    made.publish()
-    return made.build_path
-
-
 @pytest.fixture
-def warehouse(data, clock, empty_build):
-    made = Warehouse(data, lock_timeout=5.0, clock=clock)
-    made.build_path.parent.mkdir(parents=True)
-    shutil.copyfile(empty_build, made.build_path)
-    return made
+def warehouse(data, clock):
+    return Warehouse(lay(data), lock_timeout=5.0, clock=clock)
 
 
 @pytest.fixture
@@ -249,15 +238,13 @@ def elsewhere(tmp_path):
 
 
 @pytest.fixture
-def make(tmp_path, empty_build):
+def make(tmp_path):
     """A new lake and warehouse each time, for tests that need several."""
     count = iter(range(1_000_000))
 
     def build():
         folder = tmp_path / f"data-{next(count)}"
-        made = Warehouse(folder, lock_timeout=5.0, clock=Clock())
-        made.build_path.parent.mkdir(parents=True)
-        shutil.copyfile(empty_build, made.build_path)
+        made = Warehouse(lay(folder), lock_timeout=5.0, clock=Clock())
         return SimpleNamespace(data=folder, lake=Lake(folder), warehouse=made)
 
     return build

@@ -215,14 +215,23 @@ def memory(data):
     memory.connection.close()
 
 
-@settings(
-    max_examples=20,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(steps=STEPS, order=st.randoms(use_true_random=False))
-def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory, steps, order):
+@pytest.mark.parametrize("examples", [10, pytest.param(300, marks=pytest.mark.soak)])
+def test_any_order_repetition_and_redo_gives_the_state_of_the_rule(lake, memory, examples):
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(steps=STEPS, order=st.randoms(use_true_random=False))
+    def try_one(steps, order):
+        check(lake, memory, steps, order)
+
+    try_one()
+
+
+def check(lake, memory, steps, order):
+    """Load and apply the steps; the state must be that of the rule, and that of the same files in any other order."""
     memory.empty()
     final = {}
     for (key, one, two, *lists), again, apply in steps:

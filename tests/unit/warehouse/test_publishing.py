@@ -120,24 +120,25 @@ def test_page_that_changes_its_namespace_has_one_body(lake, warehouse):
 
 def test_tables_columns_and_comments_are_the_declared_ones(library):
     stored = {dataset.name for dataset in datasets.datasets()}
-    for table in datasets.tables():
-        wanted = table.narrow if table.name in stored else table
-        found = library.sql(
-            "SELECT column_name, comment FROM duckdb_columns() "
-            "WHERE schema_name = 'main' AND database_name = 'warehouse' AND table_name = ? ORDER BY column_index",
-            [table.name],
-        ).rows
-        assert found == [(column.name, column.description) for column in wanted], table.name
-        schema = library.sql(f"SELECT * FROM {table.name} LIMIT 0").table.schema
-        assert {field.name: field.type for field in schema} == {column.name: column.type for column in wanted}, (
-            table.name
-        )
-        described = library.sql(
-            "SELECT comment FROM duckdb_tables() WHERE table_name = $1 AND database_name = 'warehouse' "
-            "UNION ALL SELECT comment FROM duckdb_views() WHERE view_name = $1 AND database_name = 'warehouse'",
-            [table.name],
-        ).rows
-        assert described == [(table.description,)]
+    with library.connect_published() as connection:
+        for table in datasets.tables():
+            wanted = table.narrow if table.name in stored else table
+            found = connection.execute(
+                "SELECT column_name, comment FROM duckdb_columns() "
+                "WHERE schema_name = 'main' AND database_name = 'warehouse' AND table_name = ? ORDER BY column_index",
+                [table.name],
+            ).fetchall()
+            assert found == [(column.name, column.description) for column in wanted], table.name
+            schema = connection.sql(f"SELECT * FROM {table.name} LIMIT 0").to_arrow_table().schema
+            assert {field.name: field.type for field in schema} == {column.name: column.type for column in wanted}, (
+                table.name
+            )
+            described = connection.execute(
+                "SELECT comment FROM duckdb_tables() WHERE table_name = $1 AND database_name = 'warehouse' "
+                "UNION ALL SELECT comment FROM duckdb_views() WHERE view_name = $1 AND database_name = 'warehouse'",
+                [table.name],
+            ).fetchall()
+            assert described == [(table.description,)]
 
 
 def test_internal_tables_stay_home(library):

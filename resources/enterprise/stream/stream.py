@@ -142,11 +142,13 @@ class Stream:
             for block in self.take(_LOOK_SECONDS):
                 for line in block.lines.splitlines():
                     record = json.loads(line)
-                    event = record["event"]
-                    following = self.positions.next_offset(event["partition"])
-                    if following is None or event["offset"] >= following:
+                    event = record.get("event", {})
+                    # the service leaves out what is zero
+                    partition, offset = event.get("partition", 0), event.get("offset", 0)
+                    following = self.positions.next_offset(partition)
+                    if following is None or offset >= following:
                         yield record
-                        self.positions.committed({event["partition"]: event["offset"] + 1})
+                        self.positions.committed({partition: offset + 1})
 
     def _look(self) -> None:
         """See to connections that died, and to an end where none can be opened any more."""

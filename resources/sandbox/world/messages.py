@@ -60,4 +60,6 @@ class MessageWriter(ABC):
             "date_created": instant(event.created),
             "date_published": instant(event.published),
         }
-        return record if event.offset is None else record | {"partition": event.partition, "offset": event.offset}
+        place = {"partition": event.partition, "offset": event.offset}
+        # zeros are left out, as everywhere in records
+        return record | {name: number for name, number in place.items() if number}

@@ -84,7 +84,7 @@ def selector(record: str, parameters: Parameters) -> Callable[[Record], Record |
             return message
         found = _chosen(message, chosen)
         if isinstance(found.get("event"), dict):
-            found["event"] |= {name: message["event"][name] for name in _ADDED}
+            found["event"] |= {name: message["event"][name] for name in _ADDED if name in message["event"]}
         return found
 
     return select

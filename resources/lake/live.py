@@ -1,0 +1,238 @@
+"""What a stream brings, as small files each of which says how far the stream is kept with it.
+
+A step lands one Parquet file: its rows are the events, its own metadata has the next offset of every partition. So the events and the
+place at which the stream goes on become durable with one rename, and an event is stored exactly once whatever is killed when: what came after the newest file comes
+again, and what a file has is passed over.
+
+Files are numbered. The number and not the clock says which is the newest.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from resources import files
+from resources.datasets.paths import hour_folder
+from resources.formatting import counted
+from resources.lake.conversion import bodies_kept
+from resources.lake.decode.records import RecordReader
+from resources.lake.errors import LakeError, landing_failed
+from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from resources.lake.decode.records import Reject
+    from resources.lake.layout import Layout
+    from resources.tables import Table
+
+_log = logging.getLogger(__name__)
+
+#: Key of the facts in a file's own metadata.
+METADATA_KEY = "live"
+_KIND = ".parquet"
+#: Records are rows of one row group; a step of more has several.
+_GROUP_ROWS = 8_192
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file of events.
+
+    Attributes:
+        number: Rises by one with each file.
+        path: Where it lies.
+        row_count: Events in it.
+        duplicate_count: Events that came again and were passed over.
+        reject_count: Lines that are no records; they lie in a file beside it.
+        offsets: By partition the offset that comes next, of all partitions from which anything ever came.
+        published_at: By partition when the last of its events was published.
+    """
+
+    number: int
+    path: Path
+    row_count: int = 0
+    duplicate_count: int = 0
+    reject_count: int = 0
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    published_at: Mapping[int, datetime] = field(default_factory=dict)
+
+
+class LiveLake:
+    """The files of one stream. Only one process may write at a time; see `writing`.
+
+    Args:
+        layout: Where the lake lies.
+        name: Of the folder below the lake, for example `live_changes`.
+        table: What its events are rows of.
+        bodies: Body columns to keep. Default: all.
+    """
+
+    def __init__(self, layout: Layout, name: str, table: Table, bodies: frozenset[str] | None = None) -> None:
+        self.folder = layout.lake / name
+        self._rejects = layout.lake / f"{name}_rejects"
+        self._table = table
+        self._reader = RecordReader(table, {}, bodies_kept(table, bodies))
+        self._last: Step | None = None
+
+    def last(self) -> Step | None:
+        """The newest file; None: nothing is kept so far.
+
+        Raises:
+            LakeError: It cannot be read.
+        """
+        if self._last is None:
+            newest = max(self._files(), default=None)
+            self._last = None if newest is None else _read(*newest)
+        return self._last
+
+    def add(self, blocks: Iterable[bytes], now: datetime) -> Step | None:
+        """Keep what came: one file, or none where nothing is new.
+
+        Args:
+            blocks: Records, one a line; those of a partition in their order.
+            now: The moment, aware, by which the file is laid away.
+
+        Raises:
+            LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
+        """
+        before = self.last()
+        batches, rejects = [], []
+        for block in blocks:
+            rows = self._reader.read(memoryview(block), "stream", 1, 0, block.count(b"\n"))
+            batches.append(self._filled(rows.batch))
+            rejects += rows.rejects
+        if not batches:
+            return None
+        rows = pa.Table.from_batches(batches)
+        fresh = rows.filter(_is_first(rows, {} if before is None else before.offsets))
+        if not len(fresh) and not rejects:
+            return None
+        number = 1 if before is None else before.number + 1
+        offsets, published = _reached(fresh, before)
+        hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        step = Step(
+            number,
+            self.folder / hour_folder(hour) / f"{number:012d}{_KIND}",
+            len(fresh),
+            len(rows) - len(fresh),
+            len(rejects),
+            offsets,
+            published,
+        )
+        self._land(step, fresh, rejects)
+        self._last = step
+        return step
+
+    def files(self) -> Iterator[Path]:
+        """All files, the oldest first."""
+        return (path for _, path in sorted(self._files()))
+
+    def _files(self) -> Iterator[tuple[int, Path]]:
+        for path in self.folder.glob(f"date=*/hour=*/*{_KIND}"):
+            if path.name.removesuffix(_KIND).isdecimal():
+                yield int(path.name.removesuffix(_KIND)), path
+
+    def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the hour in which the service published each event, by whose file it will be confirmed, and with the zeros of their places.
+
+        The service leaves out what is zero: partition 0, and an offset of 0.
+        """
+        partitions, offsets = batch.column("event_partition"), batch.column("event_offset")
+        has_place = pc.or_(pc.is_valid(partitions), pc.is_valid(offsets))
+        filled = {
+            "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
+            "event_partition": pc.if_else(has_place, pc.fill_null(partitions, 0), partitions),
+            "event_offset": pc.if_else(has_place, pc.fill_null(offsets, 0), offsets),
+        }
+        for name, column in filled.items():
+            place = batch.schema.get_field_index(name)
+            batch = batch.set_column(place, batch.schema.field(place), column)
+        return batch
+
+    def _land(self, step: Step, rows: pa.Table, rejects: Sequence[Reject]) -> None:
+        if rejects:
+            beside = self._rejects / step.path.relative_to(self.folder).with_suffix(".ndjson.gz")
+            try:
+                beside.parent.mkdir(parents=True, exist_ok=True)
+                files.write(beside, gzip.compress(b"".join(reject.raw + b"\n" for reject in rejects)))
+            except OSError as error:
+                raise landing_failed(error, beside) from error
+            _log.warning(
+                "%s of the stream cannot be read (%s first) and lie in %s.",
+                *(counted(len(rejects), "line"), rejects[0].reason, beside),
+            )
+        facts = {
+            "row_count": step.row_count,
+            "duplicate_count": step.duplicate_count,
+            "reject_count": step.reject_count,
+            "offsets": step.offsets,
+            "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
+        }
+        with ParquetFile(step.path, self._table) as file:
+            for batch in rows.combine_chunks().to_batches(max_chunksize=_GROUP_ROWS):
+                file.add(encode(batch, self._table, level=COMPRESSION_LEVEL))
+            file.finish({METADATA_KEY: json.dumps(facts)})
+        files.sync(step.path.parent)
+
+
+def _is_first(rows: pa.Table, offsets: Mapping[int, int]) -> pa.ChunkedArray:
+    """Which events are new: not kept so far, and not twice in what came. One that does not say its place counts as new."""
+    at = pa.table(
+        {"partition": rows["event_partition"], "offset": rows["event_offset"], "row": pa.array(range(len(rows)))}
+    )
+    first = at.group_by(["partition", "offset"]).aggregate([("row", "min")])["row_min"]
+    partitions = pa.array(list(offsets), rows["event_partition"].type)
+    following = pa.array(list(offsets.values()), rows["event_offset"].type)
+    kept_until = pc.take(following, pc.index_in(rows["event_partition"], partitions))
+    is_new = pc.fill_null(pc.greater_equal(rows["event_offset"], kept_until), True)
+    has_place = pc.and_(pc.is_valid(rows["event_partition"]), pc.is_valid(rows["event_offset"]))
+    return pc.or_(pc.invert(has_place), pc.and_(is_new, pc.is_in(at["row"], first.combine_chunks())))
+
+
+def _reached(rows: pa.Table, before: Step | None) -> tuple[dict[int, int], dict[int, datetime]]:
+    """How far the partitions are, by what was kept before and what is new."""
+    offsets = {} if before is None else dict(before.offsets)
+    published = {} if before is None else dict(before.published_at)
+    reached = rows.group_by("event_partition").aggregate([("event_offset", "max"), ("event_published_at", "max")])
+    for one in reached.to_pylist():
+        partition, offset = one["event_partition"], one["event_offset_max"]
+        if partition is not None and offset is not None:
+            offsets[partition] = offset + 1
+            if one["event_published_at_max"] is not None:
+                published[partition] = one["event_published_at_max"]
+    return offsets, published
+
+
+def _read(number: int, path: Path) -> Step:
+    """What a file says of itself.
+
+    Raises:
+        LakeError: It says nothing, or cannot be read.
+    """
+    try:
+        facts = json.loads(pq.read_metadata(path).metadata[METADATA_KEY.encode()])
+        return Step(
+            number,
+            path,
+            facts["row_count"],
+            facts["duplicate_count"],
+            facts["reject_count"],
+            {int(partition): offset for partition, offset in facts["offsets"].items()},
+            {int(partition): datetime.fromisoformat(moment) for partition, moment in facts["published_at"].items()},
+        )
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise LakeError(
+            f"The newest file of the stream, {path}, cannot be read ({error}), and it says where the stream goes on. Nothing was changed. Remove it: the "
+            "stream then goes on behind the file before, as far as the service still has it."
+        ) from error

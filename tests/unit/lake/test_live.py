@@ -1,0 +1,163 @@
+"""Steps of a stream in the lake: every event once, whatever comes again, is killed or cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.dataset as ds
+import pytest
+
+from resources.lake import Layout
+from resources.lake.errors import LakeError
+from resources.lake.live import LiveLake
+from resources.tables import ARTICLE_CHANGES
+
+NOW = datetime(2026, 11, 1, 5, 59, tzinfo=UTC)
+
+
+def record(partition, offset, **more):
+    published = NOW + timedelta(seconds=offset)
+    event = {"identifier": f"{partition}-{offset}", "type": "update", "date_published": published.isoformat()}
+    return {
+        "name": f"Page {partition}",
+        "identifier": partition + 1,
+        "date_modified": NOW.isoformat(),
+        "version": {"identifier": offset + 1},
+        "namespace": {"identifier": 0},
+        "is_part_of": {"identifier": "enwiki"},
+        "event": event | {"partition": partition, "offset": offset},
+    } | more
+
+
+def lines(*records):
+    return b"".join(json.dumps(one).encode() + b"\n" for one in records)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return Layout(tmp_path)
+
+
+def lake_of(layout):
+    return LiveLake(layout, "live_changes", ARTICLE_CHANGES)
+
+
+def stored(layout):
+    """Partition and offset of every event in the lake."""
+    found = ds.dataset([str(path) for path in lake_of(layout).files()]).to_table(["event_partition", "event_offset"])
+    return Counter(zip(found["event_partition"].to_pylist(), found["event_offset"].to_pylist(), strict=True))
+
+
+def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout):
+    lake = lake_of(layout)
+    assert lake.last() is None
+    step = lake.add([lines(record(3, 7), record(3, 9), record(8, 100))], NOW)
+    assert step.path == layout.lake / "live_changes/date=2026-11-01/hour=05/000000000001.parquet"
+    assert (step.row_count, step.duplicate_count, step.reject_count) == (3, 0, 0)
+    assert step.offsets == {3: 10, 8: 101}
+    assert lake_of(layout).last() == step
+    rows = ds.dataset(str(step.path)).to_table().to_pylist()
+    # an event belongs to the hour in which it was published
+    assert [row["batch_hour"].hour for row in rows] == [5, 5, 6]
+    assert {row["project_id"] for row in rows} == {"enwiki"}
+    assert lake.add([lines(record(3, 7), record(3, 9))], NOW) is None
+    assert lake.add([], NOW) is None
+
+
+def test_a_clock_that_is_set_back_changes_nothing(layout):
+    lake_of(layout).add([lines(record(1, 1))], NOW)
+    lake_of(layout).add([lines(record(1, 2))], NOW - timedelta(hours=1))
+    step = lake_of(layout).add([lines(record(1, 1), record(1, 2), record(1, 3))], NOW - timedelta(hours=1))
+    assert (step.number, step.row_count, step.duplicate_count, step.offsets) == (3, 1, 2, {1: 4})
+    assert stored(layout) == Counter([(1, 1), (1, 2), (1, 3)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_comes_again_is_kept_once(layout, seed):
+    chance = random.Random(seed)
+    kept = Counter()
+    ends = dict.fromkeys(range(4), 0)
+    lake = lake_of(layout)
+    for _ in range(25):
+        blocks = []
+        for partition in chance.sample(range(4), chance.randint(1, 4)):
+            # a connection goes on somewhere behind what is kept, perhaps twice within a step
+            for _ in range(chance.randint(1, 2)):
+                start = max(0, ends[partition] - chance.randint(0, 6))
+                end = max(start, ends[partition]) + chance.randint(0, 5)
+                blocks.append(lines(*(record(partition, 2 * offset) for offset in range(start, end))))
+                kept.update({(partition, 2 * offset): 1 for offset in range(ends[partition], end)})
+                ends[partition] = end
+        lake.add(blocks, NOW + timedelta(minutes=chance.randint(-90, 90)))
+        if chance.random() < 0.3:
+            lake = lake_of(layout)
+    assert stored(layout) == kept
+    assert set(kept.values()) == {1}
+
+
+def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
+    step = lake_of(layout).add([lines(record(1, 1)) + b'{"name": \n' + lines(record(1, 2))], NOW)
+    assert (step.row_count, step.reject_count) == (2, 1)
+    beside = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000001.ndjson.gz"
+    assert gzip.decompress(beside.read_bytes()) == b'{"name": \n'
+    assert "1 line of the stream cannot be read" in caplog.text
+
+
+def test_the_service_leaves_out_zeros_and_an_event_without_a_place_is_kept(layout):
+    in_first, at_first, nowhere = record(0, 5), record(4, 0), record(1, 1)
+    del in_first["event"]["partition"], at_first["event"]["offset"]
+    del nowhere["event"]["partition"], nowhere["event"]["offset"]
+    step = lake_of(layout).add([lines(in_first, at_first, nowhere, nowhere, in_first)], NOW)
+    assert (step.row_count, step.duplicate_count) == (4, 1)
+    assert step.offsets == {0: 6, 4: 1}
+
+
+def test_a_newest_file_that_cannot_be_read_is_named(layout):
+    step = lake_of(layout).add([lines(record(1, 1))], NOW)
+    step.path.write_bytes(b"PAR1")
+    with pytest.raises(LakeError, match=r"says where the stream goes on\. Nothing was changed\. Remove it"):
+        lake_of(layout).add([lines(record(1, 2))], NOW)
+
+
+WRITER = """
+import json, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from resources.lake import Layout
+from tests.unit.lake.test_live import lake_of, lines, record, NOW
+
+lake = lake_of(Layout(Path(sys.argv[1])))
+last = lake.last()
+following = dict(last.offsets) if last else {}
+for _ in range(400):
+    blocks = []
+    for partition in range(5):
+        start = max(0, following.get(partition, 0) - 3)
+        blocks.append(lines(*(record(partition, offset) for offset in range(start, start + 9))))
+    step = lake.add(blocks, NOW)
+    following = dict(step.offsets)
+    print(step.number, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_every_event_once(layout, tmp_path):
+    """Killed a moment after a step was said to be done: the next one is under way then."""
+    chance = random.Random(1)
+    for _ in range(4):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(chance.randint(1, 12)):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    found = stored(layout)
+    assert set(found.values()) == {1}
+    last = lake_of(layout).last()
+    assert last.number == len(list(lake_of(layout).files()))
+    assert set(found) == {(partition, offset) for partition in range(5) for offset in range(last.offsets[partition])}

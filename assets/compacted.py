@@ -29,11 +29,12 @@ def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Compact what is due, one span or version after the other. Nobody who loads, publishes or reads waits for it."""
-    with as_failure():
+    with as_failure(), engine.compactor(lake) as compactor:
         done = compact_lake(
             lake.layout,
             warehouse.warehouse,
             engine.engine(context.log.info),
+            compactor=compactor,
             threads=engine.threads,
             min_free_gb=lake.min_free_gb,
             say=lambda one: context.log.info("%s", told(one)),

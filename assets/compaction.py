@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from collections import deque
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from resources import datasets
+from resources.engine.errors import EngineError
 from resources.formatting import size_text
 from resources.lake import CompactionJob, DiskFull, LakeError, Source, compact, sweep
 from resources.tables.compacted import COMPACTED
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resources.datasets import Dataset
-    from resources.engine import Engine
-    from resources.lake import Layout
+    from resources.engine import Engine, Outcome
+    from resources.lake import Compaction, Layout
+    from resources.remote import RemoteCompactor
     from resources.warehouse import Merge, Prepared, Warehouse
 
 #: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is sorted in pieces.
@@ -67,79 +70,108 @@ def compact_lake(
     warehouse: Warehouse,
     engine: Engine,
     *,
+    compactor: RemoteCompactor | None = None,
     memory_bytes: int = MEMORY_BYTES,
     threads: int | None = None,
     min_free_gb: float = 0.0,
     say: Callable[[Compacted], None] = lambda _: None,
 ) -> list[Compacted]:
-    """Compact what is due, one step after the other; each is there for readers with the next publication. `min_free_gb` of disk stay free.
+    """Compact what is due; each step is there for readers with the next publication. `min_free_gb` of disk stay free.
+
+    Here it is one step after the other, so that several take no more memory than one (`memory_bytes`). The workers of `compactor` are
+    given as many as the disk can hold, and have one each at a time. What they have rewritten is taken in here.
 
     Raises:
         WarehouseBusyError: Another process is compacting; nothing was done.
         LakeError: Files cannot be read or written; what they belong to is as it was, all others are compacted.
         LakeFileError: Files do not hold what the ledger says; likewise.
+        EngineError: The workers cannot be used or were lost; what was taken in before is.
     """
-    done: list[Compacted] = []
-    failed: list[LakeError | LakeFileError] = []
     with warehouse.compacting():
         sweep(layout)
-        plan = planned(warehouse)
+        plan = deque(planned(warehouse))
         with engine.task("compact", sum(merge.lake_bytes for _, merge in plan), "B") as advance:
-            for dataset, merge in plan:
-                try:
-                    _check_disk(layout, merge, min_free_gb)
-                    one = _compact(
-                        layout, warehouse, engine, dataset, merge, memory_bytes, threads or os.cpu_count() or 1, advance
-                    )
-                except (LakeError, LakeFileError) as error:
-                    failed.append(error)
-                else:
-                    done.append(one)
-                    say(one)
-    if failed:
-        if len(failed) > 1:
-            failed[0].add_note(f"{len(failed) - 1} further ones could not be compacted either.")
-        raise failed[0]
-    return done
+            run = _Run(layout, warehouse, memory_bytes, threads or os.cpu_count() or 1, say)
+            while plan:
+                jobs = run.prepared(plan, 1 if compactor is None else len(plan), min_free_gb)
+                if compactor is None:
+                    for outcome in engine.map(partial(compact, layout=layout, progress=advance), jobs):
+                        run.take_in(outcome)
+                elif jobs:
+                    compactor.compact_all(jobs, lambda outcome: advance(run.take_in(outcome)))
+    if run.failed:
+        if len(run.failed) > 1:
+            run.failed[0].add_note(f"{len(run.failed) - 1} further ones could not be compacted either.")
+        raise run.failed[0]
+    return run.done
 
 
-def _check_disk(layout: Layout, merge: Merge | VersionMerge, min_free_gb: float) -> None:
-    needed, floor = int(merge.lake_bytes * _DISK_FACTOR), int(min_free_gb * 1e9)
-    free = shutil.disk_usage(layout.root).free
-    if needed + floor > free:
-        raise DiskFull(
-            f"Compacting the {merge.label} may take {size_text(needed)} of disk for the time being "
-            f"and leaves {size_text(floor)} free, and {layout.root} has {size_text(free)}. Its files stay as they are. Free some space, or lower the floor "
-            "with WME_MIN_FREE_GB."
+@dataclass
+class _Run:
+    """What is under way, by its digest, and what came of it."""
+
+    layout: Layout
+    warehouse: Warehouse
+    memory_bytes: int
+    threads: int
+    say: Callable[[Compacted], None]
+    under_way: dict[str, tuple[Dataset, Prepared]] = field(default_factory=dict)
+    done: list[Compacted] = field(default_factory=list)
+    failed: list[Exception] = field(default_factory=list)
+
+    def prepared(
+        self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
+    ) -> list[CompactionJob]:
+        """The next steps that the disk can hold at once, taken from the plan; a step that it cannot hold alone has failed."""
+        jobs: list[CompactionJob] = []
+        room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
+        while plan and len(jobs) < most:
+            dataset, merge = plan[0]
+            needed = int(merge.lake_bytes * _DISK_FACTOR)
+            if needed > room and jobs:
+                break
+            plan.popleft()
+            if needed > room:
+                self.failed.append(_too_large(self.layout, merge, needed, min_free_gb))
+                continue
+            room -= needed
+            prepared = self.warehouse.prepare_compaction(merge, dataset)
+            self.under_way[prepared.digest] = dataset, prepared
+            jobs.append(_job(dataset, prepared, self.memory_bytes, self.threads))
+        return jobs
+
+    def take_in(self, outcome: Outcome[CompactionJob, Compaction]) -> int:
+        """Let what was rewritten be read from its new files; returns the bytes of the old ones."""
+        dataset, prepared = self.under_way.pop(outcome.item.digest)
+        merge = prepared.merge
+        try:
+            compaction = outcome.unwrap()
+            files = [NewFile(**asdict(file)) for file in compaction.files]
+            committed = self.warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
+        except (LakeError, LakeFileError, EngineError) as error:
+            self.failed.append(error)
+            return merge.lake_bytes
+        done = Compacted(
+            merge=merge,
+            read_files=len(prepared.inputs),
+            read_bytes=merge.lake_bytes,
+            written_files=len(files),
+            written_bytes=sum(file.lake_bytes for file in files),
+            row_count=sum(file.row_count for file in files),
+            part_count=committed.part_count,
+            given_up_count=committed.given_up_count,
         )
+        self.done.append(done)
+        self.say(done)
+        return merge.lake_bytes
 
 
-def _compact(
-    layout: Layout,
-    warehouse: Warehouse,
-    engine: Engine,
-    dataset: Dataset,
-    merge: Merge | VersionMerge,
-    memory_bytes: int,
-    threads: int,
-    advance: Callable[[int], None],
-) -> Compacted:
-    """Rewrite the files of a span or version, and take the new ones in."""
-    prepared = warehouse.prepare_compaction(merge, dataset)
-    job = _job(dataset, prepared, memory_bytes, threads)
-    [outcome] = engine.map(partial(compact, layout=layout, progress=advance), [job])
-    compaction = outcome.unwrap()
-    files = [NewFile(**asdict(file)) for file in compaction.files]
-    committed = warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
-    return Compacted(
-        merge=merge,
-        read_files=len(prepared.inputs),
-        read_bytes=merge.lake_bytes,
-        written_files=len(files),
-        written_bytes=sum(file.lake_bytes for file in files),
-        row_count=sum(file.row_count for file in files),
-        part_count=committed.part_count,
-        given_up_count=committed.given_up_count,
+def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_free_gb: float) -> DiskFull:
+    free = shutil.disk_usage(layout.root).free
+    return DiskFull(
+        f"Compacting the {merge.label} may take {size_text(needed)} of disk for the time being "
+        f"and leaves {size_text(int(min_free_gb * 1e9))} free, and {layout.root} has {size_text(free)}. Its files stay as they are. Free some "
+        "space, or lower the floor with WME_MIN_FREE_GB."
     )
 
 

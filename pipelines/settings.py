@@ -136,7 +136,7 @@ class Settings(BaseModel):
     )
     engine: Annotated[str, _parsed(values.engine)] = Field(
         "threads",
-        description="Where archives are converted: `threads` of each process, or the workers of a Dask scheduler (`dask://host:8786`). "
+        description="Where archives are converted and lake files compacted: `threads` of each process, or the workers of a Dask scheduler (`dask://host:8786`). "
         "Default: `threads`.",
         examples=["dask://127.0.0.1:8786"],
     )

@@ -7,7 +7,7 @@ Does not belong here: anything a notebook without Dagster would want; that is in
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from resources import data_folder, sandbox
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
-from resources.remote import SCHEME, RemoteConverter
+from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Where parallel work runs."""
 
     address: str = Field(
-        default="threads", description="Where archives are converted: threads of this process, or dask://host:port."
+        default="threads",
+        description="Where archives are converted and lake files compacted: threads of this process, or dask://host:port.",
     )
     workers: int = Field(default=4, description="Downloads under way at once.")
     threads: int | None = Field(default=None, description="Threads that convert; default: as many as there are cores.")
@@ -209,3 +210,7 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             memory_bytes=None if self.memory_mb is None else self.memory_mb << 20,
             record_bytes_max=lake.record_bytes_max,
         )
+
+    def compactor(self, lake: LakeResource) -> AbstractContextManager[RemoteCompactor | None]:
+        """The workers that compact, to be used as a context; None: threads of this process."""
+        return compactor(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)

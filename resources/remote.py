@@ -1,6 +1,6 @@
-"""Archives converted by workers on other machines: what is sent to them, what they do, what comes back.
+"""Archives converted and lake files compacted by workers on other machines: what is sent to them, what they do, what comes back.
 
-Belongs here: both sides of a conversion that travels. Does not belong here: how it travels (`engine`), and converting (`lake`).
+Belongs here: both sides of work that travels. Does not belong here: how it travels (`engine`), and the work (`lake`).
 Workers see the same data folder, though maybe under another path: what travels is relative to it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Self
@@ -19,19 +19,24 @@ from resources.engine.errors import EngineError, FolderNotSharedError
 from resources.lake import (
     RECORD_BYTES_MAX,
     Archive,
+    Compaction,
+    CompactionJob,
     Conversion,
     Converter,
     Layout,
     LookupArchive,
     SnapshotArchive,
+    compact,
     digest_of,
     find_conversion,
 )
 from resources.lake.conversion import CONVERTER_VERSION
 from resources.tables import version_of
+from resources.tables.compacted import COMPACTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from resources.engine.dask import Cluster
@@ -42,10 +47,8 @@ _DISTRIBUTION = "enterprise-content-mirror"
 _KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchive)}
 
 
-class RemoteConverter:
-    """Conversions by the workers of a cluster, under the interface that callers of `Converter` know.
-
-    The connection is made when something is to be converted, so that a run downloads and archives whatever the cluster does.
+class _Remote:
+    """Work by the workers of a cluster. The connection is made when there is some, whatever the cluster does before.
 
     Args:
         address: `dask://host:port`.
@@ -78,6 +81,10 @@ class RemoteConverter:
             known, patience = versions(self.record_bytes_max), Patience(answer=self._answer_seconds)
             self._cluster = Cluster(self._address, known, self._layout.lake, patience)
         return self._cluster
+
+
+class RemoteConverter(_Remote):
+    """Conversions by the workers of a cluster, under the interface that callers of `Converter` know."""
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
@@ -112,7 +119,7 @@ class RemoteConverter:
             call.key: archive.path.stat().st_size if archive.path.exists() else 0
             for call, archive in zip(calls, open_.values(), strict=True)
         }
-        made = self.cluster.map(convert_here, calls, lambda call: advance(sizes[call.key])) if calls else []
+        made = self.cluster.map(convert_here, calls, lambda one: advance(sizes[one.item.key])) if calls else []
         outcomes = dict(zip(open_, made, strict=True))
         return [
             Outcome(archive, result=found[place]) if place in found else self._landed(archive, outcomes[place])
@@ -129,21 +136,48 @@ class RemoteConverter:
             path=self._layout.root / made.path,
             rejects_path=None if made.rejects_path is None else self._layout.root / made.rejects_path,
         )
-        missing = [path for path in (here.path, here.rejects_path) if path is not None and not _appears(path)]
-        if missing:
-            return Outcome(
-                archive,
-                error=FolderNotSharedError(
-                    f"A worker has landed {missing[0].name}, and it does not appear in {missing[0].parent}. The file is kept where the worker "
-                    "wrote it. Mount the same data folder on all machines, then run again."
-                ),
-            )
-        return Outcome(archive, result=here)
+        fault = _not_shared(path for path in (here.path, here.rejects_path) if path is not None)
+        return Outcome(archive, result=here) if fault is None else Outcome(archive, error=fault)
+
+
+class RemoteCompactor(_Remote):
+    """Compactions by the workers of a cluster, each of which has one at a time."""
+
+    def compact_all(
+        self, jobs: Sequence[CompactionJob], done: Callable[[Outcome[CompactionJob, Compaction]], None]
+    ) -> None:
+        """Rewrite the files of jobs; `done` hears of each as soon as it is.
+
+        Raises:
+            EngineError: The cluster cannot be used or was lost; what `done` heard of is done.
+        """
+        from resources.engine.dask import Call  # noqa: PLC0415
+
+        calls = [Call(f"compact-{job.digest}", f"The compaction {job.name}", (job,), alone=True) for job in jobs]
+        by_key = {call.key: job for call, job in zip(calls, jobs, strict=True)}
+
+        def landed(outcome: Outcome[Call, Compaction]) -> None:
+            job, error = by_key[outcome.item.key], outcome.error
+            if error is None:
+                error = _not_shared(self._layout.lake / file.lake_path for file in outcome.unwrap().files)
+            done(Outcome(job, result=outcome.result, error=error))
+
+        self.cluster.map(compact_here, calls, landed)
+
+
+def compactor(
+    address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
+) -> AbstractContextManager[RemoteCompactor | None]:
+    """The workers that WME_ENGINE names for compactions, to be used as a context; None: threads of this process."""
+    if address.startswith(SCHEME):
+        return RemoteCompactor(address, layout, record_bytes_max=record_bytes_max)
+    return nullcontext()
 
 
 def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
     """What a worker must have in common with a run, so that the same archive gives the same file, by name."""
-    tables = json.dumps({table.name: version_of(table) for table in datasets.tables()}, sort_keys=True)
+    forms = (*datasets.tables(), *COMPACTED.values())
+    tables = json.dumps({table.name: version_of(table) for table in forms}, sort_keys=True)
     try:
         package = metadata.version(_DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -168,6 +202,7 @@ class _Seat:
 
 
 _seat: _Seat | None = None
+_NO_SEAT = "This process is no worker of `wme worker`: it has no data folder and no converter."
 
 
 @contextmanager
@@ -189,7 +224,7 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> Conversion:
         LakeError: As by `Converter.convert`.
     """
     if _seat is None:
-        raise EngineError("This process is no worker of `wme worker`: it has no data folder and no converter.")
+        raise EngineError(_NO_SEAT)
     layout = _seat.layout
     made = _seat.converter.convert(_archive(archive, layout), layout, bodies=frozenset(bodies))
     return replace(
@@ -197,6 +232,17 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> Conversion:
         path=made.path.relative_to(layout.root),
         rejects_path=None if made.rejects_path is None else made.rejects_path.relative_to(layout.root),
     )
+
+
+def compact_here(job: CompactionJob) -> Compaction:
+    """Rewrite the files of a job in this worker, with all its threads.
+
+    Raises:
+        LakeError: As by `compact`.
+    """
+    if _seat is None:
+        raise EngineError(_NO_SEAT)
+    return compact(replace(job, threads=_seat.converter.workers), _seat.layout)
 
 
 # --- archives as plain values ----------------------------------------------------------------------------------------
@@ -219,6 +265,17 @@ def _archive(plain: dict[str, Any], layout: Layout) -> Archive:
     kind = _KINDS[facts.pop("kind")]
     facts |= {"dataset": datasets.named(facts["dataset"]), "path": layout.root / facts["path"]}
     return kind(**facts)
+
+
+def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
+    """What is wrong where a file that a worker has landed is not seen here."""
+    missing = next((path for path in landed if not _appears(path)), None)
+    if missing is None:
+        return None
+    return FolderNotSharedError(
+        f"A worker has landed {missing.name}, and it does not appear in {missing.parent}. The file is kept where the worker "
+        "wrote it. Mount the same data folder on all machines, then run again."
+    )
 
 
 def _appears(path: Path) -> bool:

@@ -14,12 +14,14 @@ from resources.formatting import counted, size_text
 def compact(*, dry_run: bool) -> None:
     """Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.
 
-    The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an interrupt, run it again.
+    The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an interrupt, run it again. Where WME_ENGINE names a cluster,
+    its workers do the rewriting.
     """
     from assets.compacted import told
     from assets.compaction import compact_lake, planned
     from resources.engine import Engine
     from resources.lake import Layout
+    from resources.remote import compactor
     from resources.warehouse import Warehouse
 
     settings = read_settings()
@@ -40,11 +42,14 @@ def compact(*, dry_run: bool) -> None:
             f"publication and {settings.grace_hours:g} hours of grace, {size} would be freed. Nothing was changed."
         )
         return
-    with terminal.progress() as reporter:
+    layout = Layout(settings.data)
+    workers = compactor(settings.engine, layout, record_bytes_max=settings.max_record_mb << 20)
+    with terminal.progress() as reporter, workers as remote:
         done = compact_lake(
-            Layout(settings.data),
+            layout,
             warehouse,
             Engine(workers=1, reporter=reporter),
+            compactor=remote,
             min_free_gb=settings.min_free_gb,
         )
     for one in done:

@@ -1,4 +1,4 @@
-"""`wme worker`: a process that converts archives for runs elsewhere.
+"""`wme worker`: a process that converts archives and compacts lake files for runs elsewhere.
 
 The work is in `resources/engine/dask` and `resources/remote.py`.
 """
@@ -26,7 +26,7 @@ from pipelines.settings import read as read_settings
 )
 @click.option("--name", help="Name in messages of runs.  [default: host and process]")
 def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
-    """Convert archives for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.
+    """Convert archives and compact lake files for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.
 
     ADDRESS is dask://host:port, by default that of WME_ENGINE. All cores and WME_MEMORY_MB are used; one worker on each machine is
     enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM; runs then give its work to others.

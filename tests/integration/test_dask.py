@@ -1,4 +1,4 @@
-"""Conversion by workers of a real Dask cluster: the same files as on threads, whoever dies; and who is refused, and how."""
+"""Conversion and compaction by workers of a real Dask cluster: the same files as on threads, whoever dies; and who is refused, and how."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from assets.families.converting import convert_archives
+from assets.compaction import compact_lake
+from assets.families.converting import convert_archives, files_of
 from benchmarks.local_cluster import ROOT, LocalCluster, cluster, free_port
 from benchmarks.workload import build
 from pipelines.report.status import as_json, collect
 from pipelines.settings import Settings
+from resources import remote
 from resources.engine import Engine, LineReporter, errors
 from resources.engine.dask import Call, Cluster, Patience
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
-from resources.remote import RemoteConverter, versions
+from resources.remote import RemoteCompactor, RemoteConverter, versions
+from resources.warehouse import LakeFile, Warehouse
 from tests.integration import tasks
 from tests.unit.assets.conftest import archive_bytes, record
 
@@ -115,7 +118,7 @@ def test_results_keep_the_order_and_errors_arrive_as_what_they_are(client):
     told = []
     outcomes = client.map(tasks.double, calls(*((n,) for n in range(30))), told.append)
     assert [outcome.unwrap() for outcome in outcomes] == [2 * n for n in range(30)]
-    assert sorted(call.label for call in told) == sorted(f"call {n}" for n in range(30))
+    assert sorted(outcome.item.label for outcome in told) == sorted(f"call {n}" for n in range(30))
     (failed,) = client.map(tasks.fail, calls(("x.tar.gz",)), told.append)
     assert isinstance(failed.error, ArchiveError)
     assert (failed.error.path.name, failed.error.member, failed.error.offset) == ("x.tar.gz", "m", 7)
@@ -243,6 +246,42 @@ def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog):
     assert contents(layout) == expected
 
 
+def compacted(data, compactor=None):
+    """An hour compacted some weeks later: what was read and taken in, and the new files."""
+    warehouse = Warehouse(data, clock=lambda: HOUR + timedelta(days=60))
+    done = compact_lake(Layout(data), warehouse, Engine(), compactor=compactor, memory_bytes=1 << 16, threads=1)
+    with warehouse._connector.build("look") as connection:
+        ledger = connection.execute("SELECT * EXCLUDE (compacted_at) FROM compacted_files ORDER BY ALL").fetchall()
+    files = {
+        path: digest
+        for path, digest in contents(Layout(data)).items()
+        if "/compacted/" in path and path.endswith(".parquet")
+    }
+    return [(one.read_files, one.row_count, one.part_count) for one in done], ledger, files
+
+
+def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_what_is_swept(tmp_path, monkeypatch):
+    data, layout = tmp_path / "data", Layout(tmp_path / "data")
+    archives = archives_in(data, 5)
+    with Converter(workers=2) as converter:
+        made = convert_archives("them", archives, layout, bodies=["html"], converter=converter, engine=Engine())
+    Warehouse(data).load_hour(HOUR, files_of(LakeFile, made))
+    shutil.copytree(data, tmp_path / "threads")
+    expected = compacted(tmp_path / "threads")
+    assert expected[0] == [(5, 200, 5)]
+    monkeypatch.setattr(remote, "compact_here", tasks.compact_or_die)
+    with cluster(tmp_path / "logs", data, 2) as nodes, RemoteCompactor(nodes.address, layout) as compactor:
+        assert compacted(data, compactor) == expected
+        assert sorted(worker.poll() is None for worker in nodes.workers) == [False, True]
+    assert sweep(layout)
+    assert not list(layout.lake.rglob("*.unfinished"))
+
+
+def test_of_tasks_that_are_alone_a_worker_has_one_at_a_time(client):
+    meetings = [replace(call, alone=True) for call in calls(*[()] * 4)]
+    assert not any(outcome.unwrap() for outcome in client.map(tasks.meet, meetings, print))
+
+
 def test_a_task_that_kills_its_workers_fails_with_our_sentence_and_a_worker_ends_on_sigterm(tmp_path):
     with (
         cluster(tmp_path / "logs", tmp_path / "data", 2, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0") as made,
@@ -251,7 +290,7 @@ def test_a_task_that_kills_its_workers_fails_with_our_sentence_and_a_worker_ends
         (outcome,) = connection.map(tasks.die, [Call("deadly", "enwiki.tar.gz", ())], print)
         assert isinstance(outcome.error, errors.TaskLostError)
         assert str(outcome.error).startswith(
-            "enwiki.tar.gz: the worker that converted it died 1 time. Nothing of it was landed"
+            "enwiki.tar.gz: the worker that it was given to died 1 time. Nothing of it was landed"
         )
         (fine,) = connection.map(tasks.double, calls((4,)), print)
         assert fine.unwrap() == 8

@@ -84,9 +84,9 @@ class Cluster:
         self.close()
 
     def map(
-        self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Call], None]
+        self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Outcome[Call, Any]], None]
     ) -> list[Outcome[Call, Any]]:
-        """Run a function of a module over calls; outcomes come in the calls' order, and `done` hears of each that has one.
+        """Run a function of a module over calls; outcomes come in the calls' order, and `done` hears of each as soon as it is there.
 
         Raises:
             EngineError: The cluster cannot be used, or was lost. Asked again within the same connection, whoever was refused
@@ -97,20 +97,20 @@ class Cluster:
         under_way: dict[distributed.Future[Answer], Call] = {}
         finished: queue.SimpleQueue[distributed.Future[Answer]] = queue.SimpleQueue()
         outcomes: dict[str, Outcome[Call, Any]] = {}
-        alone_since: float | None = None
+        deserted_since: float | None = None
         looked = -self._patience.look
-        places = 1
+        places, alone = 1, any(call.alone for call in calls)
         try:
             while waiting or under_way:
                 if time.monotonic() - looked >= self._patience.look:
                     looked = time.monotonic()
                     fit = [one for one in self._members(client) if self._fits(one)]
-                    places = sum(one.threads for one in fit)
-                    alone_since = None if fit else alone_since or looked
-                    if alone_since is not None and looked - alone_since > self._patience.workers:
+                    places = len(fit) if alone else sum(one.threads for one in fit)
+                    deserted_since = None if fit else deserted_since or looked
+                    if deserted_since is not None and looked - deserted_since > self._patience.workers:
                         raise errors.NoWorkerError(
                             f"The last worker at {self.address} is gone, and none came back within {self._patience.workers:g} s. "
-                            f"{counted(len(calls) - len(outcomes), 'task')} of {len(calls):,} were not done; what was converted is "
+                            f"{counted(len(calls) - len(outcomes), 'task')} of {len(calls):,} were not done; what was done is "
                             "kept. Start workers with `wme worker`, then run again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
@@ -121,7 +121,7 @@ class Cluster:
                         call.arguments,
                         probe,
                         key=f"{call.key}-{attempts[call.key]}",
-                        resources={self._resource: 1},
+                        resources={resource_of(self._versions, alone=call.alone): 1},
                         pure=False,
                     )
                     under_way[future] = call
@@ -139,7 +139,7 @@ class Cluster:
                     waiting.appendleft(call)
                     continue
                 outcomes[call.key] = outcome or Outcome(call, error=_lost(call, _FETCHES))
-                done(call)
+                done(outcomes[call.key])
         finally:
             with contextlib.suppress(Exception):  # a lost scheduler has forgotten them already
                 client.cancel(list(under_way), reason="the run ended")
@@ -175,11 +175,6 @@ class Cluster:
                 path.unlink(missing_ok=True)
 
     # --- connecting --------------------------------------------------------------------------------------------------
-
-    @property
-    def _resource(self) -> str:
-        """What workers of these versions have, so that the scheduler gives others nothing."""
-        return resource_of(self._versions)
 
     def _fits(self, member: Member) -> bool:
         return dict(member.versions) == self._versions
@@ -251,11 +246,11 @@ class Cluster:
             return fit
         if others:
             raise errors.WorkersDifferError(
-                f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was converted; what is "
+                f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was done; what is "
                 "archived is kept. Install the same version on all machines, start the workers again with `wme worker`, then run again."
             )
         raise errors.NoWorkerError(
-            f"The scheduler at {self.address} has no worker. Nothing was converted; what is archived is kept. Start workers with "
+            f"The scheduler at {self.address} has no worker. Nothing was done; what is archived is kept. Start workers with "
             "`wme worker`, then run again."
         )
 
@@ -281,7 +276,7 @@ class Cluster:
             else:
                 why = short(answer) if isinstance(answer, Exception) else "it does not answer"
             raise errors.FolderNotSharedError(
-                f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing was converted; what "
+                f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing was done; what "
                 "is archived is kept. Mount the data folder of this machine there, name it with `wme worker --data`, then run again."
             )
         return probe
@@ -314,8 +309,8 @@ class Cluster:
     def _connection_lost(self) -> errors.EngineUnreachableError:
         self.close()
         return errors.EngineUnreachableError(
-            f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had converted is kept and is not "
-            "converted again. See that `dask scheduler` runs there, then run again: a retry helps."
+            f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had done is kept and is not "
+            "done again. See that `dask scheduler` runs there, then run again: a retry helps."
         )
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -332,6 +327,6 @@ class Cluster:
 
 def _lost(call: Call, times: int) -> errors.TaskLostError:
     return errors.TaskLostError(
-        f"{call.label}: the worker that converted it died {counted(times, 'time')}. Nothing of it was landed; the others are converted. See in the "
-        "workers' logs what killed them (most often too little memory), then run again, or convert it with WME_ENGINE=threads."
+        f"{call.label}: the worker that it was given to died {counted(times, 'time')}. Nothing of it was landed; the others are done. See in the "
+        "workers' logs what killed them (most often too little memory), then run again, or run with WME_ENGINE=threads."
     )

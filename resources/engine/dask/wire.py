@@ -22,11 +22,15 @@ VERSIONS = "wme_versions"
 
 @dataclass(frozen=True)
 class Call:
-    """One task: plain arguments, a key that is the same for the same work, and what people call it."""
+    """One task: plain arguments, a key that is the same for the same work, and what people call it.
+
+    Of those that are `alone`, a worker process is given one at a time, because each takes the memory of one.
+    """
 
     key: str
     label: str
     arguments: tuple[Any, ...]
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,9 @@ def own_versions() -> dict[str, str]:
     }
 
 
-def resource_of(versions: Mapping[str, str]) -> str:
+def resource_of(versions: Mapping[str, str], *, alone: bool = False) -> str:
     text = "\n".join(f"{name} {value}" for name, value in sorted(versions.items()))
-    return f"wme-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"wme-{hashlib.sha256(text.encode()).hexdigest()[:12]}{'-alone' if alone else ''}"
 
 
 def url(address: str) -> str:

@@ -61,7 +61,7 @@ async def serve(
             name=name,
             local_directory=scratch,
             memory_limit=0,
-            resources={resource_of(told): threads},
+            resources={resource_of(told): threads, resource_of(told, alone=True): 1},
             security=distributed.Security(),
             startup_information={VERSIONS: lambda _worker: told},
             dashboard=False,

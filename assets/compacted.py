@@ -8,8 +8,9 @@ from assets.describe import OWNERS, lake_metadata
 from assets.failures import as_failure
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
-from resources.formatting import counted, size_text
+from resources.formatting import counted, hour_text, size_text
 from resources.tables.compacted import COMPACTED
+from resources.warehouse import Moved
 
 KEY = dg.AssetKey(["lake", "compacted"])
 
@@ -23,7 +24,8 @@ KEY = dg.AssetKey(["lake", "compacted"])
     pool=COMPACTION_POOL,
     metadata=lake_metadata(COMPACTED["article_changes"]),
     description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months; the chunks of a "
-    "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period.",
+    "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period. "
+    "Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from compacted ones.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
@@ -37,22 +39,30 @@ def compacted(
             compactor=compactor,
             threads=engine.threads,
             min_free_gb=lake.min_free_gb,
+            hot=warehouse.hot,
             say=lambda one: context.log.info("%s", told(one)),
         )
+    made = [one for one in done if isinstance(one, Compacted)]
     return dg.MaterializeResult(
         metadata={
-            "spans": len(done),
-            "read_files": sum(one.read_files for one in done),
-            "read_bytes": sum(one.read_bytes for one in done),
-            "written_files": sum(one.written_files for one in done),
-            "written_bytes": sum(one.written_bytes for one in done),
-            "rows": sum(one.row_count for one in done),
+            "spans": len(made),
+            "read_files": sum(one.read_files for one in made),
+            "read_bytes": sum(one.read_bytes for one in made),
+            "written_files": sum(one.written_files for one in made),
+            "written_bytes": sum(one.written_bytes for one in made),
+            "rows": sum(one.row_count for one in made),
+            "changes_left_to_lake": sum(one.row_count for one in done if isinstance(one, Moved)),
         }
     )
 
 
-def told(one: Compacted) -> str:
-    """One compaction in a sentence."""
+def told(one: Compacted | Moved) -> str:
+    """One compaction, or step of the window, in a sentence."""
+    if isinstance(one, Moved):
+        return (
+            f"{counted(one.row_count, 'change')} of the hours from {hour_text(one.first_hour)} until {hour_text(one.end_hour)} UTC left the DuckDB files; "
+            "they are read from compacted files."
+        )
     text = (
         f"The {one.merge.label} was compacted: "
         f"{counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into {one.written_files} ({size_text(one.written_bytes)}), "

@@ -25,18 +25,21 @@ from resources.warehouse.compaction.versions import VersionMerge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from resources.datasets import Dataset
     from resources.engine import Engine, Outcome
     from resources.lake import Compaction, Layout
     from resources.remote import RemoteCompactor
-    from resources.warehouse import Merge, Prepared, Warehouse
+    from resources.warehouse import Merge, Moved, Prepared, Warehouse
 
 #: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is sorted in pieces.
 MEMORY_BYTES = 512 << 20
 #: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory lies there lightly packed, twice
 #: while pieces are merged, and the new file beside it.
 _DISK_FACTOR = 6.0
+#: Transactions of a run that let hours leave DuckDB's files; the rest waits for the next run.
+_STEPS = 200
 #: zstd's level: files of an hour live for hours, those of a day and longer for years, those of a snapshot until the next versions of it.
 _LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
 _LASTING_LEVEL = 9
@@ -74,12 +77,14 @@ def compact_lake(
     memory_bytes: int = MEMORY_BYTES,
     threads: int | None = None,
     min_free_gb: float = 0.0,
-    say: Callable[[Compacted], None] = lambda _: None,
-) -> list[Compacted]:
+    hot: timedelta | None = None,
+    say: Callable[[Compacted | Moved], None] = lambda _: None,
+) -> list[Compacted | Moved]:
     """Compact what is due; each step is there for readers with the next publication. `min_free_gb` of disk stay free.
 
     Here it is one step after the other, so that several take no more memory than one (`memory_bytes`). The workers of `compactor` are
-    given as many as the disk can hold, and have one each at a time. What they have rewritten is taken in here.
+    given as many as the disk can hold, and have one each at a time. What they have rewritten is taken in here. Then the changes of hours
+    that are older than `hot` (None: none) leave DuckDB's files, where compacted files have them.
 
     Raises:
         WarehouseBusyError: Another process is compacting; nothing was done.
@@ -99,11 +104,18 @@ def compact_lake(
                         run.take_in(outcome)
                 elif jobs:
                     compactor.compact_all(jobs, lambda outcome: advance(run.take_in(outcome)))
+        if hot is not None:
+            run.move_window(hot_from(hot))
     if run.failed:
         if len(run.failed) > 1:
-            run.failed[0].add_note(f"{len(run.failed) - 1} further ones could not be compacted either.")
+            run.failed[0].add_note(f"{len(run.failed) - 1} further steps failed as well.")
         raise run.failed[0]
     return run.done
+
+
+def hot_from(hot: timedelta) -> datetime:
+    """The first hour of the first day that DuckDB's files are to hold themselves."""
+    return (datetime.now(UTC) - hot).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 @dataclass
@@ -114,9 +126,9 @@ class _Run:
     warehouse: Warehouse
     memory_bytes: int
     threads: int
-    say: Callable[[Compacted], None]
+    say: Callable[[Compacted | Moved], None]
     under_way: dict[str, tuple[Dataset, Prepared]] = field(default_factory=dict)
-    done: list[Compacted] = field(default_factory=list)
+    done: list[Compacted | Moved] = field(default_factory=list)
     failed: list[Exception] = field(default_factory=list)
 
     def prepared(
@@ -139,6 +151,17 @@ class _Run:
             self.under_way[prepared.digest] = dataset, prepared
             jobs.append(_job(dataset, prepared, self.memory_bytes, self.threads))
         return jobs
+
+    def move_window(self, before: datetime) -> None:
+        """Let changes of hours before a moment leave DuckDB's files, a bounded number of rows in each transaction."""
+        try:
+            for _ in range(_STEPS):
+                if (step := self.warehouse.move_window(before)) is None:
+                    return
+                self.done.append(step)
+                self.say(step)
+        except LakeFileError as error:
+            self.failed.append(error)
 
     def take_in(self, outcome: Outcome[CompactionJob, Compaction]) -> int:
         """Let what was rewritten be read from its new files; returns the bytes of the old ones."""

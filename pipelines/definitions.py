@@ -58,6 +58,7 @@ def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
             data=data,
             publish_minutes=None if settings.publish_every is None else settings.publish_every / timedelta(minutes=1),
             storage_version=settings.storage_version,
+            hot_days=settings.hot_days,
         ),
         "engine": EngineResource(**engine_fields(settings)),
     }

@@ -157,6 +157,12 @@ class Settings(BaseModel):
         description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
+    hot_days: Annotated[int | None, _parsed(values.hot_days)] = Field(
+        90,
+        description="Days whose changes the DuckDB files hold themselves; those of older hours are read from compacted files of the lake, under "
+        "the same names. `all`: no hour leaves the DuckDB files. Default: `90`.",
+        examples=["90"],
+    )
     requests_per_second: Annotated[float | None, _parsed(values.quantity("requests a second", 10, values.SLOWEST))] = (
         Field(
             None,

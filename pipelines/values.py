@@ -116,6 +116,17 @@ def count(name: str, text: str) -> int:
     return int(text)
 
 
+def hot_days(name: str, text: str) -> int | None:
+    if text.lower() == "all":
+        return None
+    if not text.isdecimal() or len(text) > len(str(LARGEST)) or not 0 < int(text) <= LARGEST:
+        raise SettingsError(
+            f"{name} is {text!r}; write the number of days whose changes the DuckDB files hold themselves, from 1 up to {LARGEST:,}, for example "
+            "90, or all."
+        )
+    return int(text)
+
+
 def record_mb(name: str, text: str) -> int:
     if not text.isdecimal() or len(text) > len(str(LARGEST)) or int(text) not in _RECORD_MB:
         raise SettingsError(

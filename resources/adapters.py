@@ -166,6 +166,15 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     storage_version: str | None = Field(
         default=None, description="Storage version of DuckDB's files, for example v2.0.0; default: as they are."
     )
+    hot_days: int | None = Field(
+        default=90,
+        description="Days whose changes DuckDB's files hold themselves; older ones are in the lake. null: all.",
+    )
+
+    @property
+    def hot(self) -> timedelta | None:
+        """How long DuckDB's files hold changes themselves; None: for ever."""
+        return None if self.hot_days is None else timedelta(days=self.hot_days)
 
     @property
     def publish_every(self) -> timedelta | None:

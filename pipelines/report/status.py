@@ -110,15 +110,16 @@ def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) ->
     report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
-        "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM rejects), "
-        "(SELECT count(*) FROM loads WHERE applied_at IS NULL)"
+        # the ledger counts changes that are in the lake as well
+        "SELECT (SELECT count(*) FROM articles), coalesce(sum(row_count - duplicate_count) FILTER (WHERE table_name = 'article_changes'), 0), "
+        "(SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
     size = warehouse.published_path.stat().st_size
     report.facts.append(
         ("published", f"{warehouse.published_path}, {size_text(size)}, {about.get('published_at', '')}")
     )
     report.facts.append(("articles", f"{counts[0]:,}"))
-    report.facts.append(("changes", f"{counts[1]:,}"))
+    report.facts.append(("changes", f"{counts[1]:,}{_window_text(warehouse)}"))
     report.facts.append(("rejects", f"{counts[2]:,}"))
     for name, table, column, asked in (
         ("WME_PROJECTS", "projects", "project_id", settings.projects),
@@ -137,9 +138,21 @@ def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) ->
         )
     if about.get("missing_lake_file_count", "0") != "0":
         report.troubles.append(
-            f"Missing: {counted(int(about['missing_lake_file_count']), 'lake file')}, left out of `article_bodies`. "
-            "Materialize lake/article_changes of their hours, then publish: the archive is enough for that."
+            f"Missing: {counted(int(about['missing_lake_file_count']), 'lake file')}, left out of `article_bodies`, and of older hours of `article_changes`. "
+            "Materialize lake/article_changes and warehouse/article_changes of their hours, then publish: the archive is enough for that."
         )
+
+
+def _window_text(warehouse: Warehouse) -> str:
+    """What to say of the hours that the published file does not hold itself; nothing where it holds all."""
+    if (first_hour := warehouse.published_window()) is None:
+        return ""
+    [(cold, hot)] = warehouse.sql(
+        "SELECT count(DISTINCT batch_hour) FILTER (WHERE batch_hour < $1), count(DISTINCT batch_hour) FILTER (WHERE batch_hour >= $1) "
+        "FROM loads WHERE table_name = 'article_changes'",
+        [first_hour],
+    ).rows
+    return f"; {counted(hot, 'hour')} in the DuckDB files, {cold:,} before {hour_text(first_hour)} UTC in the lake"
 
 
 def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> None:

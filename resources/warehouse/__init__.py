@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
 from resources.warehouse.compaction.spans import Merge
+from resources.warehouse.compaction.window import Moved
 from resources.warehouse.errors import (
     LakeFileError,
     NotPublishedError,
@@ -52,6 +53,7 @@ __all__ = [
     "LoadedFile",
     "LookupFile",
     "Merge",
+    "Moved",
     "Named",
     "NewFile",
     "NotPublishedError",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.compaction import ledger as compactions
+from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked
 from resources.warehouse.database.row_groups import merge_some
 from resources.warehouse.entities import current as entities
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
+    from resources.warehouse.compaction.window import Moved
     from resources.warehouse.records import (
         Applied,
         AppliedEntities,
@@ -246,6 +248,24 @@ class Warehouse(Reader):
         """
         with self._connector.build("take in the compaction") as connection:
             return compactions.commit(connection, self._lake_root, dataset, prepared, files, row_counts, self._clock())
+
+    def movable_changes(self, before: datetime) -> Moved | None:
+        """The hours before a moment whose changes may leave the build file, because compacted files have them; None: there are none."""
+        with self._connector.build("look at the window") as connection:
+            return windows.together(windows.movable(connection, before, compactions.waiting(connection, self._clock())))
+
+    def move_window(self, before: datetime) -> Moved | None:
+        """Let changes of hours before a moment leave the build file, in one transaction; from then on they are read from compacted files.
+
+        At most some hundred thousand rows leave at a time, unless a single hour has more, so that an hour never waits long. None: there are none that
+        may leave. What `articles` has not taken in stays, and what waits for a compaction, and all hours after it.
+
+        Raises:
+            LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
+        """
+        with self._connector.build("move the window of the changes") as connection:
+            waiting = compactions.waiting(connection, self._clock())
+            return windows.move(connection, self._lake_root, before, waiting)
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.

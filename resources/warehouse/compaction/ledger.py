@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resources.datasets import Family
+from resources.datasets import ARTICLE_CHANGES, Family
 from resources.tables import TIMESTAMP
 from resources.tables.compacted import COMPACTED
 from resources.tables.versions import version_of
 from resources.warehouse.compaction import versions
 from resources.warehouse.compaction.spans import FILE_BYTES, Merge, Unit, merges
 from resources.warehouse.compaction.versions import VersionMerge
+from resources.warehouse.compaction.window import leave
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import retire
+from resources.warehouse.read.history import window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,6 +113,17 @@ def planned(
         return versions.planned(connection, dataset, file_bytes)
     rows = answer(connection, statement("compaction/units"), {"table": dataset.name})
     return merges((Unit(*row) for row in rows), now, file_bytes=file_bytes)
+
+
+def waiting(connection: duckdb.DuckDBPyConnection, now: datetime) -> frozenset[datetime]:
+    """Hours of which changes are to be compacted that never were."""
+    return frozenset(
+        unit.first_hour
+        for merge in planned(connection, ARTICLE_CHANGES, now)
+        if isinstance(merge, Merge)
+        for unit in merge.units
+        if unit.span is None
+    )
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge | VersionMerge) -> Prepared:
@@ -207,7 +220,7 @@ def commit(
             digests = [digest for digest, _, _ in prepared.parts.values()]
             taken = sum(versions.take(connection, dataset, merge, digest, prepared.digest) for digest in digests)
         else:
-            taken = _take_hours(connection, dataset, prepared, [file.lake_path for file in files])
+            taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
         connection.executemany(
             "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, ? AS first_hour, ? AS end_hour, ? AS lake_path, "
             "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
@@ -225,14 +238,21 @@ def commit(
 
 
 def _take_hours(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, prepared: Prepared, paths: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
-    """Let the hours that are loaded as they were be read from the new files; returns the number of hours, projects and namespaces."""
+    """Let the hours that are loaded as they were be read from the new files; returns the number of hours, projects and namespaces.
+
+    Those before the window leave the build file.
+    """
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
     connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
     connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
     connection.unregister("announced_parts")
     values = {"table": dataset.name, "compaction_id": prepared.digest}
-    [(taken,)] = connection.execute(statement("compaction/take"), values).fetchall()
+    known = window(connection)
+    first_hour = merge.first_hour if known is None else known.first_hour
+    [(taken,)] = connection.execute(statement("compaction/take"), values | {"window": first_hour}).fetchall()
     connection.execute(statement("compaction/pass_over"), values | {"paths": list(paths)})
+    if merge.first_hour < first_hour:
+        leave(connection, merge.first_hour, min(first_hour, merge.end_hour))
     return int(taken)

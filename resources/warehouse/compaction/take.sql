@@ -1,3 +1,4 @@
+-- What is in no window and not yet in `articles` keeps its rows and its file until it is.
 UPDATE loads
 SET compaction_id = $compaction_id
 FROM compacting AS part
@@ -7,3 +8,4 @@ WHERE loads.table_name = $table
   AND loads.namespace_id = part.namespace_id
   AND loads.digest = part.digest
   AND loads.compaction_id IS NOT DISTINCT FROM part.compaction_id
+  AND (loads.compaction_id IS NOT NULL OR loads.applied_at IS NOT NULL OR loads.batch_hour >= $window)

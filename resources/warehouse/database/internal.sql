@@ -107,6 +107,13 @@ CREATE TABLE IF NOT EXISTS internal.superseded (
   namespace_id BIGINT NOT NULL
 );
 
+-- No row: `article_changes` holds all changes. Else the first hour of which it does; those of hours before it are read from compacted files,
+-- except where a lake file is not compacted. No event in these is newer than `events_until`.
+CREATE TABLE IF NOT EXISTS internal.hot_window (
+  first_hour TIMESTAMPTZ NOT NULL,
+  events_until TIMESTAMPTZ NOT NULL
+);
+
 -- Row groups at the end of each table, in the order in which they lie there, and how many rows each took in.
 CREATE TABLE IF NOT EXISTS internal.row_groups (
   table_name VARCHAR NOT NULL,

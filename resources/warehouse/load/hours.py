@@ -26,6 +26,7 @@ from resources.warehouse.load.files import (
     unreadable,
 )
 from resources.warehouse.load.once_hours import insert_hours_once
+from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import HourLoad, utc_text
 
 if TYPE_CHECKING:
@@ -162,14 +163,21 @@ def _replace_rows(
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error
     coverage.record_loads(connection)
     if of_articles:
-        hide_shadowed(connection, hour, sorted({file.project_id for file in files}))
+        hide_shadowed(connection, lake_root, (hour, hour), sorted({file.project_id for file in files}))
     return inserted
 
 
-def hide_shadowed(connection: duckdb.DuckDBPyConnection, hour: datetime, projects: Sequence[str]) -> None:
-    """Note, inside a transaction, which rows of the hour's lake files `article_bodies` passes over."""
+def hide_shadowed(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, hours: tuple[datetime, datetime], projects: Sequence[str]
+) -> None:
+    """Note, inside a transaction, which rows of the lake files of the hours from the first to the last `article_bodies` passes over."""
+    known, changes = window(connection), "article_changes"
+    values = {"first": hours[0], "last": hours[1], "projects": list(projects), "cold_until": hours[0], "gone": []}
+    if known is not None and hours[0] < known.first_hour:
+        gone = make_all_changes(connection, lake_root, projects, partly=True)
+        changes, values = "all_changes", values | {"cold_until": known.first_hour, "gone": sorted(gone)}
     for name in ("load/shadow_delete", "load/shadow_insert"):
-        connection.execute(statement(name), {"hour": hour, "projects": list(projects)})
+        connection.execute(statement(name, changes=changes), values)
 
 
 def _refuse_strangers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:

@@ -236,7 +236,8 @@ class Publisher:
             connection.execute("CHECKPOINT")
         if found.missing:
             _log.warning(
-                "Missing: %s (%s first), whose bodies are left out. Convert the archives again and publish.",
+                "Missing: %s (%s first), whose rows are left out of the bodies and of older hours of article_changes. Convert the archives again, load their "
+                "hours and publish.",
                 counted(len(found.missing), "lake file"),
                 found.missing[0],
             )

@@ -7,7 +7,7 @@ WITH promised AS (
 rows_by_key AS (
   SELECT batch_hour, {key}, count(*) AS copies, count_if({event_at} < batch_hour) AS early
   FROM {table}
-  WHERE list_contains($hours, batch_hour)
+  WHERE batch_hour BETWEEN $first AND $last AND list_contains($hours, batch_hour)
   GROUP BY ALL
 ),
 held AS (

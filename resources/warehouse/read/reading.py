@@ -14,12 +14,14 @@ from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
 from resources.warehouse.read import lookups
+from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
+    from pathlib import Path
 
     from resources.datasets import Dataset
     from resources.warehouse.database.connect import Connector
@@ -45,11 +47,22 @@ class Reader:
     """The part of the warehouse that only reads. Methods that take `published` read that file, or the build file under the lock."""
 
     _connector: Connector
+    _lake_root: Path
+
+    def published_window(self) -> datetime | None:
+        """The first hour whose changes the published file holds itself; older ones are in the lake. None: it holds all."""
+        with self._reading(published=True) as connection:
+            known = window(connection)
+        return None if known is None else known.first_hour
 
     def project_rows(self, project_id: str) -> dict[str, int]:
         """Rows of a project by table, of those tables that have some."""
         counts = (
-            f"SELECT '{table}', count(*) FROM {table} WHERE project_id = $1"  # noqa: S608  declared names
+            # the ledger counts changes that are in the lake as well
+            "SELECT 'article_changes', CAST(coalesce(sum(row_count - duplicate_count), 0) AS BIGINT) FROM loads "
+            "WHERE table_name = 'article_changes' AND project_id = $1"
+            if table == ARTICLE_CHANGES.name
+            else f"SELECT '{table}', count(*) FROM {table} WHERE project_id = $1"  # noqa: S608  declared names
             for table in ("articles", *of_projects())
         )
         return {table: count for table, count in self._build(" UNION ALL ".join(counts), [project_id]) if count}
@@ -120,14 +133,27 @@ class Reader:
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
         if dataset.name == ARTICLE_CHANGES.name:  # titles compare with _ as space
             key['"name"'] = "replace(name, '_', ' ') AS name"
-        text = statement(
-            "read/audit",
-            table=identifier(table.name),
-            key=", ".join(key.values()),
-            has_key=" AND ".join(f"{column} IS NOT NULL" for column in columns) or "false",
-            event_at="event_at" if "event_at" in table.schema.names else "NULL",
-        )
-        return self._rows(HourAudit, text, {"hours": list(hours), "table": table.name}, published=False)
+        asked, rows = list(hours), identifier(table.name)
+        values = {
+            "table": table.name,
+            "hours": asked,
+            "first": min(asked, default=None),
+            "last": max(asked, default=None),
+        }
+        with self._reading(published=False) as connection:
+            known = window(connection) if dataset.name == ARTICLE_CHANGES.name else None
+            if known is not None and any(hour < known.first_hour for hour in asked):
+                # rows that are gone are what is looked for
+                make_all_changes(connection, self._lake_root, partly=True)
+                rows = "all_changes"
+            text = statement(
+                "read/audit",
+                table=rows,
+                key=", ".join(key.values()),
+                has_key=" AND ".join(f"{column} IS NOT NULL" for column in columns) or "false",
+                event_at="event_at" if "event_at" in table.schema.names else "NULL",
+            )
+            return _as_rows(HourAudit, connection, text, values)
 
     def lookup_digests(self) -> frozenset[tuple[datetime, str]]:
         """The loaded files of lookups, by the beginning of their run and their digest."""
@@ -193,5 +219,11 @@ class Reader:
 
     def _rows(self, kind: type[_Row], query: str, parameters: Mapping[str, Any], *, published: bool) -> list[_Row]:
         with self._reading(published=published) as connection:
-            found = connection.sql(query, params=parameters or None).to_arrow_table()
-        return [kind(**row) for row in found.to_pylist()]
+            return _as_rows(kind, connection, query, parameters)
+
+
+def _as_rows(
+    kind: type[_Row], connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, Any]
+) -> list[_Row]:
+    found = connection.sql(query, params=parameters or None).to_arrow_table()
+    return [kind(**row) for row in found.to_pylist()]

@@ -27,6 +27,7 @@ from resources.warehouse.database.sql import column_list, quoted, statement, tra
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.read.history import make_all_changes
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
 
@@ -83,9 +84,12 @@ def drop_rows(
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
         retire(connection)
         # a page that changed its namespace within an hour had its body shown from one of the two files
-        hours = "SELECT DISTINCT batch_hour FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
-        for (hour,) in answer(connection, hours, [project_id]) if namespace_id is not None else ():
-            hide_shadowed(connection, hour, [project_id])
+        hours = (
+            "SELECT min(batch_hour), max(batch_hour) FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
+        )
+        for first, last in answer(connection, hours, [project_id]) if namespace_id is not None else ():
+            if first is not None:
+                hide_shadowed(connection, lake_root, (first, last), [project_id])
         return _take_in(connection, lake_root, now, renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}")
 
 
@@ -112,9 +116,9 @@ def _take_in(
     if file_count or lookup_file_count or projects:
         bases = versions(connection, lake_root, bases_only=True)
         if projects:
-            upserted += _renew(connection, bases)
+            upserted += _renew(connection, lake_root, bases)
         if not rebuilt:
-            counts = _advance(connection, bases)
+            counts = _advance(connection, lake_root, bases)
             upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
         _mark_applied(connection, now)
     article_count = _count(connection, "articles")
@@ -132,17 +136,22 @@ def _take_in(
     )
 
 
-def _compete(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> None:
-    """The view `states`: everything that can decide."""
+def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version], projects: str) -> None:
+    """The views `all_changes` and `states`, of the projects of a query: everything that can decide.
+
+    Raises:
+        LakeFileError: A compacted file that may have changes of theirs is gone.
+    """
+    make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [
-        "SELECT * FROM internal.candidates",
+        statement("state/candidates", changes="all_changes", base="internal.bases", more=""),
         "SELECT * FROM internal.looked_up",
         *(base.states() for base in bases),
     ]
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tuple[int, int, int]:
+def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> tuple[int, int, int]:
     """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
     connection.execute(statement("state/apply_pending"))
     if not _count(connection, "advancing"):
@@ -150,24 +159,25 @@ def _advance(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> tup
     redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
     recomputed = sum(_count(connection, rows) for rows in redone)
     if recomputed:
-        _compete(connection, bases)
+        _compete(connection, lake_root, bases, "SELECT DISTINCT project_id FROM advancing")
         connection.execute(statement("state/apply_history"))
     connection.execute(statement("state/apply_maxima", living=_LIVING))
     removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
-    return _insert(connection, bases), removed, recomputed
+    # where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
+    return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 
-def _renew(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
+def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> int:
     """Make the projects of `renewed` from all their rows; returns the pages written."""
-    _compete(connection, bases)
+    _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
     for table in ("new_titles", "new_pages"):
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM states LIMIT 0")
     passes = _passes(connection)
     for number in range(passes):
         connection.execute(statement("state/rebuild_pass", passes=str(passes), number=str(number)))
     connection.execute(statement("state/rebuild_maxima"))
-    return _insert(connection, bases)
+    return _insert(connection, bases, "all_changes")
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
@@ -182,11 +192,11 @@ def _passes(connection: duckdb.DuckDBPyConnection) -> int:
     return 1 + int(rows) * _STATE_BYTES * 2 // int(float(number) * 1024 ** _UNITS.index(unit))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version]) -> int:
-    """Put the rows of `deciding` into `articles`, whole, from wherever they stand; returns their number."""
+def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version], changes: str) -> int:
+    """Put the rows of `deciding` into `articles`, whole, from `changes` or wherever they stand; returns their number."""
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
-    inserted = _rows(connection, statement("state/insert_articles", **columns))
+    inserted = _rows(connection, statement("state/insert_articles", changes=changes, **columns))
     inserted += _rows(connection, statement("state/insert_looked_up", **columns))
     sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:

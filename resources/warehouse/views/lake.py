@@ -9,27 +9,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.tables import ARTICLE_BODIES, ARTICLES, SNAPSHOT_ARTICLES
-from resources.warehouse.database.connect import has_table
+from resources.tables import ARTICLE_BODIES, ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
 from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.read.history import has_superseded, window
 from resources.warehouse.views import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     import duckdb
 
     from resources.tables import Table
     from resources.warehouse.load.once_hours import KeptHours
     from resources.warehouse.load.snapshot_rows import Version
+    from resources.warehouse.read.history import Window
 
 
 #: What the name of a view that analysts see has before it where it names the files.
 _INNER = "lake_"
+#: What a published file holds of the changes itself, where it does not hold all of them.
+_HOT = "hot_article_changes"
+_HOT_COMMENT = (
+    "What this file itself holds of article_changes: its newer hours. Ask article_changes, which has all of them."
+)
 #: Views that macros alone ask.
 _BELOW = ("snapshot_pages", "snapshot_states")
 
@@ -39,7 +47,8 @@ class Sources:
     """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone.
 
     `files`, `compacted` and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
-    the folder of the compacted files, with its slash, where rows of them are passed over; else empty.
+    the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of the compacted files
+    that may have changes of hours before the `window`.
     """
 
     files: tuple[str, ...]
@@ -49,6 +58,8 @@ class Sources:
     kept: tuple[Kept | KeptHours, ...] = ()
     compacted: tuple[str, ...] = ()
     superseded_in: str = ""
+    window: Window | None = None
+    cold: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -71,13 +82,17 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     named = connection.execute(
         "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
     ).fetchall()
-    found = superseded = []
+    found: list[tuple[str, datetime]] = []
+    superseded = False
     if has_table(connection, "compacted_files"):
-        found = connection.execute(
-            "SELECT lake_path FROM compacted_files WHERE table_name = 'article_changes' ORDER BY first_hour, lake_path"
-        ).fetchall()
-        superseded = connection.execute("SELECT 1 FROM internal.superseded LIMIT 1").fetchall()
-    compacted = [root / relative for (relative,) in found]
+        found = answer(
+            connection,
+            "SELECT lake_path, first_hour FROM compacted_files WHERE table_name = 'article_changes' ORDER BY first_hour, lake_path",
+        )
+        superseded = has_superseded(connection)
+    known = window(connection)
+    compacted = [root / relative for relative, _ in found]
+    cold = [root / relative for relative, first in found if known is not None and first < known.first_hour]
     paths = [root / relative for table, relative in named if table == "article_changes"]
     looked_up = [root / relative for table, relative in named if table == "lookups"]
     kept = versions(connection, lake_root)
@@ -90,6 +105,8 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
         looked_up=tuple(str(path) for path in looked_up if path not in missing),
         compacted=tuple(str(path) for path in compacted if path not in missing),
         superseded_in=f"{root}/" if superseded else "",
+        window=known,
+        cold=tuple(str(path) for path in cold if path not in missing),
         snapshots=tuple(
             replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
             for version in kept
@@ -121,6 +138,8 @@ def frames() -> Iterator[str]:
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let the views find these files."""
+    if found.window is not None:
+        _show_all_changes(connection, found.window, found)
     for made in _internal(found):
         connection.execute(made)
 
@@ -142,6 +161,21 @@ def mend_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
             connection.execute(comment)
 
 
+def _show_all_changes(connection: duckdb.DuckDBPyConnection, known: Window, found: Sources) -> None:
+    """Let `article_changes` be a view over the changes that the file itself holds, from then on `hot_article_changes`, and those in the lake."""
+    # asked of DuckDB's own list: a name that is not there would end the transaction
+    if not connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [_HOT]).fetchall():
+        connection.execute(f"ALTER TABLE {ARTICLE_CHANGES.name} RENAME TO {_HOT}")
+        connection.execute(f"COMMENT ON TABLE {_HOT} IS {quoted(_HOT_COMMENT)}")
+    narrow = ARTICLE_CHANGES.narrow
+    parts = [f"SELECT {column_list(narrow)} FROM {_HOT}"]  # noqa: S608  declared names
+    if found.cold:
+        parts.append(known.cold(found.cold, found.superseded_in))
+    connection.execute(f"CREATE OR REPLACE VIEW {ARTICLE_CHANGES.name} AS\n" + "\nUNION ALL\n".join(parts))
+    for comment in comments(narrow, "VIEW"):
+        connection.execute(comment)
+
+
 def _internal(found: Sources) -> Iterator[str]:
     """The statements that make the internal views."""
     for name, query in _queries(found).items():
@@ -153,7 +187,7 @@ def _queries(found: Sources) -> dict[str, str]:
     """What each view shows, by its name; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
     of_articles = [version.bodies() for version in present]
-    passed_over = statement("views/superseded", root=quoted(found.superseded_in)) if found.superseded_in else ""
+    passed_over = statement("read/superseded", root=quoted(found.superseded_in)) if found.superseded_in else ""
     for name, files in (
         ("article_bodies_looked_up", found.looked_up),
         ("article_bodies", found.files),

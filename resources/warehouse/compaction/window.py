@@ -1,0 +1,143 @@
+"""The window: how long the build file holds changes itself, and letting go of those of older hours.
+
+Only what is in compacted files goes, what `articles` has taken in, a bounded number of rows in each transaction. The rows go and the
+window moves in the same one, so that each change is always found in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+
+from resources.datasets import ARTICLE_CHANGES
+from resources.formatting import hour_text
+from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.sql import statement, transaction
+from resources.warehouse.errors import LakeFileError
+from resources.warehouse.read.history import window
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+#: Rows that leave in one transaction, unless an hour has more.
+_ROWS: Final = 500_000
+
+
+@dataclass(frozen=True)
+class Hour:
+    """An hour whose changes may leave: the rows that compacted files have as well, and the compactions of these files."""
+
+    hour: datetime
+    row_count: int
+    compaction_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Hours whose changes leave the build file, or may: the first one and the one after the last, and how many rows."""
+
+    first_hour: datetime
+    end_hour: datetime
+    row_count: int
+
+
+def movable(connection: duckdb.DuckDBPyConnection, before: datetime, waiting: Collection[datetime]) -> list[Hour]:
+    """The hours before a moment that may leave the build file, in order; none where they have no rows.
+
+    They end at the first hour that waits for `articles`, or is among those `waiting` for a compaction.
+    """
+    found = []
+    values = {"table": ARTICLE_CHANGES.name, "before": before}
+    for hour, row_count, compactions, is_pending in answer(connection, statement("compaction/movable"), values):
+        if is_pending or hour in waiting:
+            break
+        found.append(Hour(hour, row_count, tuple(compactions)))
+    return found if any(one.row_count for one in found) else []
+
+
+def together(hours: Sequence[Hour]) -> Moved | None:
+    """Some hours as one step; None: there are none."""
+    if not hours:
+        return None
+    return Moved(hours[0].hour, hours[-1].hour + timedelta(hours=1), sum(one.row_count for one in hours))
+
+
+def move(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    before: datetime,
+    waiting: Collection[datetime],
+    max_rows: int = _ROWS,
+) -> Moved | None:
+    """Let changes of hours before a moment leave the build file, in one transaction: as many hours as have `max_rows` rows, one at least.
+
+    None: there are none that may.
+
+    Raises:
+        LakeFileError: A compacted file with these rows is gone or does not have them; nothing was changed.
+    """
+    hours: list[Hour] = []
+    for one in movable(connection, before, waiting):
+        row_count = sum(other.row_count for other in hours)
+        if row_count and row_count + one.row_count > max_rows:
+            break
+        hours.append(one)
+    if (step := together(hours)) is None:
+        return None
+    _check_files(connection, lake_root, {name for one in hours for name in one.compaction_ids})
+    with transaction(connection):
+        left = leave(connection, step.first_hour, step.end_hour)
+        if left != step.row_count:
+            raise LakeFileError(
+                f"Of the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC the warehouse holds {left} changes that compacted "
+                f"files have as well, and the ledger says {step.row_count}. Nothing was changed, and they stay in the warehouse. Load these hours again."
+            )
+        connection.execute("UPDATE internal.hot_window SET first_hour = ?", [step.end_hour])
+        raise_revision(connection)
+    return step
+
+
+def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
+    """Inside a transaction, remove what compacted files have of the hours from `first` until before `end`; returns the rows."""
+    connection.execute(statement("compaction/leaving"), {"table": ARTICLE_CHANGES.name, "first": first, "end": end})
+    rows = (
+        "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "
+        "WHERE batch_hour >= $first AND batch_hour < $end"
+    )
+    values = {"first": first, "end": end}
+    [(newest, count)] = answer(connection, f"SELECT max(event_at), count(*) {rows}", values)
+    if not count:
+        return 0
+    if window(connection) is None:
+        connection.execute("INSERT INTO internal.hot_window VALUES (?, ?)", [first, newest])
+    connection.execute("UPDATE internal.hot_window SET events_until = greatest(events_until, ?)", [newest])
+    connection.execute(f"DELETE FROM article_changes WHERE rowid IN (SELECT article_changes.rowid {rows})", values)  # noqa: S608
+    return int(count)
+
+
+def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compactions: Collection[str]) -> None:
+    files = answer(
+        connection,
+        "SELECT lake_path, row_count FROM compacted_files WHERE list_contains($1, compaction_id) ORDER BY ALL",
+        [sorted(compactions)],
+    )
+    for path, row_count in files:
+        try:
+            found = pq.read_metadata(lake_root / path).num_rows
+        except (OSError, ValueError) as error:
+            raise LakeFileError(
+                f"The compacted file {path} is gone or cannot be read ({error}), so the changes in it stay in the warehouse as well; nothing was "
+                "changed. Put it back, or remove it and materialize lake/article_changes and warehouse/article_changes of its hours again."
+            ) from error
+        if found != row_count:
+            raise LakeFileError(
+                f"The compacted file {path} holds {found} rows, and the ledger says {row_count}, so its changes stay in the warehouse as well; "
+                "nothing was changed. Remove it and materialize lake/article_changes and warehouse/article_changes of its hours again."
+            )

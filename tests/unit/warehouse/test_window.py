@@ -1,0 +1,310 @@
+"""The window: changes of older hours are read from compacted files, and nobody who asks for changes, pages or the past notices."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import duckdb
+import pytest
+
+from assets.compaction import compact_lake
+from resources.engine import Engine
+from resources.lake import Layout
+from resources.warehouse import LakeFileError, Warehouse
+
+PROJECTS = ("dewiki", "enwiki")
+ASKED = (
+    "article_changes",
+    "articles",
+    "article_bodies",
+    "distinct_changes",
+    "activity",
+    "most_edited",
+    "project_state",
+    "articles_at('2026-11-01 03:00:00+00')",
+    "articles_at('2026-11-01 07:30:00+00', project := 'enwiki')",
+    "article_history('enwiki', 'Page_3')",
+    "article_history('dewiki', 4)",
+    "changes_between('2026-11-01 02:00:00+00', '2026-11-01 06:20:00+00')",
+)
+
+
+def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
+    """An hour's files: repeated events and those without a name, deletes, moves, and pages that change their namespace."""
+    chance = random.Random(f"{hour} {edition}")
+    files = []
+    for number, project in enumerate(projects):
+        for namespace in namespaces:
+            rows = [
+                lake.change(
+                    10 * number + page,
+                    f"{'' if chance.random() < 0.9 else 'Other '}Page_{page}",
+                    60 * hour + chance.randint(0, 70),
+                    chance.choice(["update", "update", "update", "delete", "visibility-change"]),
+                    event_id=None if chance.random() < 0.3 else f"{hour}-{page}-{chance.randint(0, 1)}",
+                    version_id=chance.randint(1, 20),
+                    editor_name=f"Editor {edition}",
+                    categories=[{"name": "A", "url": None}, {"name": "B", "url": "u"}],
+                    wikitext=f"{page} {hour} {edition}",
+                )
+                for page in range(8)
+                if chance.random() < 0.6
+            ]
+            rows += [dict(row) for row in rows[:2]]
+            files.append(lake.file(hour, rows, project, namespace))
+    return files
+
+
+def load(made, hours, edition=0, *, applied=True, **more):
+    for hour in hours:
+        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
+    if applied:
+        made.warehouse.apply_changes()
+
+
+def snapshot_of(lake, minute, edition=0):
+    rows = [lake.change(10 + page, f"Page {page}", minute + page, version_id=30, wikitext="s") for page in range(6)]
+    return lake.snapshot([rows], tag=str(edition))
+
+
+def compact(made, days=3.0):
+    later = made.warehouse._clock() + timedelta(days=days)
+    made.warehouse._clock = lambda: later
+    return compact_lake(Layout(made.data), made.warehouse, Engine(workers=1), memory_bytes=1 << 20, threads=2)
+
+
+def move(made, hour):
+    """Moves the window to an hour as far as it goes, a few hours at a time; returns the rows that left."""
+    count = 0
+    for _ in range(100):
+        if (step := made.warehouse.move_window(made.lake.hour(hour))) is None:
+            return count
+        count += step.row_count
+    raise AssertionError("the window does not come to rest")
+
+
+def content(warehouse, asked=ASKED[:2]):
+    """What analysts see."""
+    warehouse.publish()
+    found = {}
+    with warehouse.connect_published() as connection:
+        for what in asked:
+            with contextlib.suppress(duckdb.InvalidInputException):  # a project of which nothing is left
+                found[what] = connection.sql(f"SELECT * FROM {what} ORDER BY ALL").to_arrow_table()
+    return found
+
+
+def native_hours(made):
+    with made.warehouse._connector.build("look") as connection:
+        return [
+            (hour - made.lake.hour(0)) // timedelta(hours=1)
+            for (hour,) in connection.execute("SELECT DISTINCT batch_hour FROM article_changes ORDER BY 1").fetchall()
+        ]
+
+
+@pytest.fixture
+def mirror(make):
+    return make()
+
+
+def test_hours_that_leave_are_read_from_the_lake_in_all_columns_and_types(mirror):
+    load(mirror, range(4))
+    before = content(mirror.warehouse, ASKED)
+    compact(mirror)
+    plan = mirror.warehouse.movable_changes(mirror.lake.hour(2))
+    assert (plan.first_hour, plan.end_hour) == (mirror.lake.hour(0), mirror.lake.hour(2))
+    hours = before["article_changes"]["batch_hour"].to_pylist()
+    assert move(mirror, 2) == plan.row_count == sum(hour < mirror.lake.hour(2) for hour in hours)
+    assert native_hours(mirror) == [2, 3]
+    assert content(mirror.warehouse, ASKED) == before
+    assert mirror.warehouse.movable_changes(mirror.lake.hour(2)) is None
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
+def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(make, state, seed):
+    chance = random.Random(seed)
+    windowed, plain = make(), make()
+    for _ in range(3):
+        for _ in range(chance.randint(1, 3)):
+            hour, edition = chance.randint(0, 9), chance.randint(0, 2)
+            more = {
+                "namespaces": chance.choice([(0,), (10,), (0, 10)]),
+                "projects": chance.choice([PROJECTS, PROJECTS[1:]]),
+                "applied": chance.random() < 0.8,
+            }
+            for made in (windowed, plain):
+                load(made, [hour], edition, **more)
+        if chance.random() < 0.3:
+            dropped = chance.choice(PROJECTS), chance.choice([None, 10])
+            for made in (windowed, plain):
+                made.warehouse.drop_project(*dropped)
+        if chance.random() < 0.3:
+            minute, edition = 60 * chance.randint(0, 9), chance.randint(0, 1)
+            for made in (windowed, plain):
+                made.warehouse.load_snapshot(snapshot_of(made.lake, minute, edition))
+                made.warehouse.apply_changes()
+        compact(windowed, chance.choice([0, 0.1, 1, 30]))
+        if chance.random() < 0.8:
+            move(windowed, chance.randint(0, 10))
+    for made in (windowed, plain):
+        made.warehouse.apply_changes()
+    compact(windowed, chance.choice([1, 30]))
+    move(windowed, 8)
+    assert content(windowed.warehouse, ASKED) == content(plain.warehouse, ASKED)
+    assert state(windowed.warehouse) == state(plain.warehouse)
+    windowed.warehouse.rebuild_articles()
+    assert state(windowed.warehouse) == state(plain.warehouse)
+    assert audits(windowed) == audits(plain)
+    assert cold_files(windowed.warehouse)
+
+
+def audits(made):
+    return made.warehouse.audit([made.lake.hour(hour) for hour in range(10)])
+
+
+def cold_files(warehouse):
+    """The compacted files that the published `article_changes` reads."""
+    found = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'article_changes'").rows
+    return [Path(one) for (text,) in found for one in text.split("'") if one.endswith(".parquet")]
+
+
+def test_an_hour_that_is_loaded_again_is_held_until_articles_and_a_compaction_have_taken_it_in(mirror):
+    load(mirror, range(3))
+    assert mirror.warehouse.movable_changes(mirror.lake.hour(3)) is None
+    compact(mirror)
+    move(mirror, 3)
+    assert native_hours(mirror) == []
+    load(mirror, [1], 1, projects=PROJECTS[1:])
+    load(mirror, [2], 1, applied=False)
+    assert native_hours(mirror) == [1, 2]
+    compact(mirror, 30)
+    assert native_hours(mirror) == [2]
+    mirror.warehouse.apply_changes()
+    before = content(mirror.warehouse)
+    compact(mirror, 0)
+    assert native_hours(mirror) == []
+    assert content(mirror.warehouse) == before
+
+
+def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(mirror):
+    load(mirror, [0])
+    load(mirror, [1], applied=False)
+    compact(mirror)
+    assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(1)
+    mirror.warehouse.apply_changes()
+    assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(2)
+
+
+def test_a_compacted_file_that_is_gone_takes_no_change_along(mirror):
+    load(mirror, range(2))
+    before = content(mirror.warehouse)
+    compact(mirror)
+    [path] = (mirror.data / "lake" / "compacted").rglob("*.parquet")
+    whole = path.read_bytes()
+    path.unlink()
+    with pytest.raises(
+        LakeFileError, match=r"is gone or cannot be read .* stay in the warehouse as well; nothing was changed"
+    ):
+        move(mirror, 2)
+    assert content(mirror.warehouse)["article_changes"] == before["article_changes"]
+    path.write_bytes(whole)
+    move(mirror, 2)
+    assert content(mirror.warehouse) == before
+
+
+def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_again(mirror, make, state, caplog):
+    load(mirror, range(3))
+    compact(mirror)
+    move(mirror, 2)
+    mirror.warehouse.publish()
+    [path] = cold_files(mirror.warehouse)
+    path.unlink()
+    found = content(mirror.warehouse, ["article_changes"])
+    assert set(found["article_changes"]["batch_hour"].to_pylist()) == {mirror.lake.hour(2)}
+    assert "older hours of article_changes" in caplog.text
+    assert [one.row_count == one.expected_count for one in audits(mirror)] == [False, False, True]
+    # hours go on being taken in, and nothing is computed from a part of the history
+    load(mirror, [3])
+    with pytest.raises(
+        LakeFileError, match=r"is gone, and changes of the hours from 2026-11-01 00:00 .* Nothing was changed"
+    ):
+        mirror.warehouse.rebuild_articles()
+    load(mirror, [1], applied=False)
+    with pytest.raises(LakeFileError, match="the archive is enough for that"):
+        mirror.warehouse.apply_changes()
+    load(mirror, [0, 2])
+    plain = make()
+    load(plain, range(4))
+    assert content(mirror.warehouse) == content(plain.warehouse)
+    assert state(mirror.warehouse) == state(plain.warehouse)
+
+
+def test_a_moved_data_folder_finds_older_changes_again(mirror, tmp_path):
+    load(mirror, range(2))
+    load(mirror, [1], 1, projects=PROJECTS[1:])
+    before = content(mirror.warehouse)
+    compact(mirror)
+    move(mirror, 2)
+    mirror.warehouse.publish()
+    elsewhere = tmp_path / "it's elsewhere"
+    mirror.data.rename(elsewhere)
+    moved = Warehouse(elsewhere, clock=mirror.warehouse._clock)
+    assert moved.relocate() == 1
+    with moved.connect_published() as connection:
+        found = connection.sql("SELECT * FROM article_changes ORDER BY ALL").to_arrow_table()
+    assert found == before["article_changes"]
+    moved.rebuild_articles()
+    assert content(moved) == before
+
+
+def test_a_plain_client_of_any_version_reads_them_under_any_name(mirror, elsewhere, monkeypatch):
+    load(mirror, range(2))
+    compact(mirror)
+    move(mirror, 2)
+    load(mirror, [1], 1, projects=PROJECTS[1:])
+    found = content(mirror.warehouse, ("article_changes", "most_edited"))
+    program = """
+        with duckdb.connect() as c:
+            c.execute(f"ATTACH '{path}' AS w (READ_ONLY)")
+            print(c.execute("SELECT count(*) FROM w.article_changes").fetchone()[0])
+            print(c.execute("SELECT count(*) FROM w.most_edited").fetchone()[0])
+    """
+    wanted = [str(found[name].num_rows) for name in ("article_changes", "most_edited")]
+    assert elsewhere(program, mirror.data / "warehouse.duckdb") == wanted
+    if folder := os.environ.get("TEST_OTHER_DUCKDB"):
+        monkeypatch.setenv("PYTHONPATH", folder)
+        assert elsewhere(program, mirror.data / "warehouse.duckdb") == wanted
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory, make_lake):
+    """A published file with three hours in the lake and three of its own."""
+    data = tmp_path_factory.mktemp("older")
+    clock = SimpleNamespace(now=make_lake.hour(30))
+    made = SimpleNamespace(data=data, lake=make_lake(data), warehouse=Warehouse(data, clock=lambda: clock.now))
+    load(made, range(6))
+    compact(made)
+    move(made, 3)
+    made.warehouse.publish()
+    return made.warehouse
+
+
+@pytest.mark.parametrize(
+    ("query", "cold"),
+    [
+        ("FROM article_changes WHERE batch_hour >= '2026-11-01 03:00:00+00'", False),
+        ("FROM article_changes WHERE batch_hour = '2026-11-01 04:00:00+00'", False),
+        ("FROM article_changes WHERE event_at >= '2026-11-01 04:30:00+00'", False),
+        ("FROM changes_between('2026-11-01 04:30:00+00', '2026-11-01 05:30:00+00')", False),
+        ("FROM article_changes WHERE batch_hour >= '2026-11-01 02:00:00+00'", True),
+        ("FROM changes_between('2026-11-01 02:00:00+00', '2026-11-01 02:30:00+00')", True),
+    ],
+)
+def test_a_question_for_newer_hours_opens_no_file_of_the_lake(older, query, cold):
+    [(_, plan)] = older.sql(f"EXPLAIN ANALYZE SELECT max(name) {query}").rows
+    assert ("PARQUET" in plan) == cold

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import duckdb
+
     from resources.datasets import Dataset
     from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
     from resources.warehouse.compaction.spans import Merge
@@ -270,9 +272,16 @@ class Warehouse(Reader):
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
+        What is pending is taken in first, under the same lock: another run may have loaded it since, and a page must not be
+        published with a row that is there no more.
+
         `about` adds rows to the table `about`, for example which service the data came from.
         """
-        return self._publisher().publish(about or {}, self._clock())
+        return self._publisher().publish(about or {}, self._clock(), self._take_in)
+
+    def _take_in(self, connection: duckdb.DuckDBPyConnection) -> None:
+        current.apply_changes(connection, self._lake_root, self._clock())
+        entities.apply_changes(connection, self._clock())
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""

@@ -55,13 +55,14 @@ class Copied(Generic[_State]):
 def copy_build(
     connector: Connector,
     target: Path,
+    take_in: Callable[[duckdb.DuckDBPyConnection], None],
     read: Callable[[duckdb.DuckDBPyConnection], _State],
     is_wanted: Callable[[_State], bool],
 ) -> Copied[_State]:
     """Make `target` a copy of the build file, made ready for this and after a checkpoint; only the blocks that differ are written.
 
-    `read` asks the build file under the lock, after the checkpoint, and gives what is returned as `state`. `is_wanted` is
-    asked once, without the lock, before anything is copied.
+    `take_in` writes what belongs into the copy as well, under the lock, before each checkpoint. `read` asks the build file under the lock, after the
+    checkpoint, and gives what is returned as `state`. `is_wanted` is asked once, without the lock, before anything is copied.
 
     Raises:
         WarehouseBusyError: somebody else held the build file for too long.
@@ -77,6 +78,7 @@ def copy_build(
                     seconds += time.perf_counter() - started
                     break
                 with connector.build_unlocked("publish") as connection:
+                    take_in(connection)
                     prepare(connection)
                     connection.execute("CHECKPOINT")
                     state = read(connection)

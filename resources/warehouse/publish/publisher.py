@@ -36,7 +36,7 @@ from resources.warehouse.records import Published, copied_text
 from resources.warehouse.views.lake import make_views, mend_views, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -74,8 +74,10 @@ class Publisher:
     standby: Standby
     publish_lock_path: Path
 
-    def publish(self, about: Mapping[str, str], now: datetime) -> Published:
-        """Publish the build file's content, unless it is what was published last.
+    def publish(
+        self, about: Mapping[str, str], now: datetime, take_in: Callable[[duckdb.DuckDBPyConnection], None]
+    ) -> Published:
+        """Publish the build file's content and what `take_in` adds to it, unless it is what was published last.
 
         Raises:
             WarehouseFullError: disk or memory ran out; what was published before still is.
@@ -96,7 +98,7 @@ class Publisher:
             return unchanged is None
 
         with self._replacing("publish") as temporary:
-            copied = copy_build(self.connector, temporary, read, is_wanted)
+            copied = copy_build(self.connector, temporary, take_in, read, is_wanted)
             found = unchanged or self._finish(temporary, copied.state, now)
             if unchanged is None:
                 _make_durable(temporary)

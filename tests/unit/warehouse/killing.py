@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from resources.warehouse import Warehouse
@@ -67,6 +68,9 @@ def child(data, files, output):
     try:
         work(data, files, lambda phase: os.write(output, phase.encode() + b"\n"))
         code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         os._exit(code)
 

@@ -441,3 +441,12 @@ def test_failure_while_publishing_keeps_the_old_file(published, lake, monkeypatc
     )
     assert published.publish().changed
     assert published.sql("SELECT count(*) FROM article_changes").rows == [(5,)]
+
+
+def test_what_was_loaded_since_the_articles_were_brought_up_to_date_is_taken_in(lake, warehouse):
+    for edition in ("first", "second"):
+        page = lake.change(1, "Page", 1, version_id=len(edition), event_id=edition, html=edition)
+        warehouse.load_hour(lake.hour(0), [lake.file(0, [page])])
+        warehouse.publish()
+        query = "SELECT html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+        assert warehouse.sql(query).rows == [(edition,)]

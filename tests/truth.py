@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pytest
 
-from resources.tables import ARTICLES, TIMESTAMP
+from resources.tables import ARTICLE_CHANGES, ARTICLES, TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from resources.sandbox.world.history.pages import Event
     from resources.sandbox.world.world import World
@@ -60,6 +60,8 @@ def plain(kind: pa.DataType) -> Callable[[Any], Any]:
 
 #: Name, way through the record and reader of each column that the record tells.
 COLUMNS = [(c.name, None if c.path is None else c.path.split("."), plain(c.type)) for c in ARTICLES]
+#: Columns of `article_changes`; what `extra` holds is not compared.
+CHANGES = {c.name: plain(c.type) for c in ARTICLE_CHANGES if not c.body and c.name != "extra"}
 
 
 def dig(record: Any, path: Sequence[str]) -> Any:
@@ -82,7 +84,7 @@ def expected_row(record: Any) -> Row:
     row["event_at"] = moment(record["event"].get("date_published") or record["event"]["date_created"])
     row["extra"] = None
     row["source_at"] = None
-    body = record["article_body"]
+    body = record.get("article_body", {})  # a deletion has none
     row["bodies"] = digest(body.get("html"), body.get("wikitext"))
     return row
 
@@ -135,6 +137,18 @@ class Truth:
             for (project, page), row in found.items()
         }
 
+    def after(self, hour: datetime) -> Rows:
+        """Rows of the pages that live after the files of an hour."""
+        return self.at(lambda project: self._world.export_started_at(project, hour))
+
+    def changes(self, hours: Sequence[datetime]) -> Iterator[Row]:
+        """The rows of `article_changes` of the hours, in every column, each with a digest of its bodies."""
+        for hour in hours:
+            for project in self._projects:
+                for event in self._world.hour_events(project, hour):
+                    if event.title.namespace in self._namespaces:
+                        yield expected_row(self._world.record(event)) | {"batch_hour": hour}
+
     def assert_hard(self, hours: Sequence[datetime]) -> None:
         """See that the hours hold at least five of each special kind; without them the comparison would show little."""
         for project in self._projects:
@@ -182,8 +196,31 @@ class Published:
         assert len(found) == len(asked), "a page stands twice"
         return found
 
+    def assert_changes(self, expected: Iterable[Row]) -> None:
+        """See that `article_changes` holds these rows and no other, and that the bodies of each page, revision and hour are those of one of them."""
+        page = ("project_id", "article_id", "version_id", "batch_hour")
+        truth: dict[tuple[Any, ...], Row] = {}
+        bodies: dict[tuple[Any, ...], set[str]] = {}
+        for row in expected:
+            key = tuple(row[name] for name in ARTICLE_CHANGES.key)
+            assert key not in truth
+            truth[key] = {name: row[name] for name in CHANGES}
+            bodies.setdefault(tuple(row[name] for name in page), set()).add(row["bodies"])
+        rows = self._connection.sql("FROM article_changes").to_arrow_table().to_pylist()
+        found = {tuple(row[name] for name in ARTICLE_CHANGES.key): row for row in rows}
+        assert len(found) == len(rows), "an event appears twice"
+        assert_same(
+            {key: {name: of(row[name]) for name, of in CHANGES.items()} for key, row in found.items()}, truth, "changes"
+        )
+        run = self._connection.sql("SELECT * FROM article_bodies WHERE batch_hour IS NOT NULL")
+        texts = [(tuple(row[name] for name in page), row) for row in run.to_arrow_table().to_pylist()]
+        assert len(dict(texts)) == len(texts), "the bodies of a page, revision and hour are there twice"
+        assert dict(texts).keys() == bodies.keys()
+        wrong = [key for key, row in texts if digest(row["html"], row["wikitext"]) not in bodies[key]]
+        assert wrong == []
 
-def assert_same(found: Rows, truth: Rows, what: str = "at the end") -> None:
+
+def assert_same(found: dict[Any, Row], truth: dict[Any, Row], what: str = "at the end") -> None:
     """See that both hold the same pages with the same values; the first that differs is told column by column."""
     assert len(truth) > 50
     wrong = [key for key in truth.keys() | found.keys() if found.get(key) != truth.get(key)]

@@ -104,6 +104,7 @@ class Run:
     pipe: int
     lines: list[str] = field(default_factory=list)
     ended: bool = False
+    asking: int | None = None
     _rest: bytes = b""
 
     def wait_for(self, line: str, count: int = 1) -> bool:
@@ -131,6 +132,18 @@ class Run:
             raise RuntimeError(raised[0])
         return next((json.loads(line[2:]) for line in self.lines if line.startswith("=")), ["the run was killed"])
 
+    def ask(self) -> None:
+        """Ask a question of one that answers them, unless it is gone."""
+        assert self.asking is not None
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.asking, b"?")
+
+    def hush(self) -> None:
+        """Ask no more, at which it ends."""
+        if self.asking is not None:
+            os.close(self.asking)
+            self.asking = None
+
     @property
     def phase(self) -> str:
         """The phase under way when the run last told of one; `between` when in none."""
@@ -150,6 +163,7 @@ class Run:
         if not data:
             self.ended = True
             os.close(self.pipe)
+            self.hush()
             return
         *whole, self._rest = (self._rest + data).split(b"\n")
         self.lines += [line.decode() for line in whole]
@@ -215,6 +229,17 @@ class Runner:
         socket.send_fds(self._socket, [request.encode()], [writing])
         os.close(writing)
         return Run(int(self._answers.readline()), reading)
+
+    def call(self, module: str, function: str, *arguments: Any, asked: bool = False) -> Run:
+        """Call a function of a module in a process of its own, with the pipe to report on; with `asked`, behind it one of questions."""
+        reading, writing = os.pipe()
+        asking = os.pipe() if asked else ()
+        request = json.dumps({"call": [module, function], "arguments": arguments})
+        descriptors = [*asking[:1], writing]
+        socket.send_fds(self._socket, [request.encode()], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return Run(int(self._answers.readline()), reading, asking=asking[1] if asked else None)
 
     def program(self, text: str, *arguments: str, environ: dict[str, str]) -> Program:
         """Start a program as `python -c TEXT ARGUMENTS` would, but with everything imported already.

@@ -4,6 +4,8 @@ Started by the tests as `python forkserver.py DESCRIPTOR`. A request is a line o
 write end of a pipe; the answer is the pid. The run tells on its pipe, in lines, which phase it enters and leaves and,
 at last, what failed. Whoever holds the read end knows of a killed run exactly where it was, without a second clock.
 
+Another request names a function of a module, which is called with the pipe and its arguments.
+
 A program is a text in Python with arguments, as after `python -c`, and has an environment and standard streams of its own. On
 its pipe stands, when it has ended, its exit status as `subprocess` has it.
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import signal
@@ -57,9 +60,9 @@ PHASES: tuple[tuple[Any, str, str], ...] = (
 )
 
 
-def watch(tell: Callable[[str], None]) -> None:
+def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] = PHASES) -> None:
     """Have every phase tell when it is entered and left."""
-    for owner, name, phase in PHASES:
+    for owner, name, phase in phases:
         original = getattr(owner, name)
 
         def told(*arguments: Any, _original: Any = original, _phase: str = phase, **options: Any) -> Any:
@@ -200,11 +203,15 @@ def main() -> None:
                 try:
                     if "program" in request:
                         keep(request, descriptors)
+                    elif "call" in request:
+                        module, name = request["call"]
+                        getattr(importlib.import_module(module), name)(*descriptors[::-1], *request["arguments"])
                     else:
                         run(request, descriptors[0])
                     status = 0
                 except BaseException as error:  # noqa: BLE001 - told to whoever asked
-                    os.write(descriptors[-1], f"! {type(error).__name__}: {error}\n".encode())
+                    text = " ".join(f"{type(error).__name__}: {error}".splitlines())
+                    os.write(descriptors[-1], f"! {text}\n".encode())
                 finally:
                     os._exit(status)
             for descriptor in descriptors:

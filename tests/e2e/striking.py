@@ -111,17 +111,22 @@ def whole_loads_only(data: Path) -> None:
     if not published.exists():
         return
     with duckdb.connect(str(published), read_only=True) as connection:
-        for table in ("article_changes", "entity_changes"):
-            wrong = connection.execute(
-                "SELECT batch_hour, project_id, l.row_count, c.n FROM "
-                f"(SELECT batch_hour, project_id, namespace_id, count(*) n FROM {table} GROUP BY ALL) c "
-                f"FULL JOIN (FROM loads WHERE table_name = '{table}') l USING (batch_hour, project_id, namespace_id) "
-                "WHERE coalesce(c.n, 0) <> l.row_count - l.duplicate_count OR l.row_count IS NULL"
-            ).fetchall()
-            assert wrong == []
-        for table in ("snapshot_articles", "snapshot_entities"):
-            held = "SELECT coalesce(sum(row_count - duplicate_count), 0)::BIGINT FROM snapshots WHERE table_name = ?"
-            assert (
-                connection.execute(f"SELECT count(*) FROM {table}").fetchall()
-                == connection.execute(held, [table]).fetchall()
-            )
+        assert_whole_loads(connection)
+
+
+def assert_whole_loads(connection: duckdb.DuckDBPyConnection) -> None:
+    """See that the tables hold what the ledger beside them says."""
+    for table in ("article_changes", "entity_changes"):
+        wrong = connection.execute(
+            "SELECT batch_hour, project_id, l.row_count, c.n FROM "
+            f"(SELECT batch_hour, project_id, namespace_id, count(*) n FROM {table} GROUP BY ALL) c "
+            f"FULL JOIN (FROM loads WHERE table_name = '{table}') l USING (batch_hour, project_id, namespace_id) "
+            "WHERE coalesce(c.n, 0) <> l.row_count - l.duplicate_count OR l.row_count IS NULL"
+        ).fetchall()
+        assert wrong == []
+    for table in ("snapshot_articles", "snapshot_entities"):
+        held = "SELECT coalesce(sum(row_count - duplicate_count), 0)::BIGINT FROM snapshots WHERE table_name = ?"
+        assert (
+            connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+            == connection.execute(held, [table]).fetchall()
+        )

@@ -1,7 +1,8 @@
 """From an empty folder: snapshots, then hours of changes, brought in by runs that are killed; and the truth, row by row.
 
 The runs are processes of their own over one data folder. Their hours come shuffled, repeated and redone, the snapshots
-before or after the hours that they overlap, and SIGKILL strikes at drawn moments of drawn phases. At the end `articles` is
+before or after the hours that they overlap, and SIGKILL strikes at drawn moments of drawn phases (several processes at the same time:
+tests/e2e/test_campaign.py). At the end `articles` is
 compared with the sandbox's own pages, and so is `articles_at` at past moments. With Wikidata, `entities` and what is derived from
 it are compared as well.
 """
@@ -9,13 +10,10 @@ it are compared as well.
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 import sys
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,8 +28,8 @@ from tests.truth import HOUR, Published, Truth, assert_rebuilt_alike, assert_sam
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 PROJECTS = ("enwiki", "frwiki", "simplewiki")
 
 
@@ -48,7 +46,6 @@ class Campaign:
     """One data folder on its way from empty to full.
 
     `strikes`: the chance that a run is struck, until `most` were. A phase is aimed at less the more often it was hit.
-    `compactions`: the chance that the lake is compacted after a run, by a process that may be struck as well.
     """
 
     sandbox: Sandbox
@@ -59,9 +56,6 @@ class Campaign:
     strikes: float
     most: int
     wikidata: bool = False
-    compactions: float = 0.0
-    compacted: int = 0
-    killed: int = 0
     kills: Kills = field(default_factory=Kills)
     runs: int = 0
 
@@ -93,25 +87,6 @@ class Campaign:
                 waiting.insert(self.chance.randint(0, len(waiting)), work)
             else:
                 assert self.kills.let_through(run) == []
-            if self.chance.random() < self.compactions:
-                self.compact()
-
-    def compact(self) -> None:
-        """Compact what is due, or would be in some days; where it is struck, once more."""
-        now = self.sandbox.clock.now() + timedelta(hours=self.chance.choice([0, 12, 72, 1000]))
-        strike = self.chance.choice([None, 1, 2, 3]) if self.strikes else None
-        for lines in (strike, None):
-            command = [sys.executable, "-m", "tests.e2e.compacting", str(self.data), now.isoformat()]
-            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-                assert process.stdout is not None
-                told = [line for _, line in zip(range(lines or 1_000_000), process.stdout, strict=False)]
-                if lines is not None and len(told) == lines:
-                    process.kill()
-            assert process.returncode in ((0, -signal.SIGKILL) if lines else (0,))
-            self.killed += process.returncode != 0
-            self.compacted += len(told) // 2 if process.returncode == 0 else 0
-            if process.returncode == 0:
-                break
 
     def _struck(self, run: Any, work: Work) -> bool:
         offered = ["apply", "publish"]
@@ -159,7 +134,6 @@ def check(
     late: bool,
     renewed: bool = False,
     wikidata: bool = False,
-    compactions: float = 0.0,
 ) -> Kills:
     chance = random.Random(seed)
     start = datetime(2026, 2, 3, 5, 20, tzinfo=UTC) + timedelta(days=seed % 100)
@@ -177,9 +151,7 @@ def check(
         entities=125 if wikidata else 0,
     )
     with running(settings) as sandbox:
-        campaign = Campaign(
-            sandbox, tmp_path / "data", chance, runner, unfinished, strikes, most, wikidata, compactions
-        )
+        campaign = Campaign(sandbox, tmp_path / "data", chance, runner, unfinished, strikes, most, wikidata)
         world = sandbox.world
         identifiers = (*(f"{project}_namespace_0" for project in PROJECTS), *world.entity_identifiers())
         times = [world.snapshot_times(identifier, start) for identifier in identifiers]
@@ -222,29 +194,23 @@ def check(
                 expected = truth.at(lambda _project, at=at: at)
                 assert_same(published.rows("articles_at(?)", at), expected, f"at {at}")
         assert_rebuilt_alike(campaign.warehouse)
-        assert campaign.compacted or not compactions
         if wikidata:
             entities = entity_truth.truth(world, world.export_started_at(entity_truth.WIKI, last))
             entity_truth.assert_same(entity_truth.found_rows(campaign.warehouse, "entities"), entities)
             entity_truth.assert_derived(campaign.warehouse, entities)
             entity_truth.assert_rebuilt_alike(campaign.warehouse)
         assert unfinished(campaign.data) == []
-        sys.stdout.write(
-            f"\nseed {seed}: {len(expected)} pages; {campaign.runs} runs; {campaign.compacted} spans compacted, {campaign.killed} compactions killed; {campaign.kills}\n"
-        )
+        sys.stdout.write(f"\nseed {seed}: {len(expected)} pages; {campaign.runs} runs; {campaign.kills}\n")
         return campaign.kills
 
 
 @pytest.mark.timeout(600)  # less than a minute, or many on a machine that others use as well
-@pytest.mark.parametrize(("seed", "late"), [(1, False), (2, True)])
-def test_articles_are_the_truth_whatever_was_killed(
-    tmp_path: Path, runner: Any, unfinished: Any, seed: int, late: bool
-) -> None:
+def test_articles_are_the_truth_whatever_was_killed(tmp_path: Path, runner: Any, unfinished: Any) -> None:
     kills = check(
         tmp_path,
         runner,
         unfinished,
-        seed,
+        seed=2,
         hours=3,
         moments=2,
         strikes=0.6,
@@ -252,9 +218,8 @@ def test_articles_are_the_truth_whatever_was_killed(
         changes=25,
         articles=40,
         longest=2,
-        late=late,
-        wikidata=late,
-        compactions=0.0 if late else 0.5,
+        late=True,
+        wikidata=True,
     )
     assert kills.hits.total() >= 2
 
@@ -277,7 +242,6 @@ def test_articles_are_the_truth_whatever_was_killed_over_many_seeds(
         longest=12,
         late=seed % 3 == 0,
         renewed=seed % 4 == 1,
-        compactions=0.5 if seed % 2 else 0.0,
         wikidata=seed % 5 == 0,
     )
     assert kills.hits.total() >= 5

@@ -1,0 +1,196 @@
+"""Hours, snapshots, compaction, publication and readers at the same time, killed again and again; and the truth, row by row."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assets import housekeeping
+from resources.lake import Layout, sweep
+from resources.sandbox import Settings, running
+from resources.warehouse import Warehouse
+from resources.warehouse.database.connect import locked
+from tests.e2e.campaign import Campaign, Compactions, Hours, Publications, Readers, Snapshots, Stage
+from tests.e2e.conftest import Account
+from tests.e2e.test_truth_under_kills import listed_hours, pieces
+from tests.truth import HOUR, Published, Truth, assert_rebuilt_alike, assert_same
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECTS = ("enwiki", "frwiki")
+NAMESPACES = (0, 10)
+#: Of a hundred kills.
+SHARES = {"hours": 24, "snapshots": 16, "compactions": 30, "publications": 22, "readers": 8}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a campaign takes in, and how often it is struck."""
+
+    hours: int
+    moments: int
+    kills: int
+    changes: int
+    articles: int
+    curious: float
+    #: Snapshots that a run brings in.
+    together: int = 1
+    #: How likely a kill strikes all at once.
+    cuts: float = 0.0
+    chunk_bytes: int = 15_000
+
+
+def check(tmp_path: Path, runner: Any, unfinished: Any, seed: int, size: Size) -> Campaign:
+    chance = random.Random(seed)
+    start = datetime(2026, 2, 3, 5, 20, tzinfo=UTC) + timedelta(days=seed % 100)
+    settings = Settings(
+        state=tmp_path / "sandbox",
+        seed=seed,
+        now=start,
+        projects=PROJECTS,
+        namespaces=NAMESPACES,
+        changes_per_hour=size.changes,
+        articles=size.articles,
+        body_bytes=400,
+        chunk_bytes=size.chunk_bytes,
+        single_member=seed % 2 == 0,
+    )
+    with running(settings) as sandbox:
+        account = Account(sandbox, "operator", "Passw0rd-operator")
+        sandbox.accounts.create(account.username, account.password, groups=["group_3"])
+        data, world = tmp_path / "data", sandbox.world
+        scope = {"WME_PROJECTS": ",".join(PROJECTS), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
+        stage = Stage(runner, sandbox, data, account.environ(data, **scope), PROJECTS, NAMESPACES, chance)
+        readers = [Readers(stage), Readers(stage, keep=True)]
+        readers[1].states = readers[0].states
+        kinds = Hours(stage), Snapshots(stage), Compactions(stage), Publications(stage)
+        campaign = Campaign(*kinds, readers, chance, size.curious, size.cuts)
+        identifiers = world.snapshot_identifiers()
+        times = [world.snapshot_times(identifier, start) for identifier in identifiers]
+        first = min(times)[0].replace(minute=0, second=0, microsecond=0) - HOUR
+        wanted = [first + number * HOUR for number in range(size.hours)]
+        try:
+            # something to read
+            campaign.hours.queue = [((wanted[0],), False)]
+            campaign.snapshots.queue = [tuple(identifiers)]
+            campaign.readers = []
+            campaign.play()
+            campaign.readers = readers
+            while len(campaign.hours.done) < size.hours:
+                new = sorted(
+                    hour for hour in listed_hours(sandbox) if hour in wanted[1:] and hour not in campaign.hours.done
+                )
+                campaign.hours.queue = [(work.hours, False) for work in pieces(new, chance, 6)]
+                campaign.hours.queue.insert(chance.randint(0, len(new) // 6), ((chance.choice(new),), True))
+                names = chance.sample(identifiers, len(identifiers))
+                campaign.snapshots.queue = [
+                    tuple(names[place : place + size.together]) for place in range(0, len(names), size.together)
+                ]
+                part = (len(campaign.hours.done) + len(new)) / size.hours
+                for kind in campaign.kinds:
+                    # the second reader never closes its first file
+                    kind.wanted = 0 if kind is readers[1] else round(SHARES[kind.name] / 100 * size.kills * part)
+                campaign.play()
+                if len(campaign.hours.done) < size.hours:
+                    sandbox.clock.set(min(sandbox.clock.now() + timedelta(days=1), wanted[-1] + 2 * HOUR))
+            campaign.compactions.at = timedelta(days=60)
+            campaign.finish()
+        finally:
+            campaign.close()
+        sys.stdout.write(f"\nseed {seed}: {campaign}\n")
+        warehouse = Warehouse(data, clock=sandbox.clock.now)
+        check_truth(warehouse, Truth(world, PROJECTS, NAMESPACES), wanted, chance, size.moments)
+        check_order(warehouse, wanted, data, unfinished)
+        return campaign
+
+
+def check_truth(
+    warehouse: Warehouse, truth: Truth, wanted: list[datetime], chance: random.Random, moments: int
+) -> None:
+    """All that analysts find is what the world knows: pages, pages as they were, changes, and every body."""
+    truth.assert_hard(wanted)
+    with Published(warehouse) as published:
+        assert_same(published.rows("articles"), truth.after(wanted[-1]))
+        exact_from = max(state.exact_from_at for state in warehouse.project_states() if state.exact_from_at is not None)
+        part = (wanted[-1] + HOUR - exact_from) / moments
+        for number in range(moments):
+            at = exact_from + (number + chance.random()) * part
+            assert_same(published.rows("articles_at(?)", at), truth.at(lambda _project, at=at: at), f"at {at}")
+        published.assert_changes(truth.changes(wanted))
+    assert_rebuilt_alike(warehouse)
+
+
+def check_order(warehouse: Warehouse, wanted: list[datetime], data: Path, unfinished: Any) -> None:
+    """The audit finds nothing, and nothing lies about that nobody needs."""
+    audits = warehouse.audit(wanted)
+    assert len(audits) == len(wanted)
+    for audit in audits:
+        assert (audit.row_count, audit.repeated_count, audit.early_count) == (audit.expected_count, 0, 0)
+    layout, later = Layout(data), datetime.now(UTC) + timedelta(days=3)
+    sweep(layout)
+    housekeeping.clean(layout, warehouse, now=later)
+    housekeeping.clean(layout, warehouse, now=later + timedelta(days=3))
+    assert unfinished(data) == []
+    with warehouse._connector.build("look") as build:
+        named = "SELECT lake_path FROM compacted_files UNION SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0"
+        loaded = {path for (path,) in build.execute(named).fetchall()}
+    held = {path.relative_to(layout.lake).as_posix() for path in layout.lake.rglob("*.parquet")}
+    assert loaded - held == set()
+    # beside them, lake files of hours that are compacted may have been made again for a repeated hour
+    assert {path for path in held - loaded if path.startswith("compacted")} == set()
+    assert {path.name for path in data.iterdir()} == {
+        *("archive", "dagster", "lake", "state", "warehouse", "warehouse.duckdb")
+    }
+    assert {path.name for path in (data / "warehouse").iterdir()} == {"build.duckdb", "standby.duckdb"}
+    for name in ("warehouse.lock", "publish.lock", "compact.lock"):
+        with locked(data / "state" / name, 0.0, "look"):
+            pass
+
+
+def count(kind: Any, word: str) -> int:
+    """What a kind of process has reported so often, in all its ways."""
+    return sum(number for what, number in kind.counts.items() if word in what)
+
+
+@pytest.mark.timeout(900)  # half a minute, or many on a machine that others use as well
+def test_everything_at_once_and_killed_is_the_truth(tmp_path: Path, runner: Any, unfinished: Any) -> None:
+    size = Size(hours=3, moments=2, kills=8, changes=25, articles=40, curious=0.15, together=4)
+    campaign = check(tmp_path, runner, unfinished, 1, size)
+    assert all(kind.kills for kind in campaign.kinds if kind.wanted)
+    assert campaign.kills >= 8
+    assert count(campaign.compactions, "compacted") >= 1
+    assert count(campaign.readers[0], "answers") + count(campaign.readers[1], "answers") >= 3
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_everything_at_once_and_killed_a_hundred_times_is_the_truth(
+    tmp_path: Path, runner: Any, unfinished: Any, seed: int
+) -> None:
+    size = Size(hours=30, moments=10, kills=100, changes=40, articles=60, curious=0.2)
+    check_many(check(tmp_path, runner, unfinished, seed, size), 100)
+
+
+@pytest.mark.soak
+def test_everything_at_once_and_the_power_cut_is_the_truth(tmp_path: Path, runner: Any, unfinished: Any) -> None:
+    size = Size(hours=12, moments=5, kills=60, changes=40, articles=60, curious=0.2, cuts=0.5)
+    check_many(check(tmp_path, runner, unfinished, 5, size), 60)
+
+
+def check_many(campaign: Campaign, kills: int) -> None:
+    """The campaign was one: every kind was killed in its midst, and each has done its work often."""
+    assert campaign.kills >= kills
+    assert {"prepare", "rewrite", "take in"} <= campaign.compactions.killed_in.keys()
+    spans = {what.split()[1] for what in campaign.compactions.counts}
+    assert len(spans) >= 3
+    assert count(campaign.compactions, "compacted") >= kills / 10
+    made = [campaign.publications, campaign.hours, campaign.snapshots]
+    for way in ("blocks", "whole"):
+        assert sum(count(kind, way) for kind in made) >= kills / 10
+    assert sum(count(reader, "answers") for reader in campaign.readers) >= kills / 4

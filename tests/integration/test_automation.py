@@ -26,6 +26,8 @@ from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
+from resources.tables import HourState
+from resources.warehouse import HourStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,7 +178,11 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(fresh):
     # archived by a run that was killed before it could load
     assert fresh.materialize(hours[-3:], "archive/batches").success
     assert spans_of(fresh.tick("discover_hours"))[1][1] >= hours[-1]
-    assert fresh.materialize(hours).success
+    assert fresh.materialize(hours[-5:]).success
+    # two days are two runs of a minute; most hours are known to be empty instead
+    assert any(first == hours[0] for first, _ in spans_of(fresh.tick("discover_hours")))
+    empty = [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours[:-5]]
+    fresh.resources["warehouse"].warehouse.record_statuses(empty)
     tick = fresh.tick("discover_hours")
     # another may have appeared since
     assert all(first > hours[-1] for first, _ in spans_of(tick))

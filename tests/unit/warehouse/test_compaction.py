@@ -24,6 +24,7 @@ from resources.lake import LakeError, Layout
 from resources.lake.compaction import sorting
 from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
+from resources.warehouse.database.connect import answer
 
 PROJECTS = ("dewiki", "enwiki")
 ROOT = Path(__file__).parents[3]
@@ -66,10 +67,11 @@ def load(made, hours, edition=0, **more):
 def content(warehouse):
     """What analysts see."""
     warehouse.publish()
-    return {
-        what: warehouse.sql(f"SELECT * FROM {what} ORDER BY ALL").rows
-        for what in ("article_bodies", "articles", "articles_at('2026-11-01 03:00:00+00')")
-    }
+    with warehouse.connect_published() as connection:
+        return {
+            what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL")
+            for what in ("article_bodies", "articles", "articles_at('2026-11-01 03:00:00+00')")
+        }
 
 
 def names(warehouse):

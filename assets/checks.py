@@ -11,10 +11,10 @@ import dagster as dg
 from assets import layers
 from assets.failures import sentence
 from assets.families import lookups
-from assets.partitions import HOURS, last_complete_hour
+from assets.partitions import HOURS
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import RETENTION, Family
+from resources.datasets import RETENTION, Family, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import hour_text
 from resources.tables import COVERED, HourState

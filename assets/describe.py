@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resources.lake import Drift
+from resources.lake import drift_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,15 +82,6 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
             first = next(file.iter_batches(batch_size=each, columns=list(columns)), None)
             rows += first.to_pylist() if first is not None else []
     return markdown(rows, columns)
-
-
-def drift_of(conversions: Iterable[Conversion]) -> list[Drift]:
-    """The fields without a column found by several conversions, each once, the most frequent first."""
-    found: dict[str, Drift] = {}
-    for seen in (drift for conversion in conversions for drift in conversion.drift):
-        known = found.get(seen.path)
-        found[seen.path] = seen if known is None else Drift(seen.path, known.count + seen.count, known.example)
-    return sorted(found.values(), key=lambda drift: (-drift.count, drift.path))
 
 
 def remarks_of(conversions: Iterable[Conversion]) -> str:

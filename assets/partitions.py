@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from resources.datasets import RETENTION
+from resources.datasets import RETENTION, last_complete_hour
 from resources.datasets.paths import hour_folders
 
 if TYPE_CHECKING:
@@ -60,8 +60,3 @@ def recent_hours(now: datetime) -> list[datetime]:
     newest = last_complete_hour(now)
     hours = [newest - back * HOUR for back in reversed(range(RETENTION // HOUR))]
     return [hour for hour in hours if hour > now - RETENTION]
-
-
-def last_complete_hour(now: datetime) -> datetime:
-    """The newest hour that has ended. Its list appears a few minutes later."""
-    return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - HOUR

@@ -13,8 +13,7 @@ from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import origin_of
 from resources.datasets import Family
-from resources.formatting import moment_text
-from resources.warehouse import Publication, QueryResult, Warehouse, WarehouseError
+from resources.warehouse import QueryResult, Warehouse, WarehouseError, next_text
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
@@ -79,16 +78,6 @@ def published_warehouse() -> dg.AssetsDefinition:
         return dg.MaterializeResult(metadata=metadata | _times(store, every) | _kept(context, lake, store))
 
     return publish
-
-
-def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """When it is published next, for people: `every` run (0), so often at the most, or never unasked (None)."""
-    if every is None:
-        return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
-    if not every or last is None:
-        return "by the next run"
-    due = (last.published_at + every).replace(second=0, microsecond=0)
-    return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from assets.partitions import last_complete_hour
 from benchmarks import growth, lakes, report
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
@@ -23,6 +22,7 @@ from benchmarks.ours import COMPRESSION_LEVEL
 from benchmarks.warehouse import measure as measure_warehouse
 from benchmarks.workers import scaling
 from benchmarks.workload import CASES, Workload, build, unpack, variants
+from resources.datasets import last_complete_hour
 from resources.formatting import size_text
 
 _HARDER = tuple(name for name in CASES if name != "clean")

@@ -7,12 +7,11 @@ import dagster as dg
 import pyarrow.parquet as pq
 
 from assets import layers
-from assets.describe import drift_of
 from assets.families.hour import HourlyRun
 from resources import files
 from resources.datasets import Dataset
 from resources.formatting import hour_text
-from resources.lake import Conversion
+from resources.lake import Conversion, drift_of
 from resources.warehouse import HourAudit
 
 #: Share of an hour's lines that may be rejected before somebody should look.

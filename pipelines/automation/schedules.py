@@ -2,9 +2,10 @@
 
 import dagster as dg
 
-from assets.partitions import key_of, last_complete_hour
+from assets.partitions import key_of
 from assets.published import WHEN_DUE
 from pipelines.automation import jobs
+from resources.datasets import last_complete_hour
 
 
 @dg.schedule(

@@ -10,7 +10,7 @@ from assets import layers
 from assets.failures import sentence
 from assets.families import snapshot
 from assets.partitions import key_of
-from assets.published import WHEN_DUE, next_text
+from assets.published import WHEN_DUE
 from pipelines.automation import discovery, jobs
 from pipelines.process import processes
 from pipelines.process.dagster_internals import (
@@ -24,6 +24,7 @@ from resources.adapters import EnterpriseResource, LakeResource, WarehouseResour
 from resources.datasets import RETENTION, Dataset, Family, datasets
 from resources.errors import MirrorError
 from resources.formatting import counted
+from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
 #: What of a run's tags says what it does; the others say who began it.

@@ -18,9 +18,8 @@ from resources.formatting import counted, moment_text, size_text
 @click.command()
 def publish() -> None:
     """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH)."""
-    from assets.published import next_text
     from pipelines.operations import run as runs
-    from resources.warehouse import Warehouse
+    from resources.warehouse import Warehouse, next_text
 
     settings = read_settings()
     warehouse = Warehouse(settings.data)

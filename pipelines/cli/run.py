@@ -172,8 +172,7 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str, datetime, str], float]) -> None:
-    from assets.published import next_text
-    from resources.warehouse import Warehouse
+    from resources.warehouse import Warehouse, next_text
 
     warehouse = Warehouse(settings.data)
     hourly = datasets.datasets(Family.HOURLY)

@@ -17,7 +17,7 @@ import dagster as dg
 from assets import layers
 from assets.families import hour as batches
 from assets.families import snapshot as snapshot_sets
-from assets.partitions import HOUR, hour_of, key_of, last_complete_hour
+from assets.partitions import HOUR, hour_of, key_of
 from assets.published import WHEN_DUE
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
@@ -26,7 +26,7 @@ from pipelines.process import processes
 from pipelines.process.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from pipelines.settings import SettingsError
 from resources import datasets
-from resources.datasets import ARTICLE_CHANGES, Family
+from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import hour_text
 from resources.lake import Layout

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from resources.datasets import Dataset
-    from resources.warehouse import Warehouse
+    from resources.warehouse.read.reading import Reader
 
 #: Nothing is noted of an hour that should be there.
 UNKNOWN: Final = "unknown"
@@ -103,7 +103,7 @@ class Gap:
 
 
 def survey(
-    warehouse: Warehouse,
+    warehouse: Reader,
     scope: Sequence[tuple[str, int]],
     since: datetime,
     until: datetime,

@@ -7,24 +7,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from assets.describe import drift_of
-from assets.partitions import last_complete_hour
-from assets.published import next_text
-from pipelines.definitions import build_enterprise
 from pipelines.report import coverage as coverage_
 from pipelines.report import engine as engine_
 from pipelines.report.account import tokens_text
 from resources import datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES, Family
+from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, size_text, value_text
-from resources.lake import Archive, Layout, find_conversion
+from resources.lake import Archive, Layout, drift_of, find_conversion
 from resources.tables import HourState
-from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse, next_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipelines.settings import Settings
+    from resources.warehouse.read.reading import Reader
 
 #: Name of the fact, one for each place, that hours before those looked at are not there.
 OLDER_GAPS = "older gaps"
@@ -80,9 +79,11 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         _tell_tokens(report, settings)
     warehouse = Warehouse(settings.data)
     try:
-        _tell_published(report, warehouse, settings)
-        _tell_drift(report, warehouse, settings)
-        _tell_coverage(report, warehouse, settings, hours, now or datetime.now(UTC))
+        report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
+        with warehouse.open_published() as published:
+            _tell_published(report, published, warehouse.published_path, settings)
+            _tell_drift(report, published, settings)
+            _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
     except MirrorError as error:
         report.troubles.append(str(error))
     return report
@@ -99,6 +100,8 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 
 
 def _tell_tokens(report: Status, settings: Settings) -> None:
+    from pipelines.definitions import build_enterprise  # noqa: PLC0415  Dagster takes a second, and only accounts need it
+
     try:
         with build_enterprise(settings).client() as client:
             report.facts.append(("tokens", tokens_text(client.account.status(), client.account.now())))
@@ -106,18 +109,15 @@ def _tell_tokens(report: Status, settings: Settings) -> None:
         report.troubles.append(str(error))
 
 
-def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) -> None:
-    report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
+def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Settings) -> None:
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
         # the ledger counts changes that are in the lake as well
         "SELECT (SELECT count(*) FROM articles), coalesce(sum(row_count - duplicate_count) FILTER (WHERE table_name = 'article_changes'), 0), "
         "(SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
-    size = warehouse.published_path.stat().st_size
-    report.facts.append(
-        ("published", f"{warehouse.published_path}, {size_text(size)}, {about.get('published_at', '')}")
-    )
+    size = path.stat().st_size
+    report.facts.append(("published", f"{path}, {size_text(size)}, {about.get('published_at', '')}"))
     report.facts.append(("articles", f"{counts[0]:,}"))
     report.facts.append(("changes", f"{counts[1]:,}{_window_text(warehouse)}"))
     report.facts.append(("rejects", f"{counts[2]:,}"))
@@ -143,7 +143,7 @@ def _tell_published(report: Status, warehouse: Warehouse, settings: Settings) ->
         )
 
 
-def _window_text(warehouse: Warehouse) -> str:
+def _window_text(warehouse: Reader) -> str:
     """What to say of the hours that the published file does not hold itself; nothing where it holds all."""
     if (first_hour := warehouse.published_window()) is None:
         return ""
@@ -155,7 +155,7 @@ def _window_text(warehouse: Warehouse) -> str:
     return f"; {counted(hot, 'hour')} in the DuckDB files, {cold:,} before {hour_text(first_hour)} UTC in the lake"
 
 
-def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> None:
+def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
     """Fields without a column are no trouble, since they are kept; but somebody may want to know them."""
     rows = warehouse.sql(
         "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
@@ -186,7 +186,7 @@ def _tell_drift(report: Status, warehouse: Warehouse, settings: Settings) -> Non
     report.facts.append(("unknown fields", f"{'; '.join(told)}{more} (newest {hours} hours; kept in `extra`)"))
 
 
-def _tell_coverage(report: Status, warehouse: Warehouse, settings: Settings, hours: int, now: datetime) -> None:
+def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours: int, now: datetime) -> None:
     newest_complete = last_complete_hour(now)
     since = newest_complete - timedelta(hours=hours - 1)
     scopes = {dataset.name: settings.scope_of(dataset) for dataset in datasets.datasets(Family.HOURLY)}

@@ -9,7 +9,7 @@ This package is a leaf: it imports the tables alone.
 
 from __future__ import annotations
 
-from resources.datasets.declaration import RETENTION, Dataset, Family
+from resources.datasets.declaration import RETENTION, Dataset, Family, last_complete_hour
 from resources.datasets.registry import (
     ARTICLE_CHANGES,
     ENTITY_CHANGES,
@@ -37,6 +37,7 @@ __all__ = [
     "Family",
     "also",
     "datasets",
+    "last_complete_hour",
     "named",
     "tables",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 #: How long the service keeps the files of an hour.
 RETENTION: Final = timedelta(hours=48)
+
+
+def last_complete_hour(now: datetime) -> datetime:
+    """The newest hour that has ended. Its list appears a few minutes later."""
+    return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
 
 
 class Family(enum.StrEnum):

@@ -8,7 +8,7 @@ from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
-from resources.lake.conversion import Conversion, digest_of, find_conversion
+from resources.lake.conversion import Conversion, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.decode.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ListError
@@ -40,6 +40,7 @@ __all__ = [
     "convert_list",
     "default_memory_bytes",
     "digest_of",
+    "drift_of",
     "errors",
     "find_conversion",
     "sweep",

@@ -18,6 +18,7 @@ from resources.lake.rejects import lines_file
 from resources.tables import REJECTED_LINES, version_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
     from pathlib import Path
 
@@ -126,3 +127,12 @@ def find_conversion(
     if not all(path.exists() for path in needed):
         return None  # somebody removed them: the rows alone cannot be loaded
     return Conversion.of(facts, archive, layout, seconds=None)
+
+
+def drift_of(conversions: Iterable[Conversion]) -> list[Drift]:
+    """The fields without a column found by several conversions, each once, the most frequent first."""
+    found: dict[str, Drift] = {}
+    for seen in (drift for conversion in conversions for drift in conversion.drift):
+        known = found.get(seen.path)
+        found[seen.path] = seen if known is None else Drift(seen.path, known.count + seen.count, known.example)
+    return sorted(found.values(), key=lambda drift: (-drift.count, drift.path))

@@ -36,6 +36,7 @@ from resources.warehouse.records import (
     SnapshotFile,
     SnapshotLoad,
     SummaryRow,
+    next_text,
 )
 from resources.warehouse.warehouse import Warehouse
 
@@ -72,4 +73,5 @@ __all__ = [
     "WarehouseError",
     "WarehouseFullError",
     "WarehouseVersionError",
+    "next_text",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import short
-from resources.formatting import counted
+from resources.formatting import counted, moment_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -260,6 +261,16 @@ class Publication:
     published_at: datetime
     revision: int
     copied: str = ""
+
+
+def next_text(last: Publication | None, every: timedelta | None) -> str:
+    """When it is published next, for people: `every` run (0), so often at the most, or never unasked (None)."""
+    if every is None:
+        return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
+    if not every or last is None:
+        return "by the next run"
+    due = (last.published_at + every).replace(second=0, microsecond=0)
+    return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
 
 
 def copied_text(copied_bytes: int, whole_because: str | None) -> str:

@@ -25,6 +25,7 @@ from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
 from pipelines.settings import read
 from resources.enterprise.http.clock import ServiceClock
+from tests.e2e.conftest import bare
 
 
 @pytest.fixture
@@ -687,15 +688,17 @@ def test_every_command_and_option_says_what_it_is():
         ),
         (["sql", "--help"], ["dagster", "duckdb", "distributed"], "Query the published file"),
         (["worker", "--help"], ["dagster", "duckdb", "distributed"], "ends when the scheduler ends"),
+        (["status"], ["dagster", "resources.sandbox", "distributed"], "There is no published file"),
     ],
 )
-def test_help_costs_no_import(words, spared, shown):
+def test_what_is_not_needed_is_not_imported(words, spared, shown, tmp_path):
     code = (
         "import sys; from pipelines import cli\n"
         f"try: cli.wme({words})\n"
         "except SystemExit: pass\n"
         f"sys.exit(', '.join(set({spared}) & set(sys.modules)))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    environ = bare() | {"WME_DATA": str(tmp_path / "data")}
+    told = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     assert told.stderr.strip() == ""
     assert shown in " ".join(told.stdout.split())

@@ -17,13 +17,13 @@ from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 
 from assets import layers
-from assets.partitions import EARLIEST, HOUR, hour_of, key_of, last_complete_hour, recent_hours
+from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
 from pipelines.automation import discovery
 from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.definitions import build_defs, build_resources
 from pipelines.settings import Settings
 from resources import datasets
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.tables import HourState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
@@ -18,7 +19,7 @@ from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
@@ -196,7 +197,7 @@ class Reader:
             NotPublishedError: nothing was published yet.
             QueryError: DuckDB cannot answer the query; the message is DuckDB's own.
         """
-        with self.connect_published() as connection:
+        with self._reading(published=True) as connection:
             try:
                 relation = connection.sql(query, params=list(parameters) or None)
                 return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
@@ -205,6 +206,12 @@ class Reader:
                 if isinstance(error, duckdb.IOException):
                     hint = " If the data folder was moved, `wme relocate` makes this file find the lake again."
                 raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
+
+    @contextmanager
+    def open_published(self) -> Iterator[Reader]:
+        """The published file, opened once for all that is asked meanwhile: what it says is of one publication."""
+        with self._connector.published() as connection:
+            yield Open(self._connector, self._lake_root, connection)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
         """A read-only connection to the published file, which never locks anyone out; close it, or use it in a `with`."""
@@ -227,3 +234,13 @@ def _as_rows(
 ) -> list[_Row]:
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return [kind(**row) for row in found.to_pylist()]
+
+
+class Open(Reader):
+    """The same of a published file that is open, for several questions in a row."""
+
+    def __init__(self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connector, self._lake_root, self._connection = connector, lake_root, connection
+
+    def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return nullcontext(self._connection) if published else super()._reading(published=False)

@@ -11,9 +11,8 @@ import pytest
 
 from assets import checks, layers
 from assets.families import hourly_checks
-from assets.partitions import last_complete_hour
 from resources import datasets
-from resources.datasets import RETENTION
+from resources.datasets import RETENTION, last_complete_hour
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.unit.assets.conftest import NEXT, record

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from assets.partitions import HOUR as ONE_HOUR
-from assets.published import WHEN_DUE, next_text, published_warehouse
+from assets.published import WHEN_DUE, published_warehouse
 from resources.tables import HourState
-from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError
+from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
 from resources.warehouse.database import row_groups
 from tests.unit.enterprise.conftest import HOUR
 

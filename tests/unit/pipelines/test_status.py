@@ -14,6 +14,7 @@ from pipelines.report.status import collect
 from pipelines.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
+from resources.warehouse.database.connect import Connector
 from tests.builds import lay
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -66,6 +67,13 @@ def test_a_mirror_that_is_up_to_date_needs_nothing(whole):
     assert (facts["articles"], facts["changes"], facts["rejects"]) == ("1", "5", "0")
     assert status.coverage[0][:3] == ("enwiki", 0, 5)
     assert status.coverage[0][-1] == whole.lake.hour(4)
+
+
+def test_all_is_said_of_one_publication(whole, monkeypatch):
+    opened, own = [], Connector.published
+    monkeypatch.setattr(Connector, "published", lambda self: opened.append(self) or own(self))
+    assert whole.status(4, hours=5, min_free_gb=0).troubles == []
+    assert len(opened) == 1
 
 
 def test_as_many_hours_are_looked_at_as_were_asked_for(whole):

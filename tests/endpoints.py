@@ -98,7 +98,7 @@ _BY_NAME: dict[str, Reach] = {
 def reach(operation: Described) -> Reach:
     """How an endpoint is reached. The families have the same calls for each of their datasets."""
     if operation.area == "realtime":
-        return Reach("stream", _STREAM, _STREAM_READ)
+        return Reach("stream", "stream" if operation.name == "article-stream" else _NOT_MIRRORED, _STREAM_READ)
     if operation.tag == "Service":
         return Reach(_ADMINISTRATION, _ADMINISTRATION, f"{_SANDBOX}metadata.py::test_open_routes")
     if operation.tag == "Metadata":

@@ -78,6 +78,10 @@ _COMMANDS = {
         "status",
         "Show the state of the mirror: service, account, size, pending work, and each of the newest hours.",
     ),
+    "stream": (
+        "stream",
+        "Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.",
+    ),
     "structured": (
         "families.lookups",
         "Look up the structured contents of the article NAME: infoboxes, sections, tables.",

@@ -29,7 +29,7 @@ from resources.lake.errors import LakeError, landing_failed
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from resources.lake.decode.records import Reject
@@ -54,35 +54,48 @@ class Step:
         path: Where it lies.
         row_count: Events in it.
         duplicate_count: Events that came again and were passed over.
+        other_count: Events of projects and namespaces that are not kept.
         reject_count: Lines that are no records; they lie in a file beside it.
         offsets: By partition the offset that comes next, of all partitions from which anything ever came.
         published_at: By partition when the last of its events was published.
+        since: Where partitions begin from which nothing ever came.
     """
 
     number: int
     path: Path
+    since: datetime
     row_count: int = 0
     duplicate_count: int = 0
+    other_count: int = 0
     reject_count: int = 0
     offsets: Mapping[int, int] = field(default_factory=dict)
     published_at: Mapping[int, datetime] = field(default_factory=dict)
 
 
 class LiveLake:
-    """The files of one stream. Only one process may write at a time; see `writing`.
+    """The files of one stream. Only one process may write at a time, which is for the caller to see to.
 
     Args:
         layout: Where the lake lies.
         name: Of the folder below the lake, for example `live_changes`.
         table: What its events are rows of.
         bodies: Body columns to keep. Default: all.
+        scope: The projects and namespaces whose events are kept. Default: all.
     """
 
-    def __init__(self, layout: Layout, name: str, table: Table, bodies: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        name: str,
+        table: Table,
+        bodies: frozenset[str] | None = None,
+        scope: Collection[tuple[str, int]] | None = None,
+    ) -> None:
         self.folder = layout.lake / name
         self._rejects = layout.lake / f"{name}_rejects"
         self._table = table
         self._reader = RecordReader(table, {}, bodies_kept(table, bodies))
+        self._scope = None if scope is None else sorted(scope)
         self._last: Step | None = None
 
     def last(self) -> Step | None:
@@ -96,17 +109,30 @@ class LiveLake:
             self._last = None if newest is None else _read(*newest)
         return self._last
 
-    def add(self, blocks: Iterable[bytes], now: datetime) -> Step | None:
-        """Keep what came: one file, or none where nothing is new.
+    def begin(self, since: datetime, now: datetime) -> Step:
+        """The newest file; where there is none, the first one, which holds no event and says where the stream begins.
+
+        Raises:
+            LakeError: It could not be read or written.
+        """
+        if (last := self.last()) is not None:
+            return last
+        first = Step(1, self._path(1, now), since)
+        self._land(first, self._table.schema.empty_table(), [])
+        return first
+
+    def add(self, blocks: Iterable[bytes], now: datetime, *, always: bool = False) -> Step | None:
+        """Keep what came: one file, or none where nothing of it is new and kept.
 
         Args:
             blocks: Records, one a line; those of a partition in their order.
             now: The moment, aware, by which the file is laid away.
+            always: Whether a file is written only to say how far the stream is, where no event of it is kept.
 
         Raises:
             LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
         """
-        before = self.last()
+        before = self.begin(now, now)
         batches, rejects = [], []
         for block in blocks:
             rows = self._reader.read(memoryview(block), "stream", 1, 0, block.count(b"\n"))
@@ -115,24 +141,29 @@ class LiveLake:
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
-        fresh = rows.filter(_is_first(rows, {} if before is None else before.offsets))
-        if not len(fresh) and not rejects:
+        fresh = rows.filter(_is_first(rows, before.offsets))
+        kept = fresh if self._scope is None else fresh.filter(_is_of(fresh, self._scope))
+        if not len(kept) and not rejects and not (always and len(fresh)):
             return None
-        number = 1 if before is None else before.number + 1
         offsets, published = _reached(fresh, before)
-        hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        number = before.number + 1
         step = Step(
             number,
-            self.folder / hour_folder(hour) / f"{number:012d}{_KIND}",
-            len(fresh),
+            self._path(number, now),
+            before.since,
+            len(kept),
             len(rows) - len(fresh),
+            len(fresh) - len(kept),
             len(rejects),
             offsets,
             published,
         )
-        self._land(step, fresh, rejects)
-        self._last = step
+        self._land(step, kept, rejects)
         return step
+
+    def _path(self, number: int, now: datetime) -> Path:
+        hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        return self.folder / hour_folder(hour) / f"{number:012d}{_KIND}"
 
     def files(self) -> Iterator[Path]:
         """All files, the oldest first."""
@@ -173,8 +204,10 @@ class LiveLake:
                 *(counted(len(rejects), "line"), rejects[0].reason, beside),
             )
         facts = {
+            "since": step.since.isoformat(),
             "row_count": step.row_count,
             "duplicate_count": step.duplicate_count,
+            "other_count": step.other_count,
             "reject_count": step.reject_count,
             "offsets": step.offsets,
             "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
@@ -184,6 +217,7 @@ class LiveLake:
                 file.add(encode(batch, self._table, level=COMPRESSION_LEVEL))
             file.finish({METADATA_KEY: json.dumps(facts)})
         files.sync(step.path.parent)
+        self._last = step
 
 
 def _is_first(rows: pa.Table, offsets: Mapping[int, int]) -> pa.ChunkedArray:
@@ -200,10 +234,16 @@ def _is_first(rows: pa.Table, offsets: Mapping[int, int]) -> pa.ChunkedArray:
     return pc.or_(pc.invert(has_place), pc.and_(is_new, pc.is_in(at["row"], first.combine_chunks())))
 
 
-def _reached(rows: pa.Table, before: Step | None) -> tuple[dict[int, int], dict[int, datetime]]:
+def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
+    """Which events are of these projects and namespaces."""
+    known = pa.array([f"{project} {namespace}" for project, namespace in scope])
+    own = pc.binary_join_element_wise(rows["project_id"], pc.cast(rows["namespace_id"], pa.string()), " ")
+    return pc.is_in(own, known)
+
+
+def _reached(rows: pa.Table, before: Step) -> tuple[dict[int, int], dict[int, datetime]]:
     """How far the partitions are, by what was kept before and what is new."""
-    offsets = {} if before is None else dict(before.offsets)
-    published = {} if before is None else dict(before.published_at)
+    offsets, published = dict(before.offsets), dict(before.published_at)
     reached = rows.group_by("event_partition").aggregate([("event_offset", "max"), ("event_published_at", "max")])
     for one in reached.to_pylist():
         partition, offset = one["event_partition"], one["event_offset_max"]
@@ -225,8 +265,10 @@ def _read(number: int, path: Path) -> Step:
         return Step(
             number,
             path,
+            datetime.fromisoformat(facts["since"]),
             facts["row_count"],
             facts["duplicate_count"],
+            facts["other_count"],
             facts["reject_count"],
             {int(partition): offset for partition, offset in facts["offsets"].items()},
             {int(partition): datetime.fromisoformat(moment) for partition, moment in facts["published_at"].items()},

@@ -57,7 +57,7 @@ class Account:
             "WME_PASSWORD": self.password,
             "WME_AUTH_URL": self.sandbox.url,
             "WME_BASE_URL": self.sandbox.url,
-            "WME_REALTIME_URL": self.sandbox.url,
+            "WME_REALTIME_URL": self.sandbox.realtime_url,
             "WME_PROJECTS": ",".join(PROJECTS),
             "WME_MIN_FREE_GB": "0",
             "WME_DATA": str(data),

@@ -59,7 +59,7 @@ def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout
     lake = lake_of(layout)
     assert lake.last() is None
     step = lake.add([lines(record(3, 7), record(3, 9), record(8, 100))], NOW)
-    assert step.path == layout.lake / "live_changes/date=2026-11-01/hour=05/000000000001.parquet"
+    assert step.path == layout.lake / "live_changes/date=2026-11-01/hour=05/000000000002.parquet"
     assert (step.row_count, step.duplicate_count, step.reject_count) == (3, 0, 0)
     assert step.offsets == {3: 10, 8: 101}
     assert lake_of(layout).last() == step
@@ -71,11 +71,29 @@ def test_events_and_the_place_at_which_the_stream_goes_on_lie_in_one_file(layout
     assert lake.add([], NOW) is None
 
 
+def test_a_stream_begins_where_it_was_begun_though_nothing_came_so_far(layout):
+    since = NOW - timedelta(hours=3)
+    assert lake_of(layout).begin(since, NOW).since == since
+    assert lake_of(layout).begin(NOW, NOW).since == since
+    assert lake_of(layout).add([lines(record(1, 1))], NOW).since == since
+
+
+def test_only_what_is_mirrored_is_kept_and_all_is_passed(layout):
+    lake = LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=[("enwiki", 0), ("frwiki", 14)])
+    others = [record(2, 5, is_part_of={"identifier": "frwiki"}), record(2, 6, namespace={"identifier": 14})]
+    assert lake.add([lines(*others)], NOW) is None
+    step = lake.add([lines(*others, record(2, 7))], NOW)
+    assert (step.row_count, step.other_count, step.offsets) == (1, 2, {2: 8})
+    step = lake.add([lines(record(2, 8, is_part_of={"identifier": "dewiki"}))], NOW, always=True)
+    assert (step.row_count, step.other_count, step.offsets) == (0, 1, {2: 9})
+    assert stored(layout) == Counter([(2, 7)])
+
+
 def test_a_clock_that_is_set_back_changes_nothing(layout):
     lake_of(layout).add([lines(record(1, 1))], NOW)
     lake_of(layout).add([lines(record(1, 2))], NOW - timedelta(hours=1))
     step = lake_of(layout).add([lines(record(1, 1), record(1, 2), record(1, 3))], NOW - timedelta(hours=1))
-    assert (step.number, step.row_count, step.duplicate_count, step.offsets) == (3, 1, 2, {1: 4})
+    assert (step.number, step.row_count, step.duplicate_count, step.offsets) == (4, 1, 2, {1: 4})
     assert stored(layout) == Counter([(1, 1), (1, 2), (1, 3)])
 
 
@@ -105,7 +123,7 @@ def test_whatever_comes_again_is_kept_once(layout, seed):
 def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
     step = lake_of(layout).add([lines(record(1, 1)) + b'{"name": \n' + lines(record(1, 2))], NOW)
     assert (step.row_count, step.reject_count) == (2, 1)
-    beside = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000001.ndjson.gz"
+    beside = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
     assert gzip.decompress(beside.read_bytes()) == b'{"name": \n'
     assert "1 line of the stream cannot be read" in caplog.text
 

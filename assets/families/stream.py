@@ -1,0 +1,153 @@
+"""A realtime stream, kept in the lake: every event of what is mirrored, exactly once.
+
+    begin    the file of the newest step says where the stream goes on
+    take     what all connections brought
+    keep     one file of a step: the events, and how far the stream is with them
+
+Source: the service's realtime streams, /v2/articles of their host.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from resources import files
+from resources.datasets import RETENTION
+from resources.errors import MirrorError
+from resources.formatting import counted, moment_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from resources.enterprise import EnterpriseClient, StreamOptions
+    from resources.lake.live import LiveLake, Step
+
+#: Seconds for which events are held before a file is made of them, and bytes after which one is.
+STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
+#: How often it is looked whether the stream is to end.
+_LOOK_SECONDS = 0.2
+#: A file that holds no event is written so often, to say how far the stream is.
+_SAID_SECONDS = 300.0
+
+
+class StreamBusyError(MirrorError):
+    """Another process keeps this stream."""
+
+    retryable = True
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the service no longer had when the stream was read again: events published between these moments may be missing."""
+
+    since: datetime
+    until: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events. Those published until "
+            f"{moment_text(self.until)} may be missing here; the hourly files have them for two days, and the next snapshot has the pages."
+        )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one step kept: the file, and seconds between the publication of its newest event and now (None: it has none)."""
+
+    step: Step
+    lag_seconds: float | None
+
+
+def keep(
+    client: EnterpriseClient,
+    lake: LiveLake,
+    state: Path,
+    *,
+    since: datetime | None,
+    clock: Callable[[], datetime],
+    ended: Callable[[], bool],
+    say: Callable[[Kept], None],
+    warn: Callable[[str], None],
+    options: StreamOptions | None = None,
+    step_seconds: float = STEP_SECONDS,
+) -> None:
+    """Read a stream and keep its events until it is to end; then what has come is kept first.
+
+    Args:
+        client: Of the service.
+        lake: Where the files go.
+        state: Folder of the lock by which one process keeps a stream.
+        since: Where the stream begins the first time; None: now. Later it goes on where it was.
+        clock: Gives the moment, aware.
+        ended: Whether to end.
+        say: Is told each step.
+        warn: Is told in a sentence what may be missing.
+        options: How the stream is read.
+        step_seconds: How long events are held before they are kept.
+
+    Raises:
+        StreamBusyError: Another process keeps it.
+        EnterpriseError: The service refuses the stream, or could not be reached for an hour. What was kept stays.
+        LakeError: A file could not be written (DiskFull among the reasons). What was kept before stays.
+    """
+    with _alone(state / "stream.lock"):
+        last = lake.begin(since or clock(), clock())
+        if (gap := missed(last, clock())) is not None:
+            warn(str(gap))
+        with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
+            held: list[bytes] = []
+            size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
+            while True:
+                is_last = ended()
+                for block in stream.take(0.0 if is_last else _LOOK_SECONDS):
+                    held.append(block.lines)
+                    size += len(block.lines)
+                now = time.monotonic()
+                if held and (is_last or size >= STEP_BYTES or now >= due):
+                    step = lake.add(held, clock(), always=is_last or now - said >= _SAID_SECONDS)
+                    held, size, due = [], 0, now + step_seconds
+                    if step is not None:
+                        stream.positions.committed(step.offsets)
+                        say(Kept(step, _lag(step, clock())))
+                        said = now
+                if is_last:
+                    return
+
+
+def missed(last: Step, now: datetime) -> Gap | None:
+    """What the service no longer has of what comes next; None: nothing."""
+    reached = min(last.published_at.values(), default=last.since)
+    # a partition in which nothing happened for two days cannot be told from one that was not read
+    newest = max(last.published_at.values(), default=last.since)
+    return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
+
+
+def _lag(step: Step, now: datetime) -> float | None:
+    newest = max(step.published_at.values(), default=None)
+    return None if newest is None else (now - newest) / timedelta(seconds=1)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.held(path, wait_seconds=0.0):
+            yield
+    except files.BusyError:
+        raise StreamBusyError(
+            "Another process keeps this stream in the data folder already. Nothing was changed. End it first, or let it do its work."
+        ) from None
+
+
+def told(kept: Kept) -> str:
+    """One step in a line."""
+    step = kept.step
+    lag = "" if kept.lag_seconds is None else f", {max(kept.lag_seconds, 0.0):.1f} s behind"
+    others = f", {step.other_count:,} of other projects" if step.other_count else ""
+    again = f", {step.duplicate_count:,} came again" if step.duplicate_count else ""
+    return f"{counted(step.row_count, 'event')} kept{others}{again}{lag}."

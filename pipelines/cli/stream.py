@@ -1,0 +1,85 @@
+"""`wme stream`: the realtime stream, kept in the lake. The work is in `assets/families/stream.py`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from pipelines.cli import service, terminal
+from pipelines.process import interrupts
+from pipelines.settings import read as read_settings
+from resources.formatting import counted
+
+#: Seconds in which what has come is kept when the command is to end.
+_END_SECONDS = 2.5
+
+
+@click.command()
+@click.option(
+    "--since", "hours", type=click.FloatRange(0, 48), help="Begin so many hours ago, the first time.  [default: now]"
+)
+@click.option(
+    "--for", "seconds", type=click.FloatRange(0, min_open=True), help="End after so many seconds.  [default: never]"
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 600),
+    default=10.0,
+    show_default=True,
+    help="Seconds after which a file is made of what came.",
+)
+@click.option(
+    "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Connections side by side."
+)
+def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
+    """Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.
+
+    It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
+    """
+    from assets.families.stream import Kept, keep, told
+    from pipelines.definitions import build_enterprise
+    from resources.enterprise import StreamOptions
+    from resources.lake import Layout
+    from resources.lake.live import LiveLake
+    from resources.tables import ARTICLE_CHANGES
+
+    settings = read_settings()
+    service.announce(settings)
+    enterprise = build_enterprise(settings)
+    lake = LiveLake(
+        Layout(settings.data), "live_changes", ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope
+    )
+    now = datetime.now(UTC)
+    ended, done = threading.Event(), threading.Event()
+    until = None if seconds is None else time.monotonic() + seconds
+    count = 0
+
+    def say(kept: Kept) -> None:
+        nonlocal count
+        count += kept.step.row_count
+        terminal.say(f"{datetime.now(UTC):%H:%M:%S} {told(kept)}")
+
+    def end() -> None:
+        ended.set()
+        done.wait(_END_SECONDS)
+
+    with interrupts.tidied(end), enterprise.client() as client:
+        try:
+            keep(
+                client,
+                lake,
+                settings.data / "state",
+                since=None if hours is None else now - timedelta(hours=hours),
+                clock=lambda: datetime.now(UTC),
+                ended=lambda: ended.is_set() or (until is not None and time.monotonic() >= until),
+                say=say,
+                warn=terminal.warn,
+                options=StreamOptions(connections=connections),
+                step_seconds=every,
+            )
+        finally:
+            done.set()
+    terminal.say(f"{counted(count, 'event')} kept in {lake.folder}. The same command goes on from there.")

@@ -136,6 +136,8 @@ class Connector:
             connection.execute("SET preserve_insertion_order = false")
             # a commit adds row groups and merges none of those that are there (row_groups.py)
             connection.execute("SET max_vacuum_tasks = 0")
+            # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the standard output
+            connection.execute("SET enable_progress_bar = false")
             version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
             options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
             connection.execute(f"ATTACH {quoted(str(path))} AS warehouse{options}")

@@ -93,3 +93,15 @@ def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):
         exhaust()
     assert caught.value.ends_run
     assert warehouse.pending_hours() == [lake.hour(0)]
+
+
+def test_a_worker_without_a_file_of_its_own_draws_no_bar(tmp_path):
+    """There DuckDB takes Python for an interactive one, and would draw into what the worker prints."""
+    code = (
+        "import sys, pathlib\n"
+        "from resources.warehouse import Warehouse\n"
+        "with Warehouse(pathlib.Path(sys.argv[1]))._connector.build('look') as connection:\n"
+        "    print(connection.execute(\"SELECT current_setting('enable_progress_bar')\").fetchall())"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert told.stdout == "[(False,)]\n"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.tables.columns import SNAPSHOT_VERSION
 from resources.tables.declaration import INT, Column, Table
-from resources.tables.entities import SNAPSHOT_ENTITIES
+from resources.tables.entities import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.tables.structured import STRUCTURED_ARTICLES
 
 FILE_ROW = Column(
@@ -21,11 +21,11 @@ def _columns(table: Table) -> tuple[Column, ...]:
     return tuple(replace(column, lookup=column.lookup or column.name in _LOOKED_UP) for column in table)
 
 
-def _of_hours(table: Table) -> Table:
+def _of_hours(table: Table, *by: str) -> Table:
     """Rows of hours. What is passed over of them may change with other files of the hour, so each keeps its place."""
     narrow = (column for column in _columns(table) if not column.body)
     bodies = (column for column in table if column.body)
-    key = ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", FILE_ROW.name)
+    key = ("project_id", *by, "batch_hour", "namespace_id", FILE_ROW.name)
     return Table(f"compacted_{table.name}", table.description, (*narrow, FILE_ROW, *bodies), key)
 
 
@@ -37,6 +37,7 @@ def _of_versions(table: Table) -> Table:
 
 
 #: The form of compacted files, by the dataset whose rows they hold.
-COMPACTED = {ARTICLE_CHANGES.name: _of_hours(ARTICLE_CHANGES)} | {
-    table.name: _of_versions(table) for table in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)
-}
+COMPACTED = {
+    ARTICLE_CHANGES.name: _of_hours(ARTICLE_CHANGES, "article_id", "version_id"),
+    ENTITY_CHANGES.name: _of_hours(ENTITY_CHANGES, "entity_id", "event_at"),
+} | {table.name: _of_versions(table) for table in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)}

@@ -153,12 +153,12 @@ def _of_hours(
     lone = [unit.name for unit in merge.units if unit.span is None]
     whole = [unit.name for unit in merge.units if unit.span is not None]
     asked = {"table": dataset.name, "lone": lone, "whole": whole}
+    # of the articles no table names what was not loaded
+    own_files = statement("compaction/lone" if dataset.name == ARTICLE_CHANGES.name else "compaction/lone_once")
     inputs = [
         *(
             Input(path, count, tuple(rows))
-            for path, count, rows in answer(
-                connection, statement("compaction/lone"), {"table": dataset.name, "lone": lone}
-            )
+            for path, count, rows in answer(connection, own_files, {"table": dataset.name, "lone": lone})
         ),
         *(
             Input(
@@ -242,14 +242,14 @@ def _take_hours(
 ) -> int:
     """Let the hours that are loaded as they were be read from the new files; returns the number of hours, projects and namespaces.
 
-    Those before the window leave the build file.
+    Changes of articles before the window leave the build file.
     """
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
     connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
     connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
     connection.unregister("announced_parts")
     values = {"table": dataset.name, "compaction_id": prepared.digest}
-    known = window(connection)
+    known = window(connection) if dataset.name == ARTICLE_CHANGES.name else None
     first_hour = merge.first_hour if known is None else known.first_hour
     [(taken,)] = connection.execute(statement("compaction/take"), values | {"window": first_hour}).fetchall()
     connection.execute(statement("compaction/pass_over"), values | {"paths": list(paths)})

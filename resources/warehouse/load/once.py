@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from resources.warehouse.database.connect import answer
@@ -11,7 +11,7 @@ from resources.warehouse.database.sql import column_list, identifier, moment, nu
 from resources.warehouse.load.files import files_of_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -41,6 +41,15 @@ class Kept:
     def key(self) -> tuple[str, ...]:
         """What identifies a row within the version."""
         return tuple(name for name in self.dataset.table.key if name not in self.dataset.given)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its files."""
+        return self.paths
+
+    def without(self, missing: Container[str]) -> Kept:
+        """The same less the files that are gone."""
+        return replace(self, paths=tuple(path for path in self.paths if path not in missing))
 
     def shadow(self) -> str:
         """The statement that notes which of its rows are passed over because there is a newer one, or the same once more."""

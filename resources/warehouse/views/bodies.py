@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resources.datasets import Family, datasets
 from resources.warehouse.load.once import kept_versions
-from resources.warehouse.load.once_hours import kept_hours
+from resources.warehouse.load.once_hours import KeptHours, kept_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from resources.tables import Table
     from resources.warehouse.load.once import Kept
-    from resources.warehouse.load.once_hours import KeptHours
 
 
 def kept(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[Kept | KeptHours]:
@@ -35,6 +34,14 @@ def views() -> tuple[Table, ...]:
     return tuple(dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None))
 
 
-def parts(view: Table, sources: Sequence[Kept | KeptHours]) -> list[str]:
-    """The queries for its rows."""
-    return [source.bodies() for source in sources if source.dataset.bodies is view and source.paths]
+def parts(view: Table, sources: Sequence[Kept | KeptHours], passed_over: str) -> list[str]:
+    """The queries for its rows; `passed_over` leaves out of compacted files what counts no longer."""
+    found: list[str] = []
+    for source in sources:
+        if source.dataset.bodies is not view:
+            continue
+        if isinstance(source, KeptHours):
+            found += source.bodies(passed_over)
+        elif source.paths:
+            found.append(source.bodies())
+    return found

@@ -64,7 +64,7 @@ class Sources:
     @property
     def count(self) -> int:
         """Files that the views read."""
-        of_snapshots = (*(v.paths for v in self.snapshots), *(v.paths for v in self.kept))
+        of_snapshots = (*(v.paths for v in self.snapshots), *(v.files for v in self.kept))
         return len(self.files) + len(self.compacted) + len(self.looked_up) + sum(map(len, of_snapshots))
 
     @property
@@ -97,7 +97,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     looked_up = [root / relative for table, relative in named if table == "lookups"]
     kept = versions(connection, lake_root)
     others = bodies.kept(connection, lake_root)
-    of_snapshots = (*(version.paths for version in kept), *(version.paths for version in others))
+    of_snapshots = (*(version.paths for version in kept), *(version.files for version in others))
     wanted = [*paths, *compacted, *looked_up, *(Path(path) for several in of_snapshots for path in several)]
     missing = {path for path in wanted if not path.exists()}
     return Sources(
@@ -111,10 +111,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
             replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
             for version in kept
         ),
-        kept=tuple(
-            replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
-            for version in others
-        ),
+        kept=tuple(one.without({str(path) for path in missing}) for one in others),
         missing=tuple(path.relative_to(root).as_posix() for path in wanted if path in missing),
     )
 
@@ -202,7 +199,7 @@ def _queries(found: Sources) -> dict[str, str]:
         "snapshot_articles": ([version.pages() for version in present], nulls(SNAPSHOT_ARTICLES.narrow)),
         "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
         "snapshot_states": ([version.states() for version in present], states),
-        **{view.name: (bodies.parts(view, found.kept), nulls(view)) for view in bodies.views()},
+        **{view.name: (bodies.parts(view, found.kept, passed_over), nulls(view)) for view in bodies.views()},
     }
     return {
         name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])

@@ -10,8 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from assets import housekeeping
@@ -19,7 +17,7 @@ from assets.compaction import compact_lake
 from resources import datasets
 from resources.engine import Engine
 from resources.lake import LakeError, Layout
-from resources.warehouse import LakeFileError, Snapshot, SnapshotFile, Warehouse
+from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.compaction.versions import VersionMerge
 from resources.warehouse.database import schema
 from resources.warehouse.views.lake import make_views, sources
@@ -235,47 +233,6 @@ def test_what_cannot_be_compacted_is_left_as_it_was(mirror):
         compact(mirror)
     path.write_bytes(whole)
     assert len(set(names(mirror.warehouse))) == 5
-
-
-def test_bodies_of_entities_are_the_same_from_the_compacted_chunks_of_their_snapshot(mirror):
-    dataset = datasets.SNAPSHOT_ENTITIES
-    own = {"snapshot_id": "wikidatawiki_namespace_0", "snapshot_version": "e" * 32}
-    place = {"project_id": "wikidatawiki", "namespace_id": 0}
-    files = []
-    for number in range(5):
-        rows = [
-            dict.fromkeys(dataset.table.schema.names)
-            | {
-                "entity_id": f"Q{entity}",
-                "change_type": "update",
-                "event_at": mirror.lake.hour(number),
-                "statements_json": f'"{number}"',
-            }
-            | own
-            | place
-            for entity in {7 * number % 5, 10 + number, 3}
-        ]
-        name = f"{own['snapshot_id']}_chunk_{number}"
-        path = mirror.data / "lake" / dataset.name / own["snapshot_id"] / ("e" * 8) / f"{name}.{number:08}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema=dataset.table.schema), path)
-        counts = dict.fromkeys(
-            ("reject_count", "delete_count", "visibility_change_count", "archive_bytes", "ndjson_bytes"), 0
-        )
-        size = {"row_count": len(rows), "update_count": len(rows), "lake_bytes": path.stat().st_size}
-        files.append(SnapshotFile(path, None, name, f"{number:032}", f"{number:064}", **counts, **size))
-    mirror.warehouse.load_snapshot(
-        Snapshot(
-            own["snapshot_id"], own["snapshot_version"], *place.values(), tuple(files), 5, mirror.lake.hour(5), dataset
-        )
-    )
-    mirror.warehouse.apply_entity_changes()
-
-    before = content(mirror.warehouse, "entities", "entity_bodies")
-    assert len(before["entity_bodies"]) == 10
-    [done] = compact(mirror)
-    assert (done.read_files, done.written_files, done.row_count) == (5, 1, 10)
-    assert content(mirror.warehouse, "entities", "entity_bodies") == before
 
 
 def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
+from tests.e2e.actors import whole
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -71,3 +76,63 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(
     assert "Traceback" not in err, err
     # by whichever part met it: the history, the download, the lake or the warehouse
     assert re.search(r"The disk is full|No space left|Disk or memory ran out|[Mm]ake room|Free some space", err), err
+
+
+def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(
+    account: Any, runner: Any, hours: Any, mounted: Any, unfinished: Any
+) -> None:
+    disk = mounted("size=160m")
+    data = disk / "data"
+    environ = account.environ(data)
+    unpublished = {**environ, "WME_PUBLISH": "off"}
+    now, later = datetime.now(UTC), datetime.now(UTC) + timedelta(days=3)
+
+    def job(environ: dict[str, str], hours: Any = (), snapshots: Any = ()) -> Any:
+        request = {"environ": environ, "hours": [f"{hour:%Y-%m-%dT%H:00+00:00}" for hour in hours], "history": False}
+        return runner.call("tests.e2e.actors", "bring_in", {**request, "snapshots": list(snapshots)})
+
+    def found() -> tuple[Any, ...]:
+        with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
+            return whole(connection)
+
+    def begin() -> dict[str, Any]:
+        """All three at once, each at the phase where it begins to write."""
+        return {
+            "rewrite": runner.call("tests.e2e.actors", "compact", environ, later.isoformat()),
+            "convert snapshot": job(unpublished, snapshots=["enwiki_namespace_0"]),
+            "publish": runner.call("tests.e2e.actors", "publish", environ, now.isoformat()),
+        }
+
+    assert job(environ, hours[:2]).finish() == []
+    assert job(unpublished, hours[2:]).finish() == []
+    before = found()
+    runs = begin()
+    for phase, run in runs.items():
+        assert run.wait_for(f"> {phase}")
+        os.kill(run.pid, signal.SIGSTOP)
+    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
+    os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - (64 << 10))
+    for run in runs.values():
+        os.kill(run.pid, signal.SIGCONT)
+    for phase, run in runs.items():
+        said = refused(run)
+        assert re.search(r"[Dd]isk (is full|or memory ran out)|No space left", said), (phase, said)
+        assert re.search(r"[Mm]ake room|[Ff]ree some space|Free space", said), (phase, said)
+    assert found() == before
+    assert unfinished(data) == []
+    (disk / "ballast").unlink()
+    assert found() == before
+    assert [run.finish() for run in begin().values()] == [[], [], []]
+    assert runner.call("tests.e2e.actors", "publish", environ, now.isoformat()).finish() == []
+    assert found()[0] > before[0]
+    assert list(data.glob("lake/compacted/article_changes/*.parquet"))
+
+
+def refused(run: Any) -> str:
+    """What a run that failed says of it."""
+    try:
+        return "\n".join(run.finish())
+    except RuntimeError as error:
+        return str(error)

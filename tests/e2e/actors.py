@@ -40,6 +40,7 @@ COMPACTION_PHASES = (
     (Warehouse, "prepare_compaction", "prepare"),
     (compaction, "compact", "rewrite"),
     (Warehouse, "commit_compaction", "take in"),
+    (Warehouse, "move_window", "move window"),
 )
 #: What an analyst finds in one publication, all of which belongs to its revision.
 WHOLE = """
@@ -75,7 +76,7 @@ def publish(pipe: int, environ: dict[str, str], now: str) -> None:
 
 
 def compact(pipe: int, environ: dict[str, str], now: str) -> None:
-    """Run `wme compact` at a moment."""
+    """Run `wme compact` at a moment, from which WME_HOT_DAYS are counted as well."""
     moment = datetime.fromisoformat(now)
     tell = functools.partial(_tell, pipe)
     assert compaction.compact_lake.__kwdefaults__ is not None
@@ -88,6 +89,15 @@ def compact(pipe: int, environ: dict[str, str], now: str) -> None:
         return made
 
     Warehouse.commit_compaction = committed  # type: ignore[method-assign]
+    move = Warehouse.move_window
+
+    def moved(self: Warehouse, before: datetime) -> Any:
+        if (step := move(self, before)) is not None:
+            tell("moved the window")
+        return step
+
+    Warehouse.move_window = moved  # type: ignore[method-assign]
+    compaction.hot_from = lambda hot: (moment - hot).replace(hour=0, minute=0, second=0, microsecond=0)
     forkserver.watch(tell, COMPACTION_PHASES)
     resources.warehouse.Warehouse = functools.partial(Warehouse, clock=lambda: moment)  # type: ignore[misc, assignment]
     _command(pipe, environ, compacting.compact)

@@ -107,7 +107,7 @@ class Kind(ABC):
 
     def read(self, line: str) -> None:
         """Take in a line."""
-        if line.startswith(("published ", "compacted ")):
+        if line.startswith(("published ", "compacted ", "moved ")):
             self.counts[line] += 1
 
     def begin(self) -> None:

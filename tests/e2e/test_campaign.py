@@ -66,6 +66,7 @@ def check(tmp_path: Path, runner: Any, unfinished: Any, seed: int, size: Size) -
         sandbox.accounts.create(account.username, account.password, groups=["group_3"])
         data, world = tmp_path / "data", sandbox.world
         scope = {"WME_PROJECTS": ",".join(PROJECTS), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
+        scope["WME_HOT_DAYS"] = "1"
         stage = Stage(runner, sandbox, data, account.environ(data, **scope), PROJECTS, NAMESPACES, chance)
         readers = [Readers(stage), Readers(stage, keep=True)]
         readers[1].states = readers[0].states
@@ -165,6 +166,7 @@ def test_everything_at_once_and_killed_is_the_truth(tmp_path: Path, runner: Any,
     assert all(kind.kills for kind in campaign.kinds if kind.wanted)
     assert campaign.kills >= 8
     assert count(campaign.compactions, "compacted") >= 1
+    assert count(campaign.compactions, "moved") >= 1
     assert count(campaign.readers[0], "answers") + count(campaign.readers[1], "answers") >= 3
 
 
@@ -186,8 +188,8 @@ def test_everything_at_once_and_the_power_cut_is_the_truth(tmp_path: Path, runne
 def check_many(campaign: Campaign, kills: int) -> None:
     """The campaign was one: every kind was killed in its midst, and each has done its work often."""
     assert campaign.kills >= kills
-    assert {"prepare", "rewrite", "take in"} <= campaign.compactions.killed_in.keys()
-    spans = {what.split()[1] for what in campaign.compactions.counts}
+    assert {"prepare", "rewrite", "take in", "move window"} <= campaign.compactions.killed_in.keys()
+    spans = {what.split()[1] for what in campaign.compactions.counts if what.startswith("compacted")}
     assert len(spans) >= 3
     assert count(campaign.compactions, "compacted") >= kills / 10
     made = [campaign.publications, campaign.hours, campaign.snapshots]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +16,11 @@ import pytest
 
 from assets.compaction import compact_lake
 from resources.engine import Engine
+from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
 
+ROOT = Path(__file__).parents[3]
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
     "article_changes",
@@ -308,3 +312,76 @@ def older(tmp_path_factory, make_lake):
 def test_a_question_for_newer_hours_opens_no_file_of_the_lake(older, query, cold):
     [(_, plan)] = older.sql(f"EXPLAIN ANALYZE SELECT max(name) {query}").rows
     assert ("PARQUET" in plan) == cold
+
+
+KILLED = """\
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from assets.compaction import compact_lake
+from resources.engine import Engine
+from resources.lake import Layout
+from resources.warehouse import Warehouse
+from resources.warehouse.compaction import ledger, window
+
+def after(owner, name):
+    real = getattr(owner, name)
+    setattr(owner, name, lambda *args: (real(*args), os.kill(os.getpid(), signal.SIGKILL)))
+
+data, phase = Path(sys.argv[1]), sys.argv[2]
+warehouse = Warehouse(data, clock=lambda: datetime(2026, 12, 20, tzinfo=UTC))
+{"leaving": lambda: after(window, "leave"), "moved": lambda: after(window, "move"), "taking in": lambda: after(ledger, "leave")}[phase]()
+compact_lake(Layout(data), warehouse, Engine(workers=1), threads=1)
+warehouse.move_window(datetime(2026, 11, 1, 2, tzinfo=UTC))
+"""
+
+
+def killed(made, phase):
+    command = [sys.executable, "-c", KILLED, str(made.data), phase]
+    told = subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True, text=True)
+    assert told.returncode == -9, told.stderr
+
+
+def test_a_kill_leaves_each_change_in_one_place(mirror):
+    load(mirror, range(3))
+    before = content(mirror.warehouse)
+    compact(mirror)
+    killed(mirror, "leaving")
+    assert native_hours(mirror) == [0, 1, 2]
+    killed(mirror, "moved")
+    assert native_hours(mirror) == [2]
+    assert content(mirror.warehouse) == before
+    load(mirror, [1], 1, projects=PROJECTS[1:])
+    before = content(mirror.warehouse)
+    killed(mirror, "taking in")
+    assert native_hours(mirror) == [1, 2]
+    assert content(mirror.warehouse) == before
+    compact(mirror, 40)
+    assert native_hours(mirror) == [2]
+    assert content(mirror.warehouse) == before
+
+
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
+    if (told := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
+    try:
+        made = SimpleNamespace(data=disk, lake=make_lake(disk), warehouse=Warehouse(disk, clock=clock))
+        load(made, range(2))
+        compact(made)
+        before = content(made.warehouse)
+        ballast = disk / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        with pytest.raises(MirrorError, match=r"[Mm]ake room"):
+            move(made, 2)
+        ballast.unlink()
+        assert native_hours(made) == [0, 1]
+        assert content(made.warehouse) == before
+        move(made, 2)
+        assert content(made.warehouse) == before
+    finally:
+        subprocess.run(["umount", str(disk)], capture_output=True, check=False)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
     Part = tuple[Any, ...]
 
-#: A row group has as many rows as DuckDB looks at together, so that statistics and Bloom filters pass over all others. Long bodies make
-#: it smaller: whoever reads one of them unpacks those beside it as well.
-_GROUP_ROWS = 2048
+#: Statistics and Bloom filters pass over all row groups but one. Each of them costs whoever opens the file some kilobytes of footer, which are more
+#: work than the rows of a larger one. Long bodies make it smaller: whoever reads one of them unpacks those beside it as well.
+_GROUP_ROWS = 8192
 _GROUP_BYTES = 16 << 20
 _READ_BYTES = 4 << 20
 

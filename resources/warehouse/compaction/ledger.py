@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Part = tuple[Any, ...]
 
 #: Raised whenever the same files would be rewritten in another way.
-_VERSION = 1
+_VERSION = 2
 _PARTS = pa.schema(
     [
         ("batch_hour", TIMESTAMP),

@@ -33,7 +33,7 @@ _COMMANDS = {
     ),
     "compact": (
         "compaction",
-        "Write hourly files of the lake together into few, sorted ones, which makes bodies fast to find.",
+        "Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.",
     ),
     "dictionary": (
         "tables",
@@ -89,7 +89,7 @@ _COMMANDS = {
     "ui": ("serve", "Start the Dagster UI and daemon for this data folder."),
     "worker": (
         "worker",
-        "Convert archives for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.",
+        "Convert archives and compact lake files for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.",
     ),
 }
 

@@ -60,6 +60,7 @@ def test_the_build_file_is_that_of_loading_each_hour(stock, made, tmp_path):
         assert warehouse.load_hour(hour, stock.hour(tmp_path, hour)).changed
         warehouse.apply_changes()
     ours, theirs = contents(made.data), contents(tmp_path)
+    del ours["main.about"]  # comes with the first publication
     assert ours.keys() == theirs.keys()
     for table in theirs:
         assert ours[table] == theirs[table], table

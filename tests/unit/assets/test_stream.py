@@ -1,0 +1,87 @@
+"""A stream is kept step by step, by one process, and what may be missing is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from assets.families.stream import Gap, Kept, StreamBusyError, keep, missed, told
+from resources.enterprise import EnterpriseClient, Service, StreamOptions
+from resources.lake import Layout
+from resources.lake.live import LiveLake, Step
+from resources.sandbox import Settings, running
+from resources.tables import ARTICLE_CHANGES
+
+NOW = datetime(2026, 11, 1, 7, 30, tzinfo=UTC)
+
+
+def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path):
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 30, "body_bytes": 300, "entities": 0}
+    with running(Settings(state=tmp_path / "sandbox", now=NOW, stream_rate=0, **small)) as sandbox:
+        urls = (sandbox.url, sandbox.url, sandbox.realtime_url)
+        service = Service(*urls, sandbox.username, sandbox.password)
+        since = NOW - timedelta(hours=2)
+        wanted = list(sandbox.world.events("enwiki", since, NOW))
+        lake = LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES)
+        steps: list[Kept] = []
+
+        def count() -> int:
+            return sum(one.step.row_count for one in steps)
+
+        with EnterpriseClient(service, tmp_path / "state") as client:
+
+            def run(warnings: list[str]) -> None:
+                keep(
+                    client,
+                    lake,
+                    tmp_path / "state",
+                    since=since,
+                    clock=lambda: NOW,
+                    ended=lambda: count() >= len(wanted),
+                    say=steps.append,
+                    warn=warnings.append,
+                    options=StreamOptions(connections=2),
+                    step_seconds=0.05,
+                )
+
+            def run_beside(one: Kept) -> None:
+                with pytest.raises(StreamBusyError, match="Another process keeps this stream"):
+                    run([])
+                steps.append(one)
+
+            warnings: list[str] = []
+            keep(
+                client,
+                lake,
+                tmp_path / "state",
+                since=since,
+                clock=lambda: NOW,
+                ended=lambda: bool(steps),
+                say=run_beside,
+                warn=warnings.append,
+                step_seconds=0.05,
+            )
+            run(warnings)
+    assert count() == len(wanted)
+    assert warnings == []
+    last = lake.last()
+    assert last is not None
+    assert last.since == since
+    assert all(one.lag_seconds is not None for one in steps)
+
+
+def test_what_the_service_no_longer_has_is_a_gap():
+    step = Step(3, Path("3.parquet"), NOW, published_at={1: NOW - timedelta(hours=49), 2: NOW - timedelta(hours=50)})
+    gap = missed(step, NOW)
+    assert gap == Gap(NOW - timedelta(hours=50), NOW - timedelta(hours=48))
+    assert "since 2026-10-30 05:30, which is longer than the service keeps events" in str(gap)
+    # a partition in which nothing happened is none
+    assert missed(Step(3, Path("3.parquet"), NOW, published_at={1: NOW, 2: NOW - timedelta(days=9)}), NOW) is None
+
+
+def test_a_step_is_a_line():
+    step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30)
+    assert told(Kept(step, 1.25)) == "1,000 events kept, 30 of other projects, 2 came again, 1.2 s behind."
+    assert told(Kept(Step(3, Path("3.parquet"), NOW, 1), None)) == "1 event kept."

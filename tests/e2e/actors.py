@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 #: Longer than a reader takes to open what it has looked up, and shorter than publications are apart.
 SETTLED_SECONDS = 0.05
-#: So little that the rows of a day are sorted in pieces on the disk.
-MEMORY_BYTES = 1 << 19
+#: So little that the rows of a month are sorted in pieces on the disk; much less makes many pieces, which take a minute to merge.
+MEMORY_BYTES = 1 << 25
 #: Where each phase of a compaction is entered.
 COMPACTION_PHASES = (
     (Warehouse, "prepare_compaction", "prepare"),

@@ -386,3 +386,46 @@ def test_files_of_the_greatest_size_are_left_alone():
     assert [(merge.span.name, merge.file_count) for merge in merges(small, start + timedelta(days=90))] == [
         ("month", 31)
     ]
+
+
+LONG = """\
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from assets.compaction import compact_lake
+from resources.engine import Engine
+from resources.lake import Layout
+from resources.warehouse import Warehouse
+
+data = Path(sys.argv[1])
+warehouse = Warehouse(data, clock=lambda: datetime(2026, 11, 9, tzinfo=UTC))
+print(len(compact_lake(Layout(data), warehouse, Engine(workers=1), threads=1)))
+print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) << 10)
+"""
+
+
+@pytest.mark.soak
+def test_a_body_of_200_megabytes_is_compacted_in_bounded_memory_and_found_by_its_title(mirror):
+    long = "".join(random.Random(1).choices("abcdefgh ", k=10_000)) * 20_000
+    for hour in range(4):
+        rows = [
+            mirror.lake.change(page, f"Page {page}", 60 * hour + page, wikitext=f"{page} {hour}") for page in range(9)
+        ]
+        if hour == 3:
+            rows[4]["wikitext"] = long
+        mirror.warehouse.load_hour(mirror.lake.hour(hour), [mirror.lake.file(hour, rows)])
+    mirror.warehouse.apply_changes()
+    command = [sys.executable, "-c", LONG, str(mirror.data)]
+    told = subprocess.run(command, cwd=ROOT, check=True, timeout=600, capture_output=True, text=True)
+    done, peak = map(int, told.stdout.split())
+    assert done == 1
+    # the rows of a step, and of what is longer than a row group four times its length
+    assert peak < (512 << 20) + 4 * len(long)
+    mirror.warehouse._clock.now += timedelta(days=9)
+    mirror.warehouse.publish()
+    assert all("compacted" in name for name in names(mirror.warehouse))
+    query = (
+        "SELECT length(wikitext) FROM article_bodies WHERE project_id = 'enwiki' AND article_id = 4 ORDER BY source_at"
+    )
+    assert mirror.warehouse.sql(query).rows == [(3,), (3,), (3,), (len(long),)]
+    assert mirror.warehouse.sql("SELECT wikitext = ? FROM article_text('enwiki', 'Page_4')", [long]).rows == [(True,)]

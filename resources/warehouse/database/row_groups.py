@@ -55,12 +55,22 @@ def merge_some(connection: duckdb.DuckDBPyConnection) -> int:
             if moved:
                 _append(connection, table, moved)
                 return moved
+        _write_list_anew(connection)
     return 0
 
 
 def _tables() -> list[str]:
     """The tables of the build file, quoted. To ask DuckDB for them takes longer than all that is done with them."""
     return [name for name in table_names() if name != '"internal"."row_groups"']
+
+
+def _write_list_anew(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the list itself together: each transaction adds a row group to it as well, which takes a block of the file for a few numbers."""
+    counted = "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('internal.row_groups')"
+    if _rows(connection, counted) > _MANY:
+        connection.execute("CREATE OR REPLACE TEMP TABLE listed AS FROM internal.row_groups")
+        connection.execute("DELETE FROM internal.row_groups")
+        connection.execute("INSERT INTO internal.row_groups FROM listed")
 
 
 def _append(connection: duckdb.DuckDBPyConnection, table: str, row_count: int) -> None:

@@ -76,6 +76,24 @@ def test_their_number_is_bounded_however_long_it_goes_on(lake, warehouse):
 
 
 @pytest.mark.usefixtures("few")
+def test_the_list_itself_stays_small(lake, warehouse):
+    def size():
+        return look(warehouse, "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('internal.row_groups')")[
+            0
+        ][0]
+
+    sizes = []
+    for hour in range(6):
+        load(lake, warehouse, [hour])
+        assert size() > 1
+        listed = look(warehouse, "FROM internal.row_groups ORDER BY ALL")
+        merged = warehouse.merge_row_groups()
+        sizes.append(size())
+        assert merged or look(warehouse, "FROM internal.row_groups ORDER BY ALL") == listed
+    assert max(sizes) <= 4
+
+
+@pytest.mark.usefixtures("few")
 def test_hours_that_are_loaded_again_while_groups_are_listed(lake, warehouse):
     load(lake, warehouse, range(5))
     moved = []

@@ -223,11 +223,12 @@ def commit(
             taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
         connection.executemany(
             "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, ? AS first_hour, ? AS end_hour, ? AS lake_path, "
-            "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
+            "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at, ? AS columns_version",
             [
                 [
                     *(dataset.name, prepared.digest, str(merge.span), merge.first_hour, merge.end_hour, file.lake_path),
                     *(file.row_count, file.lake_bytes, file.first_project_id, file.last_project_id, now),
+                    str(version_of(COMPACTED[dataset.name])),
                 ]
                 for file in files
             ],

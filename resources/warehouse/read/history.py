@@ -7,13 +7,15 @@ others are in compacted files, and nowhere else but in the archive.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
+from resources.tables.compacted import COMPACTED
+from resources.tables.versions import version_of
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import column_list, moment, quoted, statement
+from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
@@ -23,8 +25,18 @@ if TYPE_CHECKING:
 
     import duckdb
 
+_COMPACTED = COMPACTED[ARTICLE_CHANGES.name]
+#: Of the columns that compacted files have today.
+COLUMNS_VERSION = str(version_of(_COMPACTED))
 #: What the pipeline knows of a change besides its columns, and how it follows from the row of a compacted file.
 _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
+
+
+class ColdFile(NamedTuple):
+    """A compacted file, and the version of the columns that it has; None: it is not known, and an older one."""
+
+    path: str
+    columns_version: str | None
 
 
 @dataclass(frozen=True)
@@ -39,19 +51,29 @@ class Window:
     first_hour: datetime
     events_until: datetime
 
-    def cold(self, paths: Sequence[str], superseded_in: str, more: str = "") -> str:
-        """A query for the older changes in compacted files, which are not none, with the columns of `article_changes` and `more`.
+    def cold(self, files: Sequence[ColdFile], superseded_in: str, more: str = "") -> list[str]:
+        """Queries for the older changes in compacted files, with the columns of `article_changes` and `more`: one for each version of columns.
 
         `superseded_in`: the folder of the lake, with its slash, where rows of these files are passed over; else empty.
         """
-        return statement(
-            "read/cold_changes",
-            columns=column_list(ARTICLE_CHANGES.narrow) + more,
-            files=f"[{', '.join(quoted(path) for path in paths)}]",
-            superseded=statement("read/superseded", root=quoted(superseded_in)) if superseded_in else "",
-            first_hour=moment(self.first_hour),
-            events_until=moment(self.events_until),
-        )
+        by_version: dict[str | None, list[str]] = {}
+        for file in files:
+            by_version.setdefault(file.columns_version, []).append(quoted(file.path))
+        return [
+            statement(
+                "read/cold_changes",
+                columns=column_list(ARTICLE_CHANGES.narrow) + more,
+                rows=statement(
+                    "read/cold_rows" if version == COLUMNS_VERSION else "read/cold_rows_of_before",
+                    nothing=nulls(_COMPACTED),
+                ),
+                files=f"[{', '.join(paths)}]",
+                superseded=statement("read/superseded", root=quoted(superseded_in)) if superseded_in else "",
+                first_hour=moment(self.first_hour),
+                events_until=moment(self.events_until),
+            )
+            for version, paths in by_version.items()
+        ]
 
 
 def window(connection: duckdb.DuckDBPyConnection) -> Window | None:
@@ -84,12 +106,12 @@ def make_all_changes(
     """
     native = f"SELECT {column_list(ARTICLE_CHANGES.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]
-    gone: list[tuple[str, datetime, datetime, str]] = []
+    gone: list[tuple[str, datetime, datetime, str, str | None]] = []
     if (known := window(connection)) is not None:
         root = lake_root.resolve()
         files = answer(
             connection,
-            "SELECT lake_path, first_hour, end_hour, compaction_id FROM compacted_files WHERE table_name = $table AND first_hour < $first AND "
+            "SELECT lake_path, first_hour, end_hour, compaction_id, columns_version FROM compacted_files WHERE table_name = $table AND first_hour < $first AND "
             "($projects IS NULL OR len(list_filter($projects, lambda one: one BETWEEN first_project_id AND last_project_id)) > 0) "
             "ORDER BY first_hour, lake_path",
             {
@@ -101,11 +123,10 @@ def make_all_changes(
         gone = [file for file in files if not (root / file[0]).exists()]
         if gone and not partly:
             raise _lost(*gone[0][:3], len(gone))
-        paths = [str(root / file[0]) for file in files if file not in gone]
-        if paths:
-            parts.append(known.cold(paths, f"{root}/" if has_superseded(connection) else "", f", {_KEYS}"))
+        there = [ColdFile(str(root / file[0]), file[4]) for file in files if file not in gone]
+        parts += known.cold(there, f"{root}/" if has_superseded(connection) else "", f", {_KEYS}")
     connection.execute("CREATE OR REPLACE TEMP VIEW all_changes AS\n" + "\nUNION ALL\n".join(parts))
-    return frozenset(compaction_id for *_, compaction_id in gone)
+    return frozenset(file[3] for file in gone)
 
 
 def _lost(path: str, first: datetime, end: datetime, count: int) -> LakeFileError:

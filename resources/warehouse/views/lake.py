@@ -16,12 +16,11 @@ from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
 from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
-from resources.warehouse.read.history import has_superseded, window
+from resources.warehouse.read.history import ColdFile, has_superseded, window
 from resources.warehouse.views import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     import duckdb
 
@@ -59,7 +58,7 @@ class Sources:
     compacted: tuple[str, ...] = ()
     superseded_in: str = ""
     window: Window | None = None
-    cold: tuple[str, ...] = ()
+    cold: tuple[ColdFile, ...] = ()
 
     @property
     def count(self) -> int:
@@ -82,17 +81,25 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     named = connection.execute(
         "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
     ).fetchall()
-    found: list[tuple[str, datetime]] = []
+    found: list[tuple[str]] = []
     superseded = False
     if has_table(connection, "compacted_files"):
         found = answer(
             connection,
-            "SELECT lake_path, first_hour FROM compacted_files WHERE table_name = 'article_changes' ORDER BY first_hour, lake_path",
+            "SELECT lake_path FROM compacted_files WHERE table_name = 'article_changes' ORDER BY first_hour, lake_path",
         )
         superseded = has_superseded(connection)
     known = window(connection)
-    compacted = [root / relative for relative, _ in found]
-    cold = [root / relative for relative, first in found if known is not None and first < known.first_hour]
+    compacted = [root / relative for (relative,) in found]
+    cold = (
+        []
+        if known is None
+        else answer(
+            connection,
+            "SELECT lake_path, columns_version FROM compacted_files WHERE table_name = 'article_changes' AND first_hour < ? ORDER BY first_hour, lake_path",
+            [known.first_hour],
+        )
+    )
     paths = [root / relative for table, relative in named if table == "article_changes"]
     looked_up = [root / relative for table, relative in named if table == "lookups"]
     kept = versions(connection, lake_root)
@@ -106,7 +113,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
         compacted=tuple(str(path) for path in compacted if path not in missing),
         superseded_in=f"{root}/" if superseded else "",
         window=known,
-        cold=tuple(str(path) for path in cold if path not in missing),
+        cold=tuple(ColdFile(str(root / path), version) for path, version in cold if root / path not in missing),
         snapshots=tuple(
             replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
             for version in kept
@@ -166,8 +173,7 @@ def _show_all_changes(connection: duckdb.DuckDBPyConnection, known: Window, foun
         connection.execute(f"COMMENT ON TABLE {_HOT} IS {quoted(_HOT_COMMENT)}")
     narrow = ARTICLE_CHANGES.narrow
     parts = [f"SELECT {column_list(narrow)} FROM {_HOT}"]  # noqa: S608  declared names
-    if found.cold:
-        parts.append(known.cold(found.cold, found.superseded_in))
+    parts += known.cold(found.cold, found.superseded_in)
     connection.execute(f"CREATE OR REPLACE VIEW {ARTICLE_CHANGES.name} AS\n" + "\nUNION ALL\n".join(parts))
     for comment in comments(narrow, "VIEW"):
         connection.execute(comment)

@@ -1,0 +1,1 @@
+read_parquet({files}, hive_partitioning = false, filename = true)

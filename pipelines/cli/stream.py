@@ -77,7 +77,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
                 ended=lambda: ended.is_set() or (until is not None and time.monotonic() >= until),
                 say=say,
                 warn=terminal.warn,
-                options=StreamOptions(connections=connections),
+                options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
                 step_seconds=every,
             )
         finally:

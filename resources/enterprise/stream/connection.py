@@ -93,10 +93,14 @@ class Connection(threading.Thread):
         self._ended.set()
         self._cut()
 
+    def is_failing(self, now: float) -> bool:
+        """Whether nothing has come since it failed, and it is not open and silent: of an open one headers come with the first event."""
+        return self.failing_since is not None and now - self.heard_at < _SILENT_SECONDS
+
     def look(self, now: float, others_heard_at: float) -> None:
         """Open it again if it has been silent while others were not, by which a connection that died is known: there is no heartbeat."""
         silent = now - self.heard_at
-        if self.failing_since is None and silent > self._patience and now - others_heard_at < self._patience / 2:
+        if not self.is_failing(now) and silent > self._patience and now - others_heard_at < self._patience / 2:
             _log.info(
                 "Connection %s of the stream has been silent for %.0f s while others were not.", self.name, silent
             )

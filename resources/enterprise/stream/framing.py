@@ -6,18 +6,28 @@ server-sent events for what else may be in one.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from resources.enterprise.errors import UnexpectedAnswer
 
+_log = logging.getLogger(__name__)
+
+#: A line of so many times the longest is taken for one without an end.
+_NO_END: Final = 16
 NDJSON: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
 
 
 class Lines:
-    """Puts lines together. A record that is longer than `longest` bytes ends the stream."""
+    """Puts lines together. One that is longer than `longest` bytes is left out, and told; it is never in memory as a whole.
+
+    Attributes:
+        left_out: How many were.
+    """
 
     def __init__(self, longest: int) -> None:
+        self.left_out = 0
         self._longest = longest
         self._begun: list[bytes] = []
         self._size = 0
@@ -26,23 +36,37 @@ class Lines:
         """The lines that this piece completes, each with its end; empty: none.
 
         Raises:
-            UnexpectedAnswer: A line has no end.
+            UnexpectedAnswer: A line does not end.
         """
         end = piece.rfind(b"\n") + 1
         whole = b""
         if end:
-            whole = b"".join((*self._begun, piece[:end]))
+            if self._size > self._longest:
+                self._leave_out()
+                whole = piece[piece.find(b"\n") + 1 : end]
+            else:
+                whole = b"".join((*self._begun, piece[:end]))
             self._begun, self._size = [], 0
             piece = piece[end:]
         if piece:
-            self._begun.append(piece)
             self._size += len(piece)
-            if self._size > self._longest:
+            if self._size <= self._longest:
+                self._begun.append(piece)
+            else:
+                self._begun = []
+            if self._size > _NO_END * self._longest:
                 raise UnexpectedAnswer(
-                    f"A record of the stream is longer than {self._longest:,} bytes, which is more than any there is. It was left. What was "
-                    "committed is kept. Check the address of the streams, and a proxy on the way."
+                    f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. What was kept before stays. Check the address "
+                    "of the streams, and a proxy on the way."
                 )
         return whole
+
+    def _leave_out(self) -> None:
+        self.left_out += 1
+        _log.warning(
+            "A record of the stream has %s bytes and was left out: the longest that is read has %s (WME_MAX_RECORD_MB). The hourly file has it.",
+            *(f"{number:,}" for number in (self._size, self._longest)),
+        )
 
 
 class Records(Lines):

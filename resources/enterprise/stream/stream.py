@@ -45,14 +45,14 @@ class StreamOptions:
         connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
         form: Content type: NDJSON, or server-sent events.
         room_bytes: Records that wait in memory, about; while so many do, nothing more is read.
-        record_bytes: The longest record.
+        record_bytes: The longest record; longer ones are left out.
         give_up_seconds: After so long without any connection that could be opened, the stream ends with its error.
     """
 
     connections: int = 10
     form: str = NDJSON
     room_bytes: int = 64 << 20
-    record_bytes: int = 1 << 28
+    record_bytes: int = 64 << 20
     give_up_seconds: float = 3_600.0
 
 
@@ -153,13 +153,15 @@ class Stream:
     def _look(self) -> None:
         """See to connections that died, and to an end where none can be opened any more."""
         now = time.monotonic()
+        failing = [connection for connection in self.connections if connection.is_failing(now)]
         for connection in self.connections:
-            others = [one.heard_at for one in self.connections if one is not connection and one.failing_since is None]
+            others = (one.heard_at for one in self.connections if one is not connection and one not in failing)
             connection.look(now, max(others, default=0.0))
-        since = [connection.failing_since for connection in self.connections]
-        first = max((one for one in since if one is not None), default=now)
-        failure = self.connections[0].failure
-        if failure is not None and None not in since and now - first > self._options.give_up_seconds:
+        if len(failing) < len(self.connections):
+            return
+        last = max(failing, key=lambda connection: connection.failing_since or now)
+        if last.failure is not None and now - (last.failing_since or now) > self._options.give_up_seconds:
+            failure = last.failure
             raise errors.ServiceUnavailable(
                 f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; at last: {failure} What was "
                 "committed is kept, and the service keeps events for 48 hours: start the stream again before.",

@@ -10,6 +10,7 @@ Files are numbered. The number and not the clock says which is the newest.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import logging
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ METADATA_KEY = "live"
 _KIND = ".parquet"
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,28 @@ class Step:
     reject_count: int = 0
     offsets: Mapping[int, int] = field(default_factory=dict)
     published_at: Mapping[int, datetime] = field(default_factory=dict)
+
+
+class _Rejects:
+    """Lines that are no records, compressed as they come: there may be millions of small ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first_reason = ""
+        self._bytes = io.BytesIO()
+        self._file = gzip.GzipFile(fileobj=self._bytes, mode="wb", mtime=0)
+
+    def add(self, rejects: Sequence[Reject]) -> None:
+        """Add those of a block."""
+        for reject in rejects:
+            self._file.write(reject.raw + b"\n")
+            self.first_reason = self.first_reason or reject.reason
+        self.count += len(rejects)
+
+    def packed(self) -> bytes:
+        """The file of all of them (gzip)."""
+        self._file.close()
+        return self._bytes.getvalue()
 
 
 class LiveLake:
@@ -118,7 +142,7 @@ class LiveLake:
         if (last := self.last()) is not None:
             return last
         first = Step(1, self._path(1, now), since)
-        self._land(first, self._table.schema.empty_table(), [])
+        self._land(first, self._table.schema.empty_table(), _Rejects())
         return first
 
     def add(self, blocks: Iterable[bytes], now: datetime, *, always: bool = False) -> Step | None:
@@ -133,17 +157,19 @@ class LiveLake:
             LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
         """
         before = self.begin(now, now)
-        batches, rejects = [], []
+        batches, rejects = [], _Rejects()
         for block in blocks:
-            rows = self._reader.read(memoryview(block), "stream", 1, 0, block.count(b"\n"))
-            batches.append(self._filled(rows.batch))
-            rejects += rows.rejects
+            for start, end in _pieces(block):
+                view = memoryview(block)[start:end]
+                rows = self._reader.read(view, "stream", 1, 0, block.count(b"\n", start, end))
+                batches.append(self._filled(rows.batch))
+                rejects.add(rows.rejects)
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
         fresh = rows.filter(_is_first(rows, before.offsets))
         kept = fresh if self._scope is None else fresh.filter(_is_of(fresh, self._scope))
-        if not len(kept) and not rejects and not (always and len(fresh)):
+        if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
         offsets, published = _reached(fresh, before)
         number = before.number + 1
@@ -154,7 +180,7 @@ class LiveLake:
             len(kept),
             len(rows) - len(fresh),
             len(fresh) - len(kept),
-            len(rejects),
+            rejects.count,
             offsets,
             published,
         )
@@ -191,17 +217,17 @@ class LiveLake:
             batch = batch.set_column(place, batch.schema.field(place), column)
         return batch
 
-    def _land(self, step: Step, rows: pa.Table, rejects: Sequence[Reject]) -> None:
-        if rejects:
+    def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:
+        if rejects.count:
             beside = self._rejects / step.path.relative_to(self.folder).with_suffix(".ndjson.gz")
             try:
                 beside.parent.mkdir(parents=True, exist_ok=True)
-                files.write(beside, gzip.compress(b"".join(reject.raw + b"\n" for reject in rejects)))
+                files.write(beside, rejects.packed())
             except OSError as error:
                 raise landing_failed(error, beside) from error
             _log.warning(
                 "%s of the stream cannot be read (%s first) and lie in %s.",
-                *(counted(len(rejects), "line"), rejects[0].reason, beside),
+                *(counted(rejects.count, "line"), rejects.first_reason, beside),
             )
         facts = {
             "since": step.since.isoformat(),
@@ -218,6 +244,15 @@ class LiveLake:
             file.finish({METADATA_KEY: json.dumps(facts)})
         files.sync(step.path.parent)
         self._last = step
+
+
+def _pieces(block: bytes) -> Iterator[tuple[int, int]]:
+    """Whole lines of a block, about a MiB at a time: what becomes of them takes much more, if they are small."""
+    start = 0
+    while start < len(block):
+        end = block.rfind(b"\n", start, start + _PIECE_BYTES) + 1 or block.find(b"\n", start) + 1 or len(block)
+        yield start, end
+        start = end
 
 
 def _is_first(rows: pa.Table, offsets: Mapping[int, int]) -> pa.ChunkedArray:

@@ -128,6 +128,17 @@ def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
     assert "1 line of the stream cannot be read" in caplog.text
 
 
+def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
+    monkeypatch.setattr("resources.lake.live._PIECE_BYTES", 1_000)
+    records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(60)]
+    bad = b"".join(b"bad %d\n" % number for number in range(500))
+    step = lake_of(layout).add([lines(*records[:30]) + bad + lines(*records[30:])], NOW)
+    assert (step.row_count, step.reject_count) == (60, 500)
+    assert stored(layout) == Counter((number % 7, number) for number in range(60))
+    [beside] = (layout.lake / "live_changes_rejects").rglob("*.gz")
+    assert gzip.decompress(beside.read_bytes()) == bad
+
+
 def test_the_service_leaves_out_zeros_and_an_event_without_a_place_is_kept(layout):
     in_first, at_first, nowhere = record(0, 5), record(4, 0), record(1, 1)
     del in_first["event"]["partition"], at_first["event"]["offset"]

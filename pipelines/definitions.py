@@ -16,6 +16,7 @@ from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.schedules import SCHEDULES
 from pipelines.automation.sensors import build_sensors
+from pipelines.process import history
 from pipelines.process.processes import executor
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -147,5 +148,6 @@ def build_defs(
     )
 
 
+history.reuse()
 settings_module.load_env_file()
 defs = build_defs()

@@ -1,0 +1,54 @@
+"""What is kept between events changes nothing of the history, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dagster as dg
+from alembic.script import ScriptDirectory
+
+from pipelines import definitions
+from pipelines.process import history, instance
+from pipelines.process.dagster_internals import SQLITE_STORAGES
+
+
+@dg.asset
+def looked_at() -> None:
+    """Nothing."""
+
+
+def test_engines_and_scripts_are_made_once_and_no_database_stays_open(tmp_path: Path, monkeypatch) -> None:
+    assert definitions.defs is not None
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    made: list[str] = []
+
+    def counted(address: str, **options: object) -> object:
+        made.append(Path(address.removeprefix("sqlite:///")).name)
+        return kept(address, **options)
+
+    kept = history.create_engine
+    monkeypatch.setattr(history, "create_engine", counted)
+    defs = dg.Definitions(assets=[looked_at], jobs=[dg.define_asset_job("look")]).resolve_job_def("look")
+    for folder in ("one", "other", "one"):
+        made.clear()
+        read = ScriptDirectory.from_config.cache_info().misses
+        with instance.opened(tmp_path / folder) as opened:
+            before = opened.get_runs_count()
+            runs = [defs.execute_in_process(instance=opened) for _ in range(2)]
+            # what one engine wrote is what a new one reads
+            history._engine.cache_clear()
+            assert opened.get_runs_count() == before + 2
+            for run in runs:
+                assert len(opened.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)) == 1
+        assert sorted(made[:5]) == sorted(
+            {"runs.db", "schedules.db", "index.db", *(f"{run.run_id}.db" for run in runs)}
+        )
+        assert ScriptDirectory.from_config.cache_info().misses - read <= history.FOLDERS
+    found = [os.path.realpath(entry.path) for entry in os.scandir("/proc/self/fd")]
+    assert not [path for path in found if path.startswith(str(tmp_path)) and path.endswith(".db")]
+
+
+def test_all_that_dagster_keeps_in_sqlite_goes_through_it() -> None:
+    assert definitions.defs is not None
+    assert {storage.create_engine for storage in SQLITE_STORAGES} == {history.engine}

@@ -62,9 +62,7 @@ class Compacted:
 
 def planned(warehouse: Warehouse) -> list[tuple[Dataset, Merge | VersionMerge]]:
     """What is to be compacted now: the newest hours first, then versions of snapshots, which take longer."""
-    found = [
-        (one, merge) for one in datasets.datasets() if one.name in COMPACTED for merge in warehouse.compactions(one)
-    ]
+    found = warehouse.compactions(*(one for one in datasets.datasets() if one.name in COMPACTED))
     return sorted(found, key=lambda one: one[1].first_hour or _LAST, reverse=True)
 
 

@@ -226,10 +226,10 @@ class Warehouse(Reader):
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield
 
-    def compactions(self, dataset: Dataset = ARTICLE_CHANGES) -> list[Merge] | list[VersionMerge]:
-        """What is to be compacted now of a dataset, newest first."""
+    def compactions(self, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
+        """What is to be compacted now of datasets, of each the newest first."""
         with self._connector.build("plan the compaction") as connection:
-            return compactions.planned(connection, dataset, self._clock())
+            return [(one, merge) for one in of for merge in compactions.planned(connection, one, self._clock())]
 
     def prepare_compaction(self, merge: Merge | VersionMerge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
         """The files of a compaction as they are loaded now, and what of them is left out."""

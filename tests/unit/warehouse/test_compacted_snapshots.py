@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +18,10 @@ from resources.lake import LakeError, Layout
 from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.compaction.versions import VersionMerge
 from resources.warehouse.database import schema
+from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
+from tests.builds import looking
 
-ROOT = Path(__file__).parents[3]
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
 OTHERS = ("articles", "internal.snapshot_pages", "internal.snapshot_states", "articles_at('2026-11-01 04:00:00+00')")
@@ -67,7 +66,14 @@ def load(made, *editions, keep_replaced=2, hours=(1,)):
 def published(warehouse):
     """What analysts see, and what `articles` is made of."""
     warehouse.publish()
-    return {what: warehouse.sql(f"SELECT * FROM {what} ORDER BY ALL").rows for what in (*VIEWS, *OTHERS)}
+    with warehouse.connect_published() as connection:
+        return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in (*VIEWS, *OTHERS)}
+
+
+def first_version(made, *hours):
+    """Loads it beneath some hours; returns what analysts see."""
+    load(made, 0, hours=hours)
+    return published(made.warehouse)
 
 
 def content(warehouse, *more):
@@ -82,12 +88,12 @@ def content(warehouse, *more):
 
 def names(warehouse):
     """The files of snapshots that a publication would read."""
-    with warehouse._connector.build("look") as connection:
+    with looking(warehouse) as connection:
         return [path for version in sources(connection, warehouse._lake_root).snapshots for path in version.paths]
 
 
 def rows_of(warehouse, table):
-    with warehouse._connector.build("look") as connection:
+    with looking(warehouse) as connection:
         return connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
 
 
@@ -133,9 +139,9 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
     assert state(mirror.warehouse) == articles
 
 
-def test_replaced_files_go_after_the_grace_period_and_come_back_from_the_archive(mirror):
-    load(mirror, 0)
-    before = published(mirror.warehouse)
+def test_replaced_files_go_after_the_grace_period_and_come_back_from_the_archive(mirror, again):
+    before = again(mirror, first_version, 1)
+    mirror.warehouse.publish()
     layout, now = Layout(mirror.data), mirror.warehouse._clock.now
     with mirror.warehouse.connect_published() as reader:
         assert compact(mirror)
@@ -161,9 +167,9 @@ def test_replaced_files_go_after_the_grace_period_and_come_back_from_the_archive
     assert set(names(mirror.warehouse)) == {path}
 
 
-def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_taken_in(mirror):
+def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_taken_in(mirror, again):
     warehouse = mirror.warehouse
-    load(mirror, 0)
+    again(mirror, first_version, 1)
     arguments = rewritten(mirror)
     load(mirror, 1, keep_replaced=0, hours=())
     committed = warehouse.commit_compaction(*arguments)
@@ -192,9 +198,9 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     assert sum(one.why == "no compaction names it any more" for one in waiting) == 1
 
 
-def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_project_comes_back(mirror):
+def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_project_comes_back(mirror, again):
     warehouse = mirror.warehouse
-    load(mirror, 0)
+    again(mirror, first_version, 1)
     warehouse.load_snapshot(version_of(mirror.lake, project="dewiki"))
     assert len(compact(mirror)) == 2
     load(mirror, 1, keep_replaced=0, hours=())
@@ -210,14 +216,14 @@ def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_proj
     assert content(warehouse) == before
 
 
-def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror):
+def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, killing):
     load(mirror, 0, hours=())
     before = content(mirror.warehouse)
-    for phase in ("written", "taking in", "taken in"):
-        command = [sys.executable, "-m", "tests.unit.warehouse.killing_compactions", str(mirror.data), phase]
-        assert subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode == -9, phase
-        assert content(mirror.warehouse) == before, phase
-        assert [(phase, len(set(names(mirror.warehouse))))] == [(phase, 1 if phase == "taken in" else 4)]
+    with killing(mirror.data, "2026-11-09") as kill_at:
+        for phase in ("written", "taking in", "taken in"):
+            kill_at(phase)
+            assert content(mirror.warehouse) == before, phase
+            assert [(phase, len(set(names(mirror.warehouse))))] == [(phase, 1 if phase == "taken in" else 4)]
     assert compact(mirror) == []
     assert list(mirror.data.rglob("*.unfinished")) == []
 
@@ -240,13 +246,13 @@ def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
     assert mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES) == []
     second = version_of(mirror.lake, 1)
     mirror.warehouse.load_snapshot(second)
-    [merge] = mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES)
+    [(_, merge)] = mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES)
     size = sum(file.lake_bytes for file in second.files if file.row_count)
     assert merge == VersionMerge("enwiki_namespace_0", second.snapshot_version, 4, size)
 
 
-def test_a_build_file_whose_compactions_all_had_an_hour_is_brought_up_to_date(mirror):
-    load(mirror, 0)
+def test_a_build_file_whose_compactions_all_had_an_hour_is_brought_up_to_date(mirror, again):
+    again(mirror, first_version, 1)
     with mirror.warehouse._connector.build("age it") as connection:
         for column in ("first_hour", "end_hour"):
             connection.execute(f"ALTER TABLE compacted_files ALTER {column} SET NOT NULL")

@@ -1,4 +1,4 @@
-"""Build files of a warehouse in which nothing is loaded, made once for all tests of a process.
+"""Build files of a warehouse: those in which nothing is loaded, made once for all tests of a process, and looks into any.
 
 A new one takes a thousand statements, half of them for its first publication: hundreds of tests are not about that. Those of
 processes begin without one, as people do.
@@ -6,11 +6,18 @@ processes begin without one, as people do.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
 
 from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @cache
@@ -28,3 +35,21 @@ def lay(data: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_new())
     return data
+
+
+@cache
+def _instance() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+@contextlib.contextmanager
+def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The build file, to be read. All looks share an instance of DuckDB: making one for each costs more than most questions."""
+    _instance().execute(f"ATTACH '{warehouse.build_path}' AS warehouse (READ_ONLY)")
+    try:
+        with _instance().cursor() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("USE warehouse")
+            yield connection
+    finally:
+        _instance().execute("DETACH warehouse")

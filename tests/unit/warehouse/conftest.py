@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shutil
 import subprocess
 import sys
 import textwrap
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -17,9 +21,10 @@ import pytest
 from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.warehouse import LakeFile, LookupFile, Snapshot, SnapshotFile, Warehouse
-from tests.builds import lay
+from tests.builds import lay, looking
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
+ROOT = Path(__file__).parents[3]
 
 
 class Lake:
@@ -242,12 +247,53 @@ def make(tmp_path):
     """A new lake and warehouse each time, for tests that need several."""
     count = iter(range(1_000_000))
 
-    def build():
-        folder = tmp_path / f"data-{next(count)}"
-        made = Warehouse(lay(folder), lock_timeout=5.0, clock=Clock())
-        return SimpleNamespace(data=folder, lake=Lake(folder), warehouse=made)
+    return lambda: _mirror(tmp_path / f"data-{next(count)}")
 
-    return build
+
+def _mirror(data):
+    return SimpleNamespace(data=data, lake=Lake(data), warehouse=Warehouse(lay(data), lock_timeout=5.0, clock=Clock()))
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory):
+    """`again(made, begin, ...)`: what `begin(made, ...)` does with a new mirror, done once for a module and copied, less what
+    was published; returns what it returned."""
+
+    @cache
+    def first(begin, *words):
+        made = _mirror(tmp_path_factory.mktemp("first"))
+        return made, begin(made, *words)
+
+    def copied(made, begin, *words):
+        template, told = first(begin, *words)
+        build = Path("warehouse") / "build.duckdb"
+        shutil.copytree(template.data / "lake", made.data / "lake", dirs_exist_ok=True)
+        (made.data / build).parent.mkdir(exist_ok=True)
+        shutil.copyfile(template.data / build, made.data / build)
+        made.warehouse._clock = Clock()
+        made.warehouse._clock.now = template.warehouse._clock()
+        return told
+
+    return copied
+
+
+@pytest.fixture
+def killing():
+    """`with killing(data, date) as kill_at`: compactions that are killed, each at its phase."""
+
+    @contextlib.contextmanager
+    def started(data, date):
+        command = [sys.executable, "-m", "tests.unit.warehouse.killing_compactions", str(data), date]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+            def kill_at(phase):
+                process.stdin.write(f"{phase}\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == "-9\n", phase
+
+            yield kill_at
+
+    return started
 
 
 @pytest.fixture(scope="session")
@@ -261,7 +307,7 @@ def state():
     """`state(warehouse)`: the whole current state as comparable text, both maxima included."""
 
     def read(warehouse):
-        with warehouse._connector.build("compare") as connection:
+        with looking(warehouse) as connection:
             return {
                 table: sorted(
                     repr(row) for row in connection.sql(f"SELECT * FROM {table}").to_arrow_table().to_pylist()

@@ -1,4 +1,8 @@
-"""A compaction that kills itself at a phase: `python -m tests.unit.warehouse.killing_compactions DATA PHASE`."""
+"""Compactions that kill themselves: `python -m tests.unit.warehouse.killing_compactions DATA DATE` does one for each phase that it reads.
+
+This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. It says how each of them
+ended. Changes of the first two hours leave the build file after the compaction.
+"""
 
 import os
 import signal
@@ -12,7 +16,7 @@ from resources.lake import Layout
 from resources.lake.compaction import sorting
 from resources.lake.parquet import writer
 from resources.warehouse import Warehouse
-from resources.warehouse.compaction import ledger
+from resources.warehouse.compaction import ledger, window
 
 
 def die(*_args, **_more):
@@ -28,14 +32,30 @@ def after(owner, name):
     setattr(owner, name, lambda *args, **more: (real(*args, **more), die()))
 
 
-if __name__ == "__main__":
-    data, phase = Path(sys.argv[1]), sys.argv[2]
-    warehouse = Warehouse(data, clock=lambda: datetime(2026, 11, 9, tzinfo=UTC))
+def compact(data, now, phase):
+    warehouse = Warehouse(data, clock=lambda: now)
     {
         "spilling": lambda: after(sorting.pa.ipc, "new_file"),
         "writing": lambda: before(writer.ParquetFile, "finish"),
         "written": lambda: after(writer.ParquetFile, "finish"),
         "taking in": lambda: after(ledger, "retire"),
+        "held changes leaving": lambda: after(ledger, "leave"),
         "taken in": lambda: after(ledger, "commit"),
+        "older changes leaving": lambda: after(window, "leave"),
+        "older changes gone": lambda: after(window, "move"),
     }[phase]()
     compaction.compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 14, threads=1)
+    warehouse.move_window(datetime(2026, 11, 1, 2, tzinfo=UTC))
+
+
+if __name__ == "__main__":
+    folder, moment = Path(sys.argv[1]), datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC)
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            signal.alarm(120)
+            try:
+                compact(folder, moment, line.strip())
+            finally:
+                os._exit(1)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n")
+        sys.stdout.flush()

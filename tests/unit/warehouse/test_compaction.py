@@ -25,6 +25,7 @@ from resources.lake.compaction import sorting
 from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
+from tests.builds import looking
 
 PROJECTS = ("dewiki", "enwiki")
 ROOT = Path(__file__).parents[3]
@@ -74,6 +75,12 @@ def content(warehouse):
         }
 
 
+def first_hours(made, count):
+    """Loads them; returns what analysts see."""
+    load(made, range(count))
+    return content(made.warehouse)
+
+
 def names(warehouse):
     """The lake files that the published file reads."""
     [(text,)] = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_bodies'").rows
@@ -85,9 +92,8 @@ def mirror(make):
     return make()
 
 
-def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror):
-    load(mirror, range(4))
-    before = content(mirror.warehouse)
+def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again):
+    before = again(mirror, first_hours, 4)
     lake = f"'{mirror.data}/lake/article_changes/**/*.parquet'"
     [done] = compact(mirror)
     assert (done.read_files, done.written_files, done.given_up_count) == (16, 1, 0)
@@ -103,8 +109,8 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror):
     assert compact(mirror, 0) == []
 
 
-def test_the_text_of_a_page_by_its_title(mirror):
-    load(mirror, range(2))
+def test_the_text_of_a_page_by_its_title(mirror, again):
+    again(mirror, first_hours, 2)
     compact(mirror)
     mirror.warehouse.publish()
     found = mirror.warehouse.sql("SELECT name, wikitext FROM article_text('enwiki', 'Page_3')").rows
@@ -122,7 +128,11 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
             hour, edition = chance.randint(0, 9), chance.randint(0, 2)
             namespaces = chance.choice([(0,), (10,), (0, 10)])
             for made in (compacted, plain):
-                load(made, [hour], edition, namespaces=namespaces)
+                made.warehouse.load_hour(
+                    made.lake.hour(hour), files_of(made.lake, hour, edition, namespaces=namespaces)
+                )
+        for made in (compacted, plain):
+            made.warehouse.apply_changes()
         if chance.random() < 0.25:
             dropped = chance.choice(PROJECTS), chance.choice([None, 10])
             for made in (compacted, plain):
@@ -132,13 +142,12 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
     assert any("compacted" in name for name in names(compacted.warehouse))
     compact(compacted, 60)
     assert content(compacted.warehouse) == content(plain.warehouse)
-    with compacted.warehouse._connector.build("look") as connection:
+    with looking(compacted.warehouse) as connection:
         assert connection.execute("SELECT count(*) FROM internal.superseded").fetchall() == [(0,)]
 
 
-def test_what_is_dropped_and_loaded_again_as_it_was_is_compacted_into_the_same_file_and_read_once(mirror):
-    load(mirror, [0])
-    before = content(mirror.warehouse)
+def test_what_is_dropped_and_loaded_again_as_it_was_is_compacted_into_the_same_file_and_read_once(mirror, again):
+    before = again(mirror, first_hours, 1)
     mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
     assert [one.merge.span.name for one in compact(mirror, 0)] == ["hour"]
     [first] = names(mirror.warehouse) if content(mirror.warehouse) == before else []
@@ -150,9 +159,10 @@ def test_what_is_dropped_and_loaded_again_as_it_was_is_compacted_into_the_same_f
     assert names(mirror.warehouse) == [first]
 
 
-def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_converted_and_loaded_again(mirror):
-    load(mirror, range(2))
-    before = content(mirror.warehouse)
+def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_converted_and_loaded_again(
+    mirror, again
+):
+    before = again(mirror, first_hours, 2)
     assert len(compact(mirror)) == 1
     mirror.warehouse.publish()
     [path] = names(mirror.warehouse)
@@ -164,8 +174,8 @@ def test_what_a_compacted_file_held_that_is_gone_comes_back_when_its_hours_are_c
     assert content(mirror.warehouse) == before
 
 
-def test_rows_of_a_dropped_project_are_left_out_of_compacted_files_at_once(mirror):
-    load(mirror, [0])
+def test_rows_of_a_dropped_project_are_left_out_of_compacted_files_at_once(mirror, again):
+    again(mirror, first_hours, 1)
     mirror.warehouse._clock.now = mirror.lake.hour(1) + timedelta(minutes=40)
     compact(mirror, 0)
     mirror.warehouse.drop_project("enwiki")
@@ -207,10 +217,10 @@ def prepared(made):
     return taken[0]
 
 
-def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make):
+def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make, again):
     compacted, plain = make(), make()
     for made in (compacted, plain):
-        load(made, range(4))
+        again(made, first_hours, 4)
     arguments = prepared(compacted)
     for made in (compacted, plain):
         load(made, [2], 1, projects=["enwiki"])
@@ -220,9 +230,8 @@ def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make):
     assert len(names(compacted.warehouse)) == 3
 
 
-def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror):
-    load(mirror, range(4))
-    before = content(mirror.warehouse)
+def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror, again):
+    before = again(mirror, first_hours, 4)
     merge, files, counts, dataset = prepared(mirror)
     with pytest.raises(LakeFileError, match="is gone; nothing was changed"):
         mirror.warehouse.commit_compaction(merge, [NewFile("compacted/x.parquet", 1, 1, "a", "b")], counts, dataset)
@@ -232,10 +241,9 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror):
     assert content(mirror.warehouse) == before
 
 
-def test_a_lake_file_that_is_damaged_stops_its_span_alone(mirror):
-    load(mirror, range(4))
-    before = content(mirror.warehouse)
-    path = Path(names(mirror.warehouse)[0])
+def test_a_lake_file_that_is_damaged_stops_its_span_alone(mirror, again):
+    before = again(mirror, first_hours, 4)
+    path = next((mirror.data / "lake" / "article_changes").rglob("*.parquet"))
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
     with pytest.raises(
@@ -246,9 +254,9 @@ def test_a_lake_file_that_is_damaged_stops_its_span_alone(mirror):
     assert content(mirror.warehouse) == before
 
 
-def test_a_reader_keeps_its_files_for_the_grace_period(mirror):
-    load(mirror, range(4))
-    before = content(mirror.warehouse)
+def test_a_reader_keeps_its_files_for_the_grace_period(mirror, again):
+    before = again(mirror, first_hours, 4)
+    mirror.warehouse.publish()
     layout, clock = Layout(mirror.data), mirror.warehouse._clock
     with mirror.warehouse.connect_published() as reader:
         compact(mirror)
@@ -266,10 +274,10 @@ def test_a_reader_keeps_its_files_for_the_grace_period(mirror):
     assert len(housekeeping.clean(layout, mirror.warehouse, now=clock.now).waiting) == 16
 
 
-def test_another_duckdb_reads_compacted_files(mirror):
+def test_another_duckdb_reads_compacted_files(mirror, again):
     if (folder := os.environ.get("TEST_OTHER_DUCKDB")) is None:
         pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
-    load(mirror, range(2))
+    again(mirror, first_hours, 2)
     compact(mirror)
     load(mirror, [1], 1)  # some rows of the file are passed over
     bodies = content(mirror.warehouse)["article_bodies"]
@@ -281,7 +289,7 @@ def test_another_duckdb_reads_compacted_files(mirror):
     assert told.stdout.decode().strip() == f"{sum(row[5] is not None for row in bodies)} {wikitext}"
 
 
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, again):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
@@ -289,8 +297,7 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
         pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
     try:
         made = SimpleNamespace(data=disk, lake=make_lake(disk), warehouse=Warehouse(disk, clock=clock))
-        load(made, range(2))
-        before = content(made.warehouse)
+        before = again(made, first_hours, 2)
         ballast = disk / "ballast"
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             while True:
@@ -306,20 +313,19 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
         subprocess.run(["umount", str(disk)], capture_output=True, check=False)
 
 
-def test_two_compactions_at_a_time_are_one_too_many(mirror):
-    load(mirror, range(1))
+def test_two_compactions_at_a_time_are_one_too_many(mirror, again):
+    again(mirror, first_hours, 1)
     with Warehouse(mirror.data).compacting(), pytest.raises(WarehouseBusyError, match="could not compact the lake"):
         compact(mirror)
 
 
-def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror):
-    load(mirror, range(4))
-    before = content(mirror.warehouse)
-    for phase in ("spilling", "writing", "written", "taking in", "taken in"):
-        command = [sys.executable, "-m", "tests.unit.warehouse.killing_compactions", str(mirror.data), phase]
-        assert subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode == -9, phase
-        assert content(mirror.warehouse) == before, phase
-        assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 16)]
+def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, again, killing):
+    before = again(mirror, first_hours, 4)
+    with killing(mirror.data, "2026-11-09") as kill_at:
+        for phase in ("spilling", "writing", "written", "taking in", "taken in"):
+            kill_at(phase)
+            assert content(mirror.warehouse) == before, phase
+            assert [(phase, len(names(mirror.warehouse)))] == [(phase, 1 if phase == "taken in" else 16)]
     assert compact(mirror, 0.25) == []
     assert list(mirror.data.rglob("*.unfinished")) == []
     assert content(mirror.warehouse) == before

@@ -18,6 +18,7 @@ import pytest
 
 from resources.warehouse import Warehouse
 from resources.warehouse.publish import copying, publisher, standby
+from tests.builds import looking
 
 ROOT = Path(__file__).parents[3]
 #: Opens the published file twice and closes it once: with any of its descriptors a process loses its locks on a file. Says so, and asks again
@@ -168,7 +169,7 @@ def test_finishing_rewrites_no_rows(mirror):
     """Each hour has added row groups, which DuckDB would merge as the file is finished; then the next publication would write them back."""
     mirror.publish()
     question = "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('article_changes')"
-    with mirror.warehouse._connector.build("compare") as connection:
+    with looking(mirror.warehouse) as connection:
         ((count,),) = connection.execute(question).fetchall()
     assert count > 1
     assert mirror.warehouse.sql(question).rows == [(count,)]
@@ -323,7 +324,7 @@ def test_writer_that_is_killed_while_the_file_is_copied(mirror, monkeypatch, is_
     made = mirror.warehouse.publish()
     assert len(passes) == 2
     monkeypatch.undo()
-    with mirror.warehouse._connector.build("compare") as connection:
+    with looking(mirror.warehouse) as connection:
         assert connection.execute("SELECT revision FROM internal.meta").fetchall() == [(made.revision,)]
     mirror.assert_whole()
 

@@ -10,10 +10,11 @@ import pytest
 
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, Warehouse
+from tests.builds import looking
 
 
 def ask(warehouse, query):
-    with warehouse._connector.build("look") as connection:
+    with looking(warehouse) as connection:
         return connection.sql(query).to_arrow_table().to_pylist()
 
 

@@ -6,13 +6,15 @@ from datetime import timedelta
 
 import pytest
 
+from tests.builds import looking
+
 NOT_FOUND = [(100, (("A B", None), ("C", None))), (111, (("A_B", None), ("C", None)))]
 
 
 @pytest.fixture
 def names(warehouse):
     def ask():
-        with warehouse._connector.build("ask") as connection:
+        with looking(warehouse) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM articles ORDER BY ALL").fetchall()]
 
     return ask

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from itertools import product
-from pathlib import Path
 
 import duckdb
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES
-from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.state.current import apply_changes
+from tests.builds import lay, looking
 
 #: Each pair of files of an hour, in namespaces 0 and 14: rows and rejected lines.
 CONTENTS = {
@@ -66,16 +65,13 @@ def content(connection):
 
 
 @pytest.fixture
-def open_build():
-    """A build file in memory: what is done between its being opened and closed is the same."""
+def open_build(tmp_path):
+    """A new build file that stays open: what is done between its being opened and closed is the same."""
+    count = iter(range(1_000_000))
     with ExitStack() as stack:
-
-        def opened():
-            connection = stack.enter_context(duckdb.connect())
-            ensure(connection, Path("memory"))
-            return connection
-
-        yield opened
+        yield lambda: stack.enter_context(
+            duckdb.connect(lay(tmp_path / f"{next(count)}") / "warehouse" / "build.duckdb")
+        )
 
 
 def test_an_hour_done_again_leaves_what_a_first_load_would_have_left(lake, clock, open_build):
@@ -130,7 +126,7 @@ def test_a_snapshot_replaced_while_hours_are_pending(make, order):
 
     def applied(made):
         made.warehouse.apply_changes()
-        with made.warehouse._connector.build("compare") as connection:
+        with looking(made.warehouse) as connection:
             return content(connection)
 
     plain, here = make(), make()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from resources.warehouse.database import row_groups
+from tests.builds import looking
 
 TABLES = ("article_changes", "articles")
 _CONTENT = ("article_changes", "articles", "loads", "hours", "internal.titles", "internal.pages")
 
 
 def look(warehouse, query):
-    with warehouse._connector.build("look") as connection:
-        return connection.sql(query).fetchall()
+    with looking(warehouse) as connection:
+        return connection.execute(query).fetchall()
 
 
 def groups(warehouse, table):
@@ -22,7 +23,8 @@ def groups(warehouse, table):
 
 
 def content(warehouse):
-    return {table: sorted(map(repr, look(warehouse, f"FROM {table}"))) for table in _CONTENT}
+    with looking(warehouse) as connection:
+        return {table: sorted(map(repr, connection.execute(f"FROM {table}").fetchall())) for table in _CONTENT}
 
 
 def load(lake, warehouse, hours, pages=1):
@@ -60,7 +62,7 @@ def test_small_groups_become_one_and_the_rows_stay(lake, warehouse, monkeypatch)
 
 @pytest.mark.usefixtures("few")
 def test_their_number_is_bounded_however_long_it_goes_on(lake, warehouse):
-    for start in range(0, 24, 6):
+    for start in range(0, 18, 6):
         load(lake, warehouse, range(start, start + 6), pages=2)
         moves = []
         while moved := warehouse.merge_row_groups(steps=1):
@@ -70,7 +72,7 @@ def test_their_number_is_bounded_however_long_it_goes_on(lake, warehouse):
         for table in TABLES:
             assert sum(size < 12 for size in groups(warehouse, table)) < 4
     # of all rows that were written, every other one is gone; groups that lost most of theirs were given up
-    written, left = 24 * 4 - 2, 24 * 2
+    written, left = 18 * 4 - 2, 18 * 2
     assert len(groups(warehouse, "article_changes")) <= written / 12 + 4
     assert sum(groups(warehouse, "articles")) <= 2 * left + 24
 

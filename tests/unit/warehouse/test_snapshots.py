@@ -11,10 +11,11 @@ import pytest
 
 from resources.tables import REJECTED_LINES, HourState
 from resources.warehouse import HourStatus, LakeFileError, QueryError
+from tests.builds import looking
 
 
 def ask(warehouse, query):
-    with warehouse._connector.build("look") as connection:
+    with looking(warehouse) as connection:
         return [tuple(row.values()) for row in connection.sql(query).to_arrow_table().to_pylist()]
 
 
@@ -24,7 +25,7 @@ def articles(warehouse):
 
 def counts(warehouse):
     tables = ("snapshots", "loads", "articles", "rejects", "internal.shadowed_snapshots")
-    return [ask(warehouse, f"SELECT count(*) FROM {table}")[0][0] for table in tables]
+    return list(ask(warehouse, "SELECT " + ", ".join(f"(SELECT count(*) FROM {table})" for table in tables))[0])
 
 
 def agrees_with_rebuild(warehouse, state):

@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +19,8 @@ from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
+from tests.builds import looking
 
-ROOT = Path(__file__).parents[3]
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
     "article_changes",
@@ -104,8 +103,16 @@ def content(warehouse, asked=ASKED[:2]):
     return found
 
 
+def compacted_hours(made, count):
+    """Loads and compacts the first hours; returns what analysts see."""
+    load(made, range(count))
+    before = content(made.warehouse)
+    compact(made)
+    return before
+
+
 def native_hours(made):
-    with made.warehouse._connector.build("look") as connection:
+    with looking(made.warehouse) as connection:
         return [
             (hour - made.lake.hour(0)) // timedelta(hours=1)
             for (hour,) in connection.execute("SELECT DISTINCT batch_hour FROM article_changes ORDER BY 1").fetchall()
@@ -178,10 +185,8 @@ def cold_files(warehouse):
     return [Path(one) for (text,) in found for one in text.split("'") if one.endswith(".parquet")]
 
 
-def test_an_hour_that_is_loaded_again_is_held_until_articles_and_a_compaction_have_taken_it_in(mirror):
-    load(mirror, range(3))
-    assert mirror.warehouse.movable_changes(mirror.lake.hour(3)) is None
-    compact(mirror)
+def test_an_hour_that_is_loaded_again_is_held_until_articles_and_a_compaction_have_taken_it_in(mirror, again):
+    again(mirror, compacted_hours, 3)
     move(mirror, 3)
     assert native_hours(mirror) == []
     load(mirror, [1], 1, projects=PROJECTS[1:])
@@ -199,16 +204,15 @@ def test_an_hour_that_is_loaded_again_is_held_until_articles_and_a_compaction_ha
 def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(mirror):
     load(mirror, [0])
     load(mirror, [1], applied=False)
+    assert mirror.warehouse.movable_changes(mirror.lake.hour(2)) is None
     compact(mirror)
     assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(1)
     mirror.warehouse.apply_changes()
     assert mirror.warehouse.movable_changes(mirror.lake.hour(6)).end_hour == mirror.lake.hour(2)
 
 
-def test_a_compacted_file_that_is_gone_takes_no_change_along(mirror):
-    load(mirror, range(2))
-    before = content(mirror.warehouse)
-    compact(mirror)
+def test_a_compacted_file_that_is_gone_takes_no_change_along(mirror, again):
+    before = again(mirror, compacted_hours, 2)
     [path] = (mirror.data / "lake" / "compacted").rglob("*.parquet")
     whole = path.read_bytes()
     path.unlink()
@@ -222,9 +226,10 @@ def test_a_compacted_file_that_is_gone_takes_no_change_along(mirror):
     assert content(mirror.warehouse) == before
 
 
-def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_again(mirror, make, state, caplog):
-    load(mirror, range(3))
-    compact(mirror)
+def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_again(
+    mirror, again, make, state, caplog
+):
+    again(mirror, compacted_hours, 3)
     move(mirror, 2)
     mirror.warehouse.publish()
     [path] = cold_files(mirror.warehouse)
@@ -267,9 +272,8 @@ def test_a_moved_data_folder_finds_older_changes_again(mirror, tmp_path):
     assert content(moved) == before
 
 
-def test_a_plain_client_of_any_version_reads_them_under_any_name(mirror, elsewhere, monkeypatch):
-    load(mirror, range(2))
-    compact(mirror)
+def test_a_plain_client_of_any_version_reads_them_under_any_name(mirror, again, elsewhere, monkeypatch):
+    again(mirror, compacted_hours, 2)
     move(mirror, 2)
     load(mirror, [1], 1, projects=PROJECTS[1:])
     found = content(mirror.warehouse, ("article_changes", "most_edited"))
@@ -315,10 +319,9 @@ def test_a_question_for_newer_hours_opens_no_file_of_the_lake(older, query, cold
     assert ("PARQUET" in plan) == cold
 
 
-def test_columns_that_were_declared_after_the_files_were_compacted_are_null(mirror):
+def test_columns_that_were_declared_after_the_files_were_compacted_are_null(mirror, again):
     """One file of before, without two columns, beside one of today."""
-    load(mirror, range(2))
-    compact(mirror)
+    again(mirror, compacted_hours, 2)
     load(mirror, range(96, 98))
     compact(mirror, 5)
     move(mirror, 98)
@@ -352,54 +355,25 @@ def test_columns_that_were_declared_after_the_files_were_compacted_are_null(mirr
     assert content(mirror.warehouse)["articles"].num_rows == before["articles"].num_rows
 
 
-KILLED = """\
-import os, signal, sys
-from datetime import UTC, datetime
-from pathlib import Path
-from assets.compaction import compact_lake
-from resources.engine import Engine
-from resources.lake import Layout
-from resources.warehouse import Warehouse
-from resources.warehouse.compaction import ledger, window
-
-def after(owner, name):
-    real = getattr(owner, name)
-    setattr(owner, name, lambda *args: (real(*args), os.kill(os.getpid(), signal.SIGKILL)))
-
-data, phase = Path(sys.argv[1]), sys.argv[2]
-warehouse = Warehouse(data, clock=lambda: datetime(2026, 12, 20, tzinfo=UTC))
-{"leaving": lambda: after(window, "leave"), "moved": lambda: after(window, "move"), "taking in": lambda: after(ledger, "leave")}[phase]()
-compact_lake(Layout(data), warehouse, Engine(workers=1), threads=1)
-warehouse.move_window(datetime(2026, 11, 1, 2, tzinfo=UTC))
-"""
-
-
-def killed(made, phase):
-    command = [sys.executable, "-c", KILLED, str(made.data), phase]
-    told = subprocess.run(command, cwd=ROOT, check=False, timeout=120, capture_output=True, text=True)
-    assert told.returncode == -9, told.stderr
-
-
-def test_a_kill_leaves_each_change_in_one_place(mirror):
-    load(mirror, range(3))
-    before = content(mirror.warehouse)
-    compact(mirror)
-    killed(mirror, "leaving")
-    assert native_hours(mirror) == [0, 1, 2]
-    killed(mirror, "moved")
-    assert native_hours(mirror) == [2]
-    assert content(mirror.warehouse) == before
-    load(mirror, [1], 1, projects=PROJECTS[1:])
-    before = content(mirror.warehouse)
-    killed(mirror, "taking in")
-    assert native_hours(mirror) == [1, 2]
-    assert content(mirror.warehouse) == before
+def test_a_kill_leaves_each_change_in_one_place(mirror, again, killing):
+    before = again(mirror, compacted_hours, 3)
+    with killing(mirror.data, "2026-12-20") as kill_at:
+        kill_at("older changes leaving")
+        assert native_hours(mirror) == [0, 1, 2]
+        kill_at("older changes gone")
+        assert native_hours(mirror) == [2]
+        assert content(mirror.warehouse) == before
+        load(mirror, [1], 1, projects=PROJECTS[1:])
+        before = content(mirror.warehouse)
+        kill_at("held changes leaving")
+        assert native_hours(mirror) == [1, 2]
+        assert content(mirror.warehouse) == before
     compact(mirror, 40)
     assert native_hours(mirror) == [2]
     assert content(mirror.warehouse) == before
 
 
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, again):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
@@ -407,9 +381,7 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock):
         pytest.skip(f"no file system can be mounted here: {told.stderr.strip()}")
     try:
         made = SimpleNamespace(data=disk, lake=make_lake(disk), warehouse=Warehouse(disk, clock=clock))
-        load(made, range(2))
-        compact(made)
-        before = content(made.warehouse)
+        before = again(made, compacted_hours, 2)
         ballast = disk / "ballast"
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             while True:

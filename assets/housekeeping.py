@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from assets.families.snapshot import archived_sets
 from resources import datasets, files
 from resources.datasets import Family, paths
+from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
 from resources.tables import REJECTS
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from resources.warehouse.read.ledger import LoadedFile
 
 GRACE = timedelta(hours=24)
+#: How long events of a stream may lack a file of their hour, and some more.
+_STREAMED = datasets.RETENTION + timedelta(hours=2)
 #: Nobody waits for the space within a day, and each look walks through every file of the lake.
 _BETWEEN_LOOKS = timedelta(days=1)
 
@@ -107,7 +110,7 @@ def clean(
     with warehouse.ledger() as ledger:
         since = _read(journal)
         found = []
-        for path, why in _replaced(layout, ledger, compacts=_compacts(warehouse)):
+        for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
             with contextlib.suppress(FileNotFoundError):  # its note went with it
                 name = layout.relative(path)
                 found.append(Replaced(name, path.stat().st_size, why, since.get(name, now) + grace))
@@ -150,7 +153,7 @@ def _compacts(warehouse: Warehouse) -> bool:
         return True
 
 
-def _replaced(layout: Layout, ledger: Ledger, *, compacts: bool) -> Iterator[tuple[Path, str]]:
+def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) -> Iterator[tuple[Path, str]]:
     """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
     for dataset in datasets.datasets(Family.HOURLY):
         for day, hours in groupby(_hours(layout, dataset), datetime.date):
@@ -170,6 +173,20 @@ def _replaced(layout: Layout, ledger: Ledger, *, compacts: bool) -> Iterator[tup
             yield from _archives_of_snapshot(layout, dataset, identifier, kept)
     for dataset in () if compacts else datasets.datasets():
         yield from _compacted(layout, dataset, ledger)
+    yield from _of_stream(layout, now)
+
+
+def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
+    """Files whose events a larger one has, or which are of hours that have files of their own or never will. The newest says where the stream goes on."""
+    folder = layout.lake / LIVE_CHANGES
+    counting = files_of(folder)
+    kept = {file.path for file in counting}
+    for hour, of_hour in paths.hour_folders(folder):
+        for path in sorted(of_hour.glob("*.parquet")):
+            if path not in kept:
+                yield path, "a larger file has its events"
+            elif now - hour > _STREAMED and path != counting[-1].path:
+                yield path, "the service has no file of these hours any more"
 
 
 def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:

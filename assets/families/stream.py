@@ -2,7 +2,8 @@
 
     begin    the file of the newest step says where the stream goes on
     take     what all connections brought
-    keep     one file of a step: the events, and how far the stream is with them
+    keep     one file of a step: the events, and how far the stream is with them; small files become large ones
+    publish  what has come, as provisional rows beside the published file
 
 Source: the service's realtime streams, /v2/articles of their host.
 """
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which events are held before a file is made of them, and bytes after which one is.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
+#: Seconds after which analysts see what has come.
+PUBLISH_SECONDS = 60.0
 #: How often it is looked whether the stream is to end.
 _LOOK_SECONDS = 0.2
 #: A file that holds no event is written so often, to say how far the stream is.
@@ -75,6 +78,8 @@ def keep(
     warn: Callable[[str], None],
     options: StreamOptions | None = None,
     step_seconds: float = STEP_SECONDS,
+    publish: Callable[[], str | None] | None = None,
+    publish_seconds: float = PUBLISH_SECONDS,
 ) -> None:
     """Read a stream and keep its events until it is to end; then what has come is kept first.
 
@@ -89,6 +94,8 @@ def keep(
         warn: Is told in a sentence what may be missing.
         options: How the stream is read.
         step_seconds: How long events are held before they are kept.
+        publish: Lets analysts see what is kept; returns what keeps it from that, in a sentence, or None.
+        publish_seconds: How long events are kept before that.
 
     Raises:
         StreamBusyError: Another process keeps it.
@@ -102,6 +109,7 @@ def keep(
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: list[bytes] = []
             size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
+            tidy = _Tidying(lake, warn, publish, publish_seconds)
             while True:
                 is_last = ended()
                 for block in stream.take(0.0 if is_last else _LOOK_SECONDS):
@@ -115,8 +123,59 @@ def keep(
                         stream.positions.committed(step.offsets)
                         say(Kept(step, _lag(step, clock())))
                         said = now
+                        tidy.merge()
+                tidy.publish(now=is_last)
                 if is_last:
                     return
+
+
+class _Tidying:
+    """What is done between the steps. Whatever hinders it is said once, and hinders no step."""
+
+    def __init__(
+        self,
+        lake: LiveLake,
+        warn: Callable[[str], None],
+        publish: Callable[[], str | None] | None,
+        publish_seconds: float,
+    ) -> None:
+        self._lake = lake
+        self._warn = warn
+        self._publish = publish
+        self._seconds = publish_seconds
+        self._due = time.monotonic() + publish_seconds
+        self._published = -1
+        self._said: set[str] = set()
+
+    def merge(self) -> None:
+        """Make one file of small ones, where there are enough."""
+        try:
+            while self._lake.merge() is not None:
+                pass
+        except MirrorError as error:
+            self._say(str(error))
+
+    def publish(self, *, now: bool) -> None:
+        """Publish what is kept, if something came since, and it is time or `now`."""
+        last = self._lake.last()
+        if self._publish is None or last is None or last.number == self._published:
+            return
+        if now or time.monotonic() >= self._due:
+            try:
+                hindrance = self._publish()
+            except MirrorError as error:
+                hindrance = str(error)
+            if hindrance is None:
+                self._published = last.number
+                self._said.clear()
+            else:
+                self._say(hindrance)
+            self._due = time.monotonic() + self._seconds
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._warn(sentence)
 
 
 def missed(last: Step, now: datetime) -> Gap | None:

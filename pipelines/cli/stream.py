@@ -15,6 +15,8 @@ from resources.formatting import counted
 
 #: Seconds in which what has come is kept when the command is to end.
 _END_SECONDS = 2.5
+#: The stream does not wait longer for a load; analysts then see the events a minute later.
+_BUSY_SECONDS = 2.0
 
 
 @click.command()
@@ -32,26 +34,37 @@ _END_SECONDS = 2.5
     help="Seconds after which a file is made of what came.",
 )
 @click.option(
+    "--publish",
+    type=click.FloatRange(0, 86_400),
+    default=60.0,
+    show_default=True,
+    help="Seconds after which analysts see what came; 0: never.",
+)
+@click.option(
     "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Connections side by side."
 )
-def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
+def stream(*, hours: float | None, seconds: float | None, every: float, publish: float, connections: int) -> None:
     """Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.
+
+    Analysts find the events in article_changes, articles and articles_at, as provisional rows of hours that have no file so far; the files take
+    their place.
 
     It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
     """
     from assets.families.stream import Kept, keep, told
     from pipelines.definitions import build_enterprise
+    from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
     from resources.lake import Layout
     from resources.lake.live import LiveLake
     from resources.tables import ARTICLE_CHANGES
+    from resources.warehouse import Warehouse
 
     settings = read_settings()
     service.announce(settings)
     enterprise = build_enterprise(settings)
-    lake = LiveLake(
-        Layout(settings.data), "live_changes", ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope
-    )
+    lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope)
+    warehouse = Warehouse(settings.data, lock_timeout=_BUSY_SECONDS)
     now = datetime.now(UTC)
     ended, done = threading.Event(), threading.Event()
     until = None if seconds is None else time.monotonic() + seconds
@@ -61,6 +74,13 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
         nonlocal count
         count += kept.step.row_count
         terminal.say(f"{datetime.now(UTC):%H:%M:%S} {told(kept)}")
+
+    def published() -> str | None:
+        if not warehouse.published_path.exists():
+            return "Analysts see events once there is a published file: `wme run` makes one."
+        if warehouse.publish_live() is None:
+            return "Hours were loaded that are not published: analysts see newer events after the next publication (`wme publish`)."
+        return None
 
     def end() -> None:
         ended.set()
@@ -79,6 +99,8 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
                 warn=terminal.warn,
                 options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
                 step_seconds=every,
+                publish=published if publish else None,
+                publish_seconds=publish,
             )
         finally:
             done.set()

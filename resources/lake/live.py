@@ -4,7 +4,8 @@ A step lands one Parquet file: its rows are the events, its own metadata has the
 place at which the stream goes on become durable with one rename, and an event is stored exactly once whatever is killed when: what came after the newest file comes
 again, and what a file has is passed over.
 
-Files are numbered. The number and not the clock says which is the newest.
+Files are numbered. The number and not the clock says which is the newest. As the hour grows, files of as many steps each are written again as
+one, which takes their place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import gzip
 import io
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.datasets.paths import hour_folder
+from resources.datasets.live import files_of, name_of, path_of
 from resources.formatting import counted
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.records import RecordReader
@@ -41,10 +42,13 @@ _log = logging.getLogger(__name__)
 
 #: Key of the facts in a file's own metadata.
 METADATA_KEY = "live"
-_KIND = ".parquet"
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
 _PIECE_BYTES = 1 << 20
+#: So many files of as many steps become one, unless it would be larger.
+_MERGED, _MERGED_BYTES = 8, 256 << 20
+#: Bytes that rows of files that are merged may take in memory.
+_READ_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -129,8 +133,8 @@ class LiveLake:
             LakeError: It cannot be read.
         """
         if self._last is None:
-            newest = max(self._files(), default=None)
-            self._last = None if newest is None else _read(*newest)
+            files = files_of(self.folder)
+            self._last = _read(files[-1].last, files[-1].path) if files else None
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
@@ -141,7 +145,7 @@ class LiveLake:
         """
         if (last := self.last()) is not None:
             return last
-        first = Step(1, self._path(1, now), since)
+        first = Step(1, self._path(now, 1, 1), since)
         self._land(first, self._table.schema.empty_table(), _Rejects())
         return first
 
@@ -175,7 +179,7 @@ class LiveLake:
         number = before.number + 1
         step = Step(
             number,
-            self._path(number, now),
+            self._path(now, number, number),
             before.since,
             len(kept),
             len(rows) - len(fresh),
@@ -187,18 +191,32 @@ class LiveLake:
         self._land(step, kept, rejects)
         return step
 
-    def _path(self, number: int, now: datetime) -> Path:
-        hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        return self.folder / hour_folder(hour) / f"{number:012d}{_KIND}"
+    def _path(self, now: datetime, first: int, last: int) -> Path:
+        return path_of(self.folder, now.astimezone(UTC).replace(minute=0, second=0, microsecond=0), first, last)
 
     def files(self) -> Iterator[Path]:
-        """All files, the oldest first."""
-        return (path for _, path in sorted(self._files()))
+        """All files that count, the oldest first."""
+        return (file.path for file in files_of(self.folder))
 
-    def _files(self) -> Iterator[tuple[int, Path]]:
-        for path in self.folder.glob(f"date=*/hour=*/*{_KIND}"):
-            if path.name.removesuffix(_KIND).isdecimal():
-                yield int(path.name.removesuffix(_KIND)), path
+    def merge(self) -> Path | None:
+        """Write the newest files again as one, if there are several of as many steps in their hour; the new file, or None.
+
+        They stay until the next housekeeping, for whoever has found them before.
+
+        Raises:
+            LakeError: One cannot be read, or the new one not be written; all stay as they are.
+        """
+        files = files_of(self.folder)[-_MERGED:]
+        folders, lengths = {file.path.parent for file in files}, {file.last - file.first for file in files}
+        is_too_large = sum(file.path.stat().st_size for file in files) > _MERGED_BYTES
+        if len(files) < _MERGED or len(folders) > 1 or len(lengths) > 1 or is_too_large:
+            return None
+        steps = [_read(file.last, file.path) for file in files]
+        counts = ("row_count", "duplicate_count", "other_count", "reject_count")
+        sums = {name: sum(getattr(step, name) for step in steps) for name in counts}
+        target = files[0].path.with_name(name_of(files[0].first, files[-1].last))
+        self._write(replace(steps[-1], path=target, **sums), _rows_of([file.path for file in files], self._table))
+        return target
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """With the hour in which the service published each event, by whose file it will be confirmed, and with the zeros of their places.
@@ -229,6 +247,9 @@ class LiveLake:
                 "%s of the stream cannot be read (%s first) and lie in %s.",
                 *(counted(rejects.count, "line"), rejects.first_reason, beside),
             )
+        self._write(step, rows.combine_chunks().to_batches(max_chunksize=_GROUP_ROWS))
+
+    def _write(self, step: Step, batches: Iterable[pa.RecordBatch]) -> None:
         facts = {
             "since": step.since.isoformat(),
             "row_count": step.row_count,
@@ -239,11 +260,37 @@ class LiveLake:
             "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
         }
         with ParquetFile(step.path, self._table) as file:
-            for batch in rows.combine_chunks().to_batches(max_chunksize=_GROUP_ROWS):
+            for batch in batches:
                 file.add(encode(batch, self._table, level=COMPRESSION_LEVEL))
             file.finish({METADATA_KEY: json.dumps(facts)})
         files.sync(step.path.parent)
         self._last = step
+
+
+def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
+    """The rows of some files in row groups of their own.
+
+    Raises:
+        LakeError: A file cannot be read.
+    """
+    held: list[pa.Table] = []
+    rows = size = 0
+    for path in paths:
+        try:
+            with pq.ParquetFile(path) as file:
+                for number in range(file.num_row_groups):
+                    held.append(file.read_row_group(number).cast(table.schema))
+                    rows, size = rows + len(held[-1]), size + held[-1].nbytes
+                    if rows >= _GROUP_ROWS or size >= _READ_BYTES:
+                        yield from pa.concat_tables(held).combine_chunks().to_batches()
+                        held, rows, size = [], 0, 0
+        except (OSError, ValueError) as error:
+            raise LakeError(
+                f"The file {path} of the stream cannot be read ({error}), so it was not merged with others; all of them stay. Remove it: its events "
+                "are then missing until the files of their hours are loaded."
+            ) from error
+    if rows:
+        yield from pa.concat_tables(held).combine_chunks().to_batches()
 
 
 def _pieces(block: bytes) -> Iterator[tuple[int, int]]:
@@ -310,6 +357,6 @@ def _read(number: int, path: Path) -> Step:
         )
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise LakeError(
-            f"The newest file of the stream, {path}, cannot be read ({error}), and it says where the stream goes on. Nothing was changed. Remove it: the "
-            "stream then goes on behind the file before, as far as the service still has it."
+            f"The file {path} of the stream cannot be read ({error}). Nothing was changed. Remove it: if it is the newest, the stream then goes on behind "
+            "the file before, as far as the service still has it; else its events are missing until the files of their hours are loaded."
         ) from error

@@ -12,6 +12,7 @@ from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked
 from resources.warehouse.database.row_groups import merge_some
 from resources.warehouse.entities import current as entities
+from resources.warehouse.live.beside import Beside
 from resources.warehouse.load import coverage
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
+    from resources.warehouse.live.provisional import Provisional
     from resources.warehouse.records import (
         Applied,
         AppliedEntities,
@@ -283,6 +285,16 @@ class Warehouse(Reader):
         current.apply_changes(connection, self._lake_root, self._clock())
         entities.apply_changes(connection, self._clock())
 
+    def publish_live(self) -> Provisional | None:
+        """Let analysts see what the stream has of hours that have no file so far, as provisional rows; the published file stays as it is.
+
+        Readers neither wait nor open it again. None: hours were loaded since it was published, which are to be published first.
+
+        Raises:
+            NotPublishedError: nothing was published since there are events of a stream.
+        """
+        return Beside(self._connector, self.data).add(self._clock())
+
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""
         return self._publisher().is_due(every, self._clock())
@@ -314,6 +326,7 @@ class Warehouse(Reader):
             self._lake_root,
             Receipt(state / "published.json", target),
             Standby(self.build_path.with_name("standby.duckdb"), target),
+            Beside(self._connector, self.data),
             state / "publish.lock",
         )
 

@@ -19,7 +19,7 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
+from resources.warehouse.live.beside import FOLDER
 from resources.warehouse.publish.copying import copy_build
 from resources.warehouse.records import Published, copied_text
 from resources.warehouse.views.lake import make_views, mend_views, sources
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.warehouse.database.connect import Connector
+    from resources.warehouse.live.beside import Beside
     from resources.warehouse.publish.receipt import Receipt
     from resources.warehouse.publish.standby import Standby
     from resources.warehouse.views.lake import Sources
@@ -72,6 +74,7 @@ class Publisher:
     lake_root: Path
     receipt: Receipt
     standby: Standby
+    beside: Beside
     publish_lock_path: Path
 
     def publish(
@@ -146,9 +149,9 @@ class Publisher:
         target, root = self.connector.published_path, self.lake_root.resolve()
         with self._replacing("mend the published file") as temporary:
             with self.connector.published() as connection:
-                known = connection.execute("SELECT value FROM about WHERE name = 'lake_root'").fetchall()
-                found = sources(connection, self.lake_root)
-            if known == [(str(root),)]:
+                about = dict(connection.execute("SELECT name, value FROM about").fetchall())
+                found = replace(sources(connection, self.lake_root), live=self._live(about))
+            if about.get("lake_root") == str(root):
                 return None
             if found.missing and not found.count:
                 raise LakeFileError(
@@ -165,6 +168,11 @@ class Publisher:
             _make_durable(temporary)
             _put(temporary, target)
         return found.count
+
+    def _live(self, about: Mapping[str, str]) -> str:
+        """The folder with the provisional rows that a publication has according to its facts; empty: there is none."""
+        folder = self.lake_root.resolve().parent / about[FOLDER] if FOLDER in about else None
+        return str(folder) if folder is not None and folder.is_dir() else ""
 
     @contextlib.contextmanager
     def _replacing(self, purpose: str) -> Iterator[Path]:
@@ -199,6 +207,7 @@ class Publisher:
             **_state(connection),
             "storage_version": storage.rstrip("+"),
             "lake_root": str(self.lake_root.resolve()),
+            **({"stream": True} if self.beside.is_used else {}),
         }
 
     def _published_sources(self, words: dict[str, Any]) -> Sources | None:
@@ -214,14 +223,16 @@ class Publisher:
 
     def _finish(self, copy: Path, words: dict[str, Any], now: datetime) -> Sources:
         """Make the copy what analysts open; returns the lake files behind it."""
+        live = {FOLDER: self.beside.begin(words["revision"], now)} if words.get("stream") else {}
         with self.connector.open_file(copy) as connection:
-            found = sources(connection, self.lake_root)
+            found = replace(sources(connection, self.lake_root), live=self._live(live))
             facts = {
                 "attribution": _ATTRIBUTION,
                 **words["about"],
                 "published_at": now.isoformat(timespec="seconds"),
                 **{name: str(words[name]) for name in ("revision", "schema_version", "storage_version")},
                 "duckdb_version": duckdb.__version__,
+                **live,
                 **_lake_facts(self.lake_root.resolve(), found),
             }
             # one transaction: each by itself would wait for the disk

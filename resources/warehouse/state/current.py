@@ -53,14 +53,14 @@ _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS N
 def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
     """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction."""
     with transaction(connection):
-        return _take_in(connection, lake_root, now, renewed=_RENEWED)
+        return take_in(connection, lake_root, now)
 
 
 def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
     """Make both maxima and `articles` from all rows, in one transaction: the table that applying leads to."""
     renewed = "SELECT project_id FROM loads UNION SELECT project_id FROM articles"
     with transaction(connection):
-        return _take_in(connection, lake_root, now, renewed=renewed, rebuilt=True)
+        return take_in(connection, lake_root, now, renewed=renewed, rebuilt=True)
 
 
 def drop_rows(
@@ -90,13 +90,18 @@ def drop_rows(
         for first, last in answer(connection, hours, [project_id]) if namespace_id is not None else ():
             if first is not None:
                 hide_shadowed(connection, lake_root, (first, last), [project_id])
-        return _take_in(connection, lake_root, now, renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}")
+        return take_in(connection, lake_root, now, renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}")
 
 
-def _take_in(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, *, renewed: str, rebuilt: bool = False
+def take_in(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    now: datetime,
+    *,
+    renewed: str = _RENEWED,
+    rebuilt: bool = False,
 ) -> Applied:
-    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew."""
+    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction."""
     started = time.perf_counter()
     upserted = removed = recomputed = 0
     pending = "table_name IN ('article_changes', 'lookups')" + ("" if rebuilt else " AND applied_at IS NULL")

@@ -37,6 +37,11 @@ _HOT = "hot_article_changes"
 _HOT_COMMENT = (
     "What this file itself holds of article_changes: its newer hours. Ask article_changes, which has all of them."
 )
+#: What a published file holds of the pages itself, where there may be events of the stream besides.
+_SETTLED = "settled_articles"
+_SETTLED_COMMENT = (
+    "The pages by the hours and snapshots that are loaded. Ask articles, which knows the events of the stream as well."
+)
 #: Views that macros alone ask.
 _BELOW = ("snapshot_pages", "snapshot_states")
 
@@ -59,6 +64,7 @@ class Sources:
     superseded_in: str = ""
     window: Window | None = None
     cold: tuple[ColdFile, ...] = ()
+    live: str = ""
 
     @property
     def count(self) -> int:
@@ -142,8 +148,11 @@ def frames() -> Iterator[str]:
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let the views find these files."""
-    if found.window is not None:
-        _show_all_changes(connection, found.window, found)
+    if found.live:
+        connection.execute(statement("views/live", folder=quoted(f"{found.live}/*.parquet")))
+        _show_articles(connection)
+    if found.window is not None or found.live:
+        _show_all_changes(connection, found)
     for made in _internal(found):
         connection.execute(made)
 
@@ -165,18 +174,33 @@ def mend_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
             connection.execute(comment)
 
 
-def _show_all_changes(connection: duckdb.DuckDBPyConnection, known: Window, found: Sources) -> None:
-    """Let `article_changes` be a view over the changes that the file itself holds, from then on `hot_article_changes`, and those in the lake."""
-    # asked of DuckDB's own list: a name that is not there would end the transaction
-    if not connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [_HOT]).fetchall():
-        connection.execute(f"ALTER TABLE {ARTICLE_CHANGES.name} RENAME TO {_HOT}")
-        connection.execute(f"COMMENT ON TABLE {_HOT} IS {quoted(_HOT_COMMENT)}")
+def _show_all_changes(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
+    """Let `article_changes` be a view over the changes that the file itself holds, those in the lake, and the provisional ones."""
     narrow = ARTICLE_CHANGES.narrow
-    parts = [f"SELECT {column_list(narrow)} FROM {_HOT}"]  # noqa: S608  declared names
-    parts += known.cold(found.cold, found.superseded_in)
-    connection.execute(f"CREATE OR REPLACE VIEW {ARTICLE_CHANGES.name} AS\n" + "\nUNION ALL\n".join(parts))
-    for comment in comments(narrow, "VIEW"):
-        connection.execute(comment)
+    columns = column_list(narrow)
+    parts = [f"SELECT {columns} FROM {_HOT}"]  # noqa: S608  declared names
+    if found.window is not None:
+        parts += found.window.cold(found.cold, found.superseded_in)
+    if found.live:
+        parts.append(f"SELECT {columns} FROM internal.live WHERE is_change")  # noqa: S608
+    _show_instead(connection, narrow, _HOT, _HOT_COMMENT, "\nUNION ALL\n".join(parts))
+
+
+def _show_articles(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let `articles` be a view over the pages that the file itself holds, and those that events of the stream have changed since."""
+    query = statement("views/live_articles", columns=column_list(ARTICLES), settled=_SETTLED)
+    _show_instead(connection, ARTICLES, _SETTLED, _SETTLED_COMMENT, query)
+
+
+def _show_instead(connection: duckdb.DuckDBPyConnection, table: Table, held: str, comment: str, query: str) -> None:
+    """Let a view take the place of a table, which from then on has the name `held`."""
+    # asked of DuckDB's own list: a name that is not there would end the transaction
+    if not connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [held]).fetchall():
+        connection.execute(f"ALTER TABLE {table.name} RENAME TO {held}")
+        connection.execute(f"COMMENT ON TABLE {held} IS {quoted(comment)}")
+    connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS\n{query}")
+    for one in comments(table, "VIEW"):
+        connection.execute(one)
 
 
 def _internal(found: Sources) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from resources.lake import Layout
@@ -151,7 +152,7 @@ def test_the_service_leaves_out_zeros_and_an_event_without_a_place_is_kept(layou
 def test_a_newest_file_that_cannot_be_read_is_named(layout):
     step = lake_of(layout).add([lines(record(1, 1))], NOW)
     step.path.write_bytes(b"PAR1")
-    with pytest.raises(LakeError, match=r"says where the stream goes on\. Nothing was changed\. Remove it"):
+    with pytest.raises(LakeError, match=r"Nothing was changed\. Remove it: if it is the newest, the stream then goes on behind"):
         lake_of(layout).add([lines(record(1, 2))], NOW)
 
 
@@ -190,3 +191,40 @@ def test_a_writer_that_is_killed_leaves_every_event_once(layout, tmp_path):
     last = lake_of(layout).last()
     assert last.number == len(list(lake_of(layout).files()))
     assert set(found) == {(partition, offset) for partition in range(5) for offset in range(last.offsets[partition])}
+
+
+def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
+    lake = lake_of(layout)
+    for number in range(70):
+        lake.add([lines(record(number % 7, number))], NOW)
+        assert stored(layout) == Counter((n % 7, n) for n in range(number + 1))
+        while (merged := lake.merge()) is not None:
+            assert stored(layout) == Counter((n % 7, n) for n in range(number + 1))
+            assert lake_of(layout).last() == lake.last()
+            assert lake.last().path == merged
+    # the first file only says where the stream begins; with it 71 steps, of which 64 are in one file
+    names = [path.stem for path in lake.files()]
+    assert names == ["000000000001-000000000064", *(f"{number:012d}" for number in range(65, 72))]
+    assert pq.read_metadata(next(lake.files())).num_row_groups == 1
+    # a new hour has files of its own
+    later = NOW + timedelta(hours=1)
+    step = lake.add([lines(record(1, 100))], later)
+    assert lake.merge() is None
+    assert (step.number, step.offsets[1]) == (72, 101)
+    # killed before anything of the large file was durable: those that it is made of are still there
+    next(lake.files()).unlink()
+    assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 100)])
+
+
+@pytest.mark.parametrize("where", [200, -100])
+def test_a_damaged_file_is_not_merged_and_none_is_lost(layout, where):
+    lake = lake_of(layout)
+    for number in range(8):
+        lake.add([lines(record(1, number))], NOW)
+    [damaged] = [path for path in lake.files() if path.stem.endswith("03")]
+    damaged.write_bytes(damaged.read_bytes()[:where])
+    with pytest.raises(LakeError, match=f"{damaged.name} of the stream cannot be read"):
+        lake.merge()
+    assert len(list(lake.files())) == 9
+    assert not list(layout.root.rglob("*.unfinished"))
+    assert lake.add([lines(record(1, 8))], NOW).number == 10

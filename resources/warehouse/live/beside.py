@@ -1,0 +1,89 @@
+"""The files of provisional rows beside the published file.
+
+Each publication has a folder of its own, whose name its views know, so that its rows are never put over those of another one. In it the
+file with the greatest number counts: a new one takes the place of the last for whoever asks from then on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from resources.datasets.live import LIVE_CHANGES
+from resources.warehouse.database.connect import answer
+from resources.warehouse.errors import NotPublishedError
+from resources.warehouse.live.provisional import write
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.warehouse.database.connect import Connector
+    from resources.warehouse.live.provisional import Provisional
+
+#: Row of `about` with the folder of a publication, relative to the data folder.
+FOLDER = "live_folder"
+#: A question that has begun may still open the file that was the newest then; a reader may keep a publication open for long.
+_KEEP_FILE_SECONDS, _KEEP_FOLDER_SECONDS = 600.0, 86_400.0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The provisional rows beside one published file."""
+
+    connector: Connector
+    data: Path
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a stream was ever kept here."""
+        return (self.data / "lake" / LIVE_CHANGES).is_dir()
+
+    def begin(self, revision: int, now: datetime) -> str:
+        """Make the folder of a publication that is being made, with its first file; returns its path, relative to the data folder.
+
+        Where the build file has gone on meanwhile there is no row in it until the next one.
+        """
+        folder = f"warehouse/live/{revision}-{secrets.token_hex(4)}"
+        (self.data / folder).mkdir(parents=True)
+        self._write(self.data / folder, revision, now, at_least_empty=True)
+        return folder
+
+    def add(self, now: datetime) -> Provisional | None:
+        """Write what the stream has by now beside the published file; None: hours were loaded since, which are to be published first.
+
+        Raises:
+            NotPublishedError: Nothing was published so far, or not since the stream is kept.
+            WarehouseBusyError: The build file was in use for too long.
+        """
+        with self.connector.published() as connection:
+            about = dict(answer(connection, "SELECT name, value FROM about WHERE name IN ('revision', ?)", [FOLDER]))
+        if FOLDER not in about or not (self.data / about[FOLDER]).is_dir():
+            raise NotPublishedError(
+                "The published file does not look for events of the stream: it was published before there were any. Publish again (`wme publish`)."
+            )
+        written = self._write(self.data / about[FOLDER], int(about["revision"]), now)
+        self._clean(self.data / about[FOLDER])
+        return written
+
+    def _write(self, folder: Path, revision: int, now: datetime, *, at_least_empty: bool = False) -> Provisional | None:
+        newest = max((int(path.stem) for path in folder.glob("*.parquet")), default=0)
+        path = folder / f"{newest + 1:012d}.parquet"
+        with self.connector.build("write what the stream has") as connection:
+            [(found,)] = connection.execute("SELECT revision FROM internal.meta").fetchall()
+            if found == revision or at_least_empty:
+                return write(connection, self.data / "lake", path, now, is_empty=found != revision)
+        return None
+
+    def _clean(self, folder: Path) -> None:
+        """Remove what nobody can be reading any more."""
+        ages = ((path, time.time() - path.stat().st_mtime) for path in sorted(folder.glob("*.parquet"))[:-1])
+        for path, age in ages:
+            if age > _KEEP_FILE_SECONDS:
+                path.unlink(missing_ok=True)
+        for other in folder.parent.iterdir():
+            if other != folder and time.time() - other.stat().st_mtime > _KEEP_FOLDER_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)

@@ -1,0 +1,100 @@
+"""Provisional rows: what the stream has of hours that have no file so far, as if their files were loaded.
+
+The hours are loaded and taken in like any other, in a transaction of the build file that is never committed. What it made of them is
+written into a file beside the published one, whose views put it over what they hold themselves. So the rule by which a page lives is the
+same, and an hour that is loaded later finds nothing of this.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from resources.datasets import RETENTION
+from resources.datasets.live import LIVE_CHANGES, files_of
+from resources.tables import ARTICLE_CHANGES, COVERED
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.sql import column_list, quoted, statement
+from resources.warehouse.state.current import take_in
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+
+@dataclass(frozen=True)
+class Provisional:
+    """What was written.
+
+    Attributes:
+        path: The file.
+        event_count: Events of hours without a file.
+        page_count: Pages that live by one of them.
+        left_count: Pages whose row of before counts no longer, because they changed or are gone.
+        newest_at: When the newest event was published; None: there is none.
+        seconds: Time for all of it, under the warehouse's lock.
+    """
+
+    path: Path
+    event_count: int
+    page_count: int
+    left_count: int
+    newest_at: datetime | None
+    seconds: float
+
+
+def write(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, path: Path, now: datetime, *, is_empty: bool = False
+) -> Provisional:
+    """Write the provisional rows over what the build file holds, or none of them; nothing in it is changed.
+
+    Memory and time are in proportion to the events of the hours that have no file, which are those of two days at the most.
+    """
+    started = time.perf_counter()
+    since = _first_open_hour(connection, now)
+    found = [] if is_empty else files_of(lake_root / LIVE_CHANGES, since)
+    files = {"paths": [str(file.path) for file in found]}
+    columns = {"columns": column_list(ARTICLE_CHANGES.narrow)}
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    connection.execute("BEGIN")
+    try:
+        if files["paths"]:
+            covered = ", ".join(quoted(state) for state in sorted(COVERED))
+            connection.execute(statement("live/hours", covered=covered), files | {"since": since})
+            connection.execute(statement("live/events", **columns), files)
+        else:
+            connection.execute(
+                "CREATE OR REPLACE TEMP TABLE live_hours AS SELECT batch_hour, project_id, namespace_id FROM hours LIMIT 0"
+            )
+        connection.execute(statement("live/pending"))
+        connection.execute("CREATE OR REPLACE TEMP TABLE live_left (project_id VARCHAR, article_id BIGINT)")
+        if take_in(connection, lake_root, now).file_count:
+            connection.execute("INSERT INTO live_left SELECT project_id, article_id FROM leaving")
+        rows = statement("live/rows", columns=column_list(ARTICLE_CHANGES.narrow, "event.")).replace(
+            "$since", f"TIMESTAMPTZ {quoted(since.isoformat())}"
+        )
+        connection.execute(f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd)")
+        [(events, pages, left, newest)] = answer(
+            connection,
+            "SELECT count(*) FILTER (is_change), count(*) FILTER (is_living), count(*) FILTER (is_left), max(event_published_at) "  # noqa: S608  our own path
+            f"FROM read_parquet({quoted(str(temporary))}, hive_partitioning := false)",
+        )
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        connection.execute("ROLLBACK")
+    temporary.replace(path)
+    return Provisional(path, events, pages, left, newest, time.perf_counter() - started)
+
+
+def _first_open_hour(connection: duckdb.DuckDBPyConnection, now: datetime) -> datetime:
+    """The first hour without a file, two days ago at the earliest: what the service has no file of any more is a gap."""
+    earliest = (now - RETENTION).replace(minute=0, second=0, microsecond=0)
+    query = statement("live/first_open_hour", covered=", ".join(quoted(state) for state in sorted(COVERED)))
+    [(found,)] = answer(connection, query, {"earliest": earliest, "now": now})
+    return found or earliest

@@ -1,0 +1,19 @@
+-- What the views read: the events, which of them a page lives by now, and the pages whose row of before counts no longer.
+SELECT {columns}, true AS is_change, page.article_id IS NOT NULL AND event.change_type = 'update' AS is_living, false AS is_left
+FROM article_changes AS event
+SEMI JOIN live_hours USING (batch_hour, project_id, namespace_id)
+LEFT JOIN (
+  SELECT project_id, article_id, namespace_id, source_at, version_id, event_at, event_key
+  FROM articles
+  WHERE source_at >= $since
+) AS page ON
+  event.project_id = page.project_id
+  AND event.article_id = page.article_id
+  AND event.namespace_id = page.namespace_id
+  AND event.batch_hour = page.source_at
+  AND event.version_id = page.version_id
+  AND event.event_at = page.event_at
+  AND event.event_key = page.event_key
+UNION ALL BY NAME
+SELECT project_id, article_id, false AS is_change, false AS is_living, true AS is_left
+FROM live_left

@@ -1,0 +1,135 @@
+"""Events of the stream beside the published file: what analysts find is what the files of their hours would have brought."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources.datasets.live import LIVE_CHANGES, path_of
+from resources.tables import ARTICLE_CHANGES
+from resources.warehouse import NotPublishedError
+
+MOMENTS = (30, 95, 200, 260, 290, 359)
+
+
+def events(lake, seed):
+    """Rows of six hours in which pages change, move, go, come back and are shown or hidden: by hour, project and namespace."""
+    chance = random.Random(seed)
+    hours = {(hour, "enwiki", namespace): [] for hour in range(6) for namespace in (0, 14)}
+    for minute in range(360):
+        page = chance.randint(1, 12)
+        title = f"T{chance.choice([page, page, page, chance.randint(1, 12)])}"
+        kind = chance.choice(["update", "update", "update", "delete", "visibility-change"])
+        row = lake.change(page, title, minute, kind, abstract=chance.choice("abc"))
+        hours[minute // 60, "enwiki", chance.choice([0, 0, 14])].append(row)
+    return hours
+
+
+def stream(lake, hours, first_step):
+    """Write the rows of hours as a stream's files, some of several hours, each row marked with its place."""
+    whole = [
+        dict.fromkeys(ARTICLE_CHANGES.schema.names)
+        | row
+        | {"batch_hour": lake.hour(hour), "project_id": project, "namespace_id": namespace}
+        for (hour, project, namespace), rows in sorted(hours.items())
+        for row in rows
+    ]
+    for number in range(0, len(whole), 40):
+        path = path_of(lake.data / "lake" / LIVE_CHANGES, lake.hour(6), first_step + number, first_step + number + 39)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(whole[number : number + 40], schema=ARTICLE_CHANGES.schema), path)
+
+
+def load(mirror, hours):
+    for number in sorted({hour for hour, *_ in hours}):
+        files = [mirror.lake.file(number, rows, p, n) for (hour, p, n), rows in hours.items() if hour == number]
+        mirror.warehouse.load_hour(mirror.lake.hour(number), files)
+    mirror.warehouse.apply_changes()
+
+
+def found(mirror):
+    """All that analysts find of changes and pages."""
+    moments = [mirror.lake.hour(0) + timedelta(minutes=minute) for minute in MOMENTS]
+    queries = ["articles", "article_changes", "distinct_changes", "redirects", "article_history('enwiki', 'T3')"]
+    queries += [f"articles_at(TIMESTAMPTZ '{moment}')" for moment in moments]
+    with mirror.warehouse.connect_published() as connection:
+        return {
+            query: sorted(repr(row) for row in connection.sql(f"FROM {query}").to_arrow_table().to_pylist())
+            for query in queries
+        }
+
+
+def begun(make, seed):
+    """A mirror of three hours that has kept a stream from the third on, and all its hours."""
+    mirror = make()
+    hours = events(mirror.lake, seed)
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] < 3})
+    stream(mirror.lake, {key: rows for key, rows in hours.items() if key[0] >= 2}, 1)
+    return mirror, hours
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_provisional_rows_are_those_that_the_files_of_their_hours_bring(make, state, seed):
+    mirror, hours = begun(make, seed)
+    before = state(mirror.warehouse)
+    mirror.warehouse.publish()
+    wanted = make()
+    load(wanted, hours)
+    wanted.warehouse.publish()
+    assert found(mirror) == found(wanted)
+    assert state(mirror.warehouse) == before
+    # a file takes the place of its own rows, while those of the others stay
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] in (3, 5)})
+    assert mirror.warehouse.publish_live() is None
+    mirror.warehouse.publish()
+    assert found(mirror) == found(wanted)
+    written = mirror.warehouse.publish_live()
+    assert written.event_count == sum(len(rows) for key, rows in hours.items() if key[0] == 4)
+    load(mirror, hours)
+    mirror.warehouse.publish()
+    assert mirror.warehouse.publish_live().event_count == 0
+    assert found(mirror) == found(wanted)
+    assert state(mirror.warehouse) == state(wanted.warehouse)
+
+
+def test_an_open_reader_sees_what_has_come_since(make):
+    mirror, hours = begun(make, 4)
+    mirror.warehouse.publish()
+    with mirror.warehouse.connect_published() as reader:
+        count = "SELECT count(*) FROM article_changes WHERE event_partition IS NULL AND name = 'New'"
+        assert reader.sql(count).fetchall() == [(0,)]
+        new = {
+            (5, "enwiki", 0): [mirror.lake.change(77, "New", 359)],
+            (6, "frwiki", 0): [mirror.lake.change(8, "Ah", 361)],
+        }
+        stream(mirror.lake, new, 1_000)
+        written = mirror.warehouse.publish_live()
+        assert (written.event_count, written.page_count) == (
+            sum(len(r) for k, r in hours.items() if k[0] > 2) + 2,
+            written.page_count,
+        )
+        assert reader.sql(count).fetchall() == [(1,)]
+        assert reader.sql(
+            "SELECT article_id, source_at = '2026-11-01 05:00:00+00' FROM articles WHERE name = 'New'"
+        ).fetchall() == [(77, True)]
+        assert reader.sql("SELECT name FROM articles WHERE project_id = 'frwiki'").fetchall() == [("Ah",)]
+    # nothing else is written than one file
+    assert len(list(written.path.parent.iterdir())) == 2
+
+
+def test_only_what_is_published_can_have_provisional_rows(make):
+    mirror = make()
+    load(mirror, {(0, "enwiki", 0): [mirror.lake.change(1, "A", 1)]})
+    with pytest.raises(NotPublishedError):
+        mirror.warehouse.publish_live()
+    mirror.warehouse.publish()
+    stream(mirror.lake, {(1, "enwiki", 0): [mirror.lake.change(1, "A", 61, abstract="new")]}, 1)
+    with pytest.raises(NotPublishedError, match="does not look for events of the stream"):
+        mirror.warehouse.publish_live()
+    mirror.warehouse.publish()
+    assert mirror.warehouse.sql("SELECT abstract FROM articles").rows == [("new",)]
+    assert not mirror.warehouse.publish().changed

@@ -53,6 +53,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
     """
     from assets.families.stream import Kept, keep, told
     from pipelines.definitions import build_enterprise
+    from resources.data_folder import origin_of
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
     from resources.lake import Layout
@@ -78,7 +79,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
     def published() -> str | None:
         if not warehouse.published_path.exists():
             return "Analysts see events once there is a published file: `wme run` makes one."
-        if warehouse.publish_live() is None:
+        if warehouse.publish_live({"service": origin_of(settings.data) or "unknown"}) is None:
             return "Hours were loaded that are not published: analysts see newer events after the next publication (`wme publish`)."
         return None
 

@@ -285,15 +285,21 @@ class Warehouse(Reader):
         current.apply_changes(connection, self._lake_root, self._clock())
         entities.apply_changes(connection, self._clock())
 
-    def publish_live(self) -> Provisional | None:
+    def publish_live(self, about: Mapping[str, str] | None = None) -> Provisional | None:
         """Let analysts see what the stream has of hours that have no file so far, as provisional rows; the published file stays as it is.
 
-        Readers neither wait nor open it again. None: hours were loaded since it was published, which are to be published first.
+        Readers neither wait nor open it again. A file that was published before there was a stream is published anew first, with `about` as in
+        `publish`. None: hours were loaded since, which are to be published first.
 
         Raises:
-            NotPublishedError: nothing was published since there are events of a stream.
+            NotPublishedError: nothing was published so far.
         """
-        return Beside(self._connector, self.data).add(self._clock())
+        beside = Beside(self._connector, self.data)
+        shown = beside.shown()
+        if shown is None and beside.is_used:
+            self.publish(about)
+            shown = beside.shown()
+        return None if shown is None else beside.add(shown, self._clock())
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""

@@ -10,11 +10,10 @@ import secrets
 import shutil
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from resources.datasets.live import LIVE_CHANGES
 from resources.warehouse.database.connect import answer
-from resources.warehouse.errors import NotPublishedError
 from resources.warehouse.live.provisional import write
 
 if TYPE_CHECKING:
@@ -28,6 +27,13 @@ if TYPE_CHECKING:
 FOLDER = "live_folder"
 #: A question that has begun may still open the file that was the newest then; a reader may keep a publication open for long.
 _KEEP_FILE_SECONDS, _KEEP_FOLDER_SECONDS = 600.0, 86_400.0
+
+
+class Shown(NamedTuple):
+    """The folder of provisional rows of a publication, and its revision."""
+
+    folder: Path
+    revision: int
 
 
 @dataclass(frozen=True)
@@ -52,21 +58,26 @@ class Beside:
         self._write(self.data / folder, revision, now, at_least_empty=True)
         return folder
 
-    def add(self, now: datetime) -> Provisional | None:
-        """Write what the stream has by now beside the published file; None: hours were loaded since, which are to be published first.
+    def shown(self) -> Shown | None:
+        """The folder that the published file looks into; None: it was published before there were events of a stream.
 
         Raises:
-            NotPublishedError: Nothing was published so far, or not since the stream is kept.
-            WarehouseBusyError: The build file was in use for too long.
+            NotPublishedError: Nothing was published so far.
         """
         with self.connector.published() as connection:
             about = dict(answer(connection, "SELECT name, value FROM about WHERE name IN ('revision', ?)", [FOLDER]))
         if FOLDER not in about or not (self.data / about[FOLDER]).is_dir():
-            raise NotPublishedError(
-                "The published file does not look for events of the stream: it was published before there were any. Publish again (`wme publish`)."
-            )
-        written = self._write(self.data / about[FOLDER], int(about["revision"]), now)
-        self._clean(self.data / about[FOLDER])
+            return None
+        return Shown(self.data / about[FOLDER], int(about["revision"]))
+
+    def add(self, shown: Shown, now: datetime) -> Provisional | None:
+        """Write what the stream has by now beside the published file; None: hours were loaded since, which are to be published first.
+
+        Raises:
+            WarehouseBusyError: The build file was in use for too long.
+        """
+        written = self._write(shown.folder, shown.revision, now)
+        self._clean(shown.folder)
         return written
 
     def _write(self, folder: Path, revision: int, now: datetime, *, at_least_empty: bool = False) -> Provisional | None:

@@ -1,5 +1,5 @@
 -- The hours of the files that have events and no file of their own so far.
-CREATE OR REPLACE TEMP TABLE live_hours AS
+INSERT INTO live_hours
 SELECT DISTINCT batch_hour, project_id, namespace_id
 FROM read_parquet($paths, hive_partitioning := false)
 ANTI JOIN (

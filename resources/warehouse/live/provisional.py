@@ -16,14 +16,20 @@ from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.tables import ARTICLE_CHANGES, COVERED
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.sql import column_list, quoted, statement
+from resources.warehouse.database.sql import column_list, moment, quoted, statement
 from resources.warehouse.state.current import take_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
     import duckdb
+
+
+_COVERED = ", ".join(quoted(state) for state in sorted(COVERED))
+#: More than a file has: places of rows in several files are told apart by it.
+_ROWS_OF_A_FILE = "4294967296"
 
 
 @dataclass(frozen=True)
@@ -56,26 +62,19 @@ def write(
     """
     started = time.perf_counter()
     since = _first_open_hour(connection, now)
-    found = [] if is_empty else files_of(lake_root / LIVE_CHANGES, since)
-    files = {"paths": [str(file.path) for file in found]}
-    columns = {"columns": column_list(ARTICLE_CHANGES.narrow)}
+    paths = [] if is_empty else [str(file.path) for file in files_of(lake_root.resolve() / LIVE_CHANGES, since)]
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     connection.execute("BEGIN")
     try:
-        if files["paths"]:
-            covered = ", ".join(quoted(state) for state in sorted(COVERED))
-            connection.execute(statement("live/hours", covered=covered), files | {"since": since})
-            connection.execute(statement("live/events", **columns), files)
-        else:
-            connection.execute(
-                "CREATE OR REPLACE TEMP TABLE live_hours AS SELECT batch_hour, project_id, namespace_id FROM hours LIMIT 0"
-            )
-        connection.execute(statement("live/pending"))
-        connection.execute("CREATE OR REPLACE TEMP TABLE live_left (project_id VARCHAR, article_id BIGINT)")
+        _load(connection, paths, since)
         if take_in(connection, lake_root, now).file_count:
             connection.execute("INSERT INTO live_left SELECT project_id, article_id FROM leaving")
-        rows = statement("live/rows", columns=column_list(ARTICLE_CHANGES.narrow, "event.")).replace(
-            "$since", f"TIMESTAMPTZ {quoted(since.isoformat())}"
+        rows = statement(
+            "live/rows",
+            columns=column_list(ARTICLE_CHANGES.narrow, "event."),
+            paths=f"[{', '.join(map(quoted, paths))}]",
+            rows_of_a_file=_ROWS_OF_A_FILE,
+            since=moment(since),
         )
         connection.execute(f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd)")
         [(events, pages, left, newest)] = answer(
@@ -92,9 +91,22 @@ def write(
     return Provisional(path, events, pages, left, newest, time.perf_counter() - started)
 
 
+def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: datetime) -> None:
+    """Let the events of hours without a file be those of hours that are loaded and not taken in."""
+    connection.execute("CREATE OR REPLACE TEMP TABLE live_left (project_id VARCHAR, article_id BIGINT)")
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE live_hours AS SELECT batch_hour, project_id, namespace_id FROM hours LIMIT 0"
+    )
+    if paths:
+        connection.execute(statement("live/hours", covered=_COVERED), {"paths": paths, "since": since})
+        events = statement("live/events", columns=column_list(ARTICLE_CHANGES.narrow), rows_of_a_file=_ROWS_OF_A_FILE)
+        connection.execute(events, {"paths": paths})
+        connection.execute(statement("live/pending"))
+
+
 def _first_open_hour(connection: duckdb.DuckDBPyConnection, now: datetime) -> datetime:
     """The first hour without a file, two days ago at the earliest: what the service has no file of any more is a gap."""
     earliest = (now - RETENTION).replace(minute=0, second=0, microsecond=0)
-    query = statement("live/first_open_hour", covered=", ".join(quoted(state) for state in sorted(COVERED)))
+    query = statement("live/first_open_hour", covered=_COVERED)
     [(found,)] = answer(connection, query, {"earliest": earliest, "now": now})
     return found or earliest

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from resources import files
+from resources.datasets.live import LIVE_CHANGES
 from resources.formatting import counted
 from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
@@ -150,7 +151,7 @@ class Publisher:
         with self._replacing("mend the published file") as temporary:
             with self.connector.published() as connection:
                 about = dict(connection.execute("SELECT name, value FROM about").fetchall())
-                found = replace(sources(connection, self.lake_root), live=self._live(about))
+                found = self._with_live(sources(connection, self.lake_root), about)
             if about.get("lake_root") == str(root):
                 return None
             if found.missing and not found.count:
@@ -169,10 +170,13 @@ class Publisher:
             _put(temporary, target)
         return found.count
 
-    def _live(self, about: Mapping[str, str]) -> str:
-        """The folder with the provisional rows that a publication has according to its facts; empty: there is none."""
-        folder = self.lake_root.resolve().parent / about[FOLDER] if FOLDER in about else None
-        return str(folder) if folder is not None and folder.is_dir() else ""
+    def _with_live(self, found: Sources, about: Mapping[str, str]) -> Sources:
+        """With the folders of the stream that a publication has according to its facts, if it has any."""
+        root = self.lake_root.resolve()
+        folder = root.parent / about[FOLDER] if FOLDER in about else None
+        if folder is None or not folder.is_dir():
+            return found
+        return replace(found, live=str(folder), streamed=str(root / LIVE_CHANGES))
 
     @contextlib.contextmanager
     def _replacing(self, purpose: str) -> Iterator[Path]:
@@ -225,7 +229,7 @@ class Publisher:
         """Make the copy what analysts open; returns the lake files behind it."""
         live = {FOLDER: self.beside.begin(words["revision"], now)} if words.get("stream") else {}
         with self.connector.open_file(copy) as connection:
-            found = replace(sources(connection, self.lake_root), live=self._live(live))
+            found = self._with_live(sources(connection, self.lake_root), live)
             facts = {
                 "attribution": _ATTRIBUTION,
                 **words["about"],

@@ -65,6 +65,7 @@ class Sources:
     window: Window | None = None
     cold: tuple[ColdFile, ...] = ()
     live: str = ""
+    streamed: str = ""
 
     @property
     def count(self) -> int:
@@ -149,7 +150,7 @@ def frames() -> Iterator[str]:
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let the views find these files."""
     if found.live:
-        connection.execute(statement("views/live", folder=quoted(f"{found.live}/*.parquet")))
+        connection.execute(statement("views/live", files=quoted(f"{found.live}/*.parquet")))
         _show_articles(connection)
     if found.window is not None or found.live:
         _show_all_changes(connection, found)
@@ -223,6 +224,8 @@ def _queries(found: Sources) -> dict[str, str]:
         if files:
             names = ", ".join(quoted(path) for path in files)
             of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=passed_over))
+    if found.live:
+        of_articles.append(statement("views/article_bodies_live", files=quoted(f"{found.streamed}/*/*/*.parquet")))
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
         "article_bodies": (of_articles, nulls(ARTICLE_BODIES)),

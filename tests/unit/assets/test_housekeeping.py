@@ -13,6 +13,7 @@ import pytest
 
 from assets.housekeeping import clean, is_due
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
 from resources.warehouse import Warehouse
@@ -263,3 +264,24 @@ def test_killed_cleaning_is_finished_by_the_next(house):
     assert len(house.clean(grace=timedelta(0)).freed) == left - 1
     assert list(folder.iterdir()) == [loaded.path]
     assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]
+
+
+def test_files_of_a_stream_go_when_a_larger_one_has_their_events_or_their_hours_are_past(house):
+    folder = house.layout.lake / LIVE_CHANGES
+    hour = LATER.replace(minute=0)
+    old = path_of(folder, hour - timedelta(hours=60), 1, 1)
+    merged = [path_of(folder, hour, number, number) for number in (2, 3)]
+    kept = [path_of(folder, hour - timedelta(hours=40), 4, 4), path_of(folder, hour, 2, 3), path_of(folder, hour, 5, 5)]
+    for path in (old, *merged, *kept):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    house.warehouse.load_hour(house.lake.hour(0), [house.lake.file(0, [house.lake.change(1, "A", 1)])])
+    assert {file.path for file in house.clean().waiting} >= {house.name(path) for path in (old, *merged)}
+    house.clean(hours=30)
+    assert not old.exists()
+    assert not any(path.exists() for path in merged)
+    assert all(path.exists() for path in kept)
+    # the newest stays, however old it is: it says where the stream goes on
+    house.clean(hours=300)
+    house.clean(hours=400)
+    assert [path.exists() for path in kept] == [False, False, True]

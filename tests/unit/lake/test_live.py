@@ -152,7 +152,9 @@ def test_the_service_leaves_out_zeros_and_an_event_without_a_place_is_kept(layou
 def test_a_newest_file_that_cannot_be_read_is_named(layout):
     step = lake_of(layout).add([lines(record(1, 1))], NOW)
     step.path.write_bytes(b"PAR1")
-    with pytest.raises(LakeError, match=r"Nothing was changed\. Remove it: if it is the newest, the stream then goes on behind"):
+    with pytest.raises(
+        LakeError, match=r"Nothing was changed\. Remove it: if it is the newest, the stream then goes on behind"
+    ):
         lake_of(layout).add([lines(record(1, 2))], NOW)
 
 

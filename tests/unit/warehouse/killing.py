@@ -59,7 +59,7 @@ def work(data, files, tell):
     warehouse.publish({"service": "kills"})
     tell("merge")
     row_groups._MANY = 2
-    warehouse.merge_row_groups()
+    warehouse.merge_row_groups(steps=3)
     tell("end")
 
 

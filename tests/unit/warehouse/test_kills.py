@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[3]
 
 
 def editions(lake):
-    """Three hours and a snapshot, twice: the second edition of each has other rows, loses some and holds collisions."""
+    """Two hours and a snapshot, twice: the second edition of each has other rows, loses some and holds collisions."""
     made = []
     for edition in range(2):
         files = []
-        for hour in range(3):
+        for hour in range(2):
             rows = []
             for page in range(100):
                 minute = 60 * hour + page % 60

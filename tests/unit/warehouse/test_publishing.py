@@ -8,6 +8,7 @@ import shutil
 import stat
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import filelock
@@ -43,10 +44,17 @@ def fill(lake, warehouse):
     return warehouse
 
 
+def filled(made):
+    fill(made.lake, made.warehouse)
+
+
 @pytest.fixture
-def published(lake, warehouse):
+def published(again, data, lake, warehouse, clock):
     """For tests that change it."""
-    return fill(lake, warehouse)
+    again(SimpleNamespace(data=data, lake=lake, warehouse=warehouse), filled)
+    warehouse._clock = clock
+    warehouse.publish({"service": "sandbox"})
+    return warehouse
 
 
 @pytest.fixture(scope="module")

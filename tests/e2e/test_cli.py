@@ -523,17 +523,14 @@ def test_sandbox_keeps_its_state_below_the_data_folder_unless_told_otherwise(cal
 
 
 def test_sandbox_serves_until_it_is_interrupted(wme, tmp_path):
-    process = wme(
-        "sandbox", "--changes-per-hour", "20", "--projects", "enwiki", environ={"WME_DATA": str(tmp_path / "data")}
-    )
+    words = ("sandbox", "--changes-per-hour", "5", "--body-bytes", "100", "--projects", "enwiki", "--prepare", "0")
+    process = wme(*words, environ={"WME_DATA": str(tmp_path / "data")})
     assert process.stdout is not None
     address = process.stdout.readline().split()[4]
     with urllib.request.urlopen(f"{address}/spec") as answer:
         assert json.load(answer)["openapi"].startswith("3.1")
     assert (tmp_path / "data" / "sandbox" / "account.json").exists()
-    second = wme(
-        "sandbox", "--changes-per-hour", "20", "--projects", "enwiki", environ={"WME_DATA": str(tmp_path / "data")}
-    )
+    second = wme(*words, environ={"WME_DATA": str(tmp_path / "data")})
     _, err = second.communicate(timeout=60)
     assert second.returncode == 1
     assert address in err
@@ -580,10 +577,9 @@ def test_sandbox_that_cannot_be_started_as_asked_says_so_in_a_sentence(call, tmp
 
 
 def test_reader_that_has_seen_enough(filled, wme):
-    for words in (["--format", "csv"], ["--format", "json"], ["--limit", "20000"]):
-        process = wme(
-            "sql", *words, "SELECT range, 'some words that make it long' FROM range(20000)", environ=filled[0]
-        )
+    # more than a pipe holds
+    for words in (["--format", "csv"], ["--format", "json"], ["--limit", "5000"]):
+        process = wme("sql", *words, "SELECT range, 'some words that make it long' FROM range(5000)", environ=filled[0])
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()

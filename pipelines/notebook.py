@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     """A read-only connection to the published file, with times in UTC; it locks nobody out. Close it, or use it in a `with`.
 
-    It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one.
+    It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one. What it has learnt of lake files it
+    keeps in memory, so later questions for bodies do not read their footers again.
 
     Args:
         data: The data folder. By default `WME_DATA` of the environment or of the project's `.env`, else `data`, in the
@@ -33,9 +34,11 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
         data = settings.read_data({"WME_DATA": named})
     warehouse = Warehouse(Path(data))
     try:
-        return warehouse.connect_published()
+        connection = warehouse.connect_published()
     except NotPublishedError:
         raise NotPublishedError(
             f"There is no published file {warehouse.published_path.absolute()}. If the data folder is another one, name it: "
             "connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing was published so far: `wme run`."
         ) from None
+    connection.execute("SET parquet_metadata_cache = true")
+    return connection

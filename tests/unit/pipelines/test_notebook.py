@@ -35,6 +35,11 @@ def test_the_folder_that_is_named(data, monkeypatch):
     assert service(connect(data)) == service(connect(str(data))) == [("first",)]
 
 
+def test_what_is_learnt_of_lake_files_is_kept(data):
+    with connect(data) as connection:
+        assert connection.execute("SELECT current_setting('parquet_metadata_cache')").fetchall() == [(True,)]
+
+
 def test_the_folder_of_the_environment(data, tmp_path, monkeypatch):
     monkeypatch.setenv("WME_DATA", str(data))
     # no other setting has to be right

@@ -294,12 +294,12 @@ class Warehouse(Reader):
         Raises:
             NotPublishedError: nothing was published so far.
         """
-        beside = Beside(self._connector, self.data)
+        beside, now = Beside(self._connector, self.data), self._clock()
         shown = beside.shown()
-        if shown is None and beside.is_used:
+        if shown is None and beside.is_used(now):
             self.publish(about)
             shown = beside.shown()
-        return None if shown is None else beside.add(shown, self._clock())
+        return None if shown is None else beside.add(shown, now)
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""

@@ -6,15 +6,17 @@ file with the greatest number counts: a new one takes the place of the last for 
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from resources.datasets.live import LIVE_CHANGES
+from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.warehouse.database.connect import answer
-from resources.warehouse.live.provisional import write
+from resources.warehouse.errors import NotPublishedError
+from resources.warehouse.live.provisional import first_hour, write
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -43,10 +45,9 @@ class Beside:
     connector: Connector
     data: Path
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a stream was ever kept here."""
-        return (self.data / "lake" / LIVE_CHANGES).is_dir()
+    def is_used(self, now: datetime) -> bool:
+        """Whether a stream brought anything of which the service may have no file yet."""
+        return bool(files_of(self.data / "lake" / LIVE_CHANGES, first_hour(now)))
 
     def begin(self, revision: int, now: datetime) -> str:
         """Make the folder of a publication that is being made, with its first file; returns its path, relative to the data folder.
@@ -54,6 +55,8 @@ class Beside:
         Where the build file has gone on meanwhile there is no row in it until the next one.
         """
         folder = f"warehouse/live/{revision}-{secrets.token_hex(4)}"
+        with contextlib.suppress(NotPublishedError):
+            self._clean(None if (shown := self.shown()) is None else shown.folder)
         (self.data / folder).mkdir(parents=True)
         self._write(self.data / folder, revision, now, at_least_empty=True)
         return folder
@@ -89,12 +92,16 @@ class Beside:
                 return write(connection, self.data / "lake", path, now, is_empty=found != revision)
         return None
 
-    def _clean(self, folder: Path) -> None:
-        """Remove what nobody can be reading any more."""
-        ages = ((path, time.time() - path.stat().st_mtime) for path in sorted(folder.glob("*.parquet"))[:-1])
-        for path, age in ages:
-            if age > _KEEP_FILE_SECONDS:
+    def _clean(self, shown: Path | None) -> None:
+        """Remove what nobody can be reading any more, and what was left by a kill; `shown` is read."""
+        for path in () if shown is None else sorted(shown.iterdir())[:-1]:
+            if _age(path) > _KEEP_FILE_SECONDS:
                 path.unlink(missing_ok=True)
-        for other in folder.parent.iterdir():
-            if other != folder and time.time() - other.stat().st_mtime > _KEEP_FOLDER_SECONDS:
-                shutil.rmtree(other, ignore_errors=True)
+        for folder in (self.data / "warehouse" / "live").glob("*"):
+            if folder != shown and _age(folder) > _KEEP_FOLDER_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _age(path: Path) -> float:
+    """Seconds since something was written there."""
+    return time.time() - path.stat().st_mtime

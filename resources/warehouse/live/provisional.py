@@ -104,9 +104,14 @@ def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: da
         connection.execute(statement("live/pending"))
 
 
+def first_hour(now: datetime) -> datetime:
+    """The first hour of which the service may have a file that is not loaded."""
+    return (now - RETENTION).replace(minute=0, second=0, microsecond=0)
+
+
 def _first_open_hour(connection: duckdb.DuckDBPyConnection, now: datetime) -> datetime:
     """The first hour without a file, two days ago at the earliest: what the service has no file of any more is a gap."""
-    earliest = (now - RETENTION).replace(minute=0, second=0, microsecond=0)
+    earliest = first_hour(now)
     query = statement("live/first_open_hour", covered=_COVERED)
     [(found,)] = answer(connection, query, {"earliest": earliest, "now": now})
     return found or earliest

@@ -92,7 +92,8 @@ class Publisher:
         unchanged: Sources | None = None
 
         def read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-            return self._words(connection) | {"about": dict(about)}
+            streamed = {"stream": True} if self.beside.is_used(now) else {}
+            return self._words(connection) | streamed | {"about": dict(about)}
 
         def is_wanted(words: dict[str, Any]) -> bool:
             nonlocal unchanged, whole_because
@@ -211,7 +212,6 @@ class Publisher:
             **_state(connection),
             "storage_version": storage.rstrip("+"),
             "lake_root": str(self.lake_root.resolve()),
-            **({"stream": True} if self.beside.is_used else {}),
         }
 
     def _published_sources(self, words: dict[str, Any]) -> Sources | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+import time
 from datetime import timedelta
 
 import pyarrow as pa
@@ -133,3 +137,52 @@ def test_only_what_is_published_can_have_provisional_rows(make):
     assert mirror.warehouse.publish_live().page_count == 1
     assert mirror.warehouse.sql("SELECT abstract FROM articles").rows == [("new",)]
     assert not mirror.warehouse.publish().changed
+
+
+def test_what_nobody_reads_any_more_goes_and_what_a_kill_left(make):
+    mirror, _ = begun(make, 5)
+    mirror.warehouse.publish()
+    [folder] = (mirror.data / "warehouse" / "live").iterdir()
+    first, left = folder / "000000000001.parquet", folder / "000000000002.123.tmp"
+    other = folder.with_name("7-gone")
+    left.touch()
+    other.mkdir()
+    age(3_000, first, left)
+    age(90_000, other)
+    written = mirror.warehouse.publish_live()
+    assert set((mirror.data / "warehouse" / "live").rglob("*")) == {folder, written.path}
+    # a publication keeps what is published until it has taken its place, and a reader who has it open may go on for a day
+    age(90_000, folder)
+    mirror.warehouse.publish({"service": "another"})
+    assert written.path.exists()
+
+
+def test_a_mirror_whose_stream_has_ended_is_as_one_without(make):
+    mirror, hours = begun(make, 6)
+    mirror.warehouse.publish()
+    assert mirror.warehouse.sql("SELECT count(*) FROM about WHERE name = 'live_folder'").rows == [(1,)]
+    mirror.warehouse._clock.now += timedelta(hours=60)
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 3})
+    assert mirror.warehouse.publish().changed
+    assert mirror.warehouse.sql("SELECT count(*) FROM about WHERE name = 'live_folder'").rows == [(0,)]
+    assert mirror.warehouse.sql(
+        "SELECT table_type FROM information_schema.tables WHERE table_name = 'articles'"
+    ).rows == [("BASE TABLE",)]
+    assert mirror.warehouse.publish_live() is None
+
+
+def age(seconds, *paths):
+    for path in paths:
+        os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_another_duckdb_reads_provisional_rows(make):
+    if not (folder := os.environ.get("TEST_OTHER_DUCKDB")):
+        pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
+    mirror, _ = begun(make, 7)
+    mirror.warehouse.publish()
+    query = "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM article_bodies)"
+    asked = f"import duckdb, sys; print(duckdb.connect(sys.argv[1], read_only=True).execute({query!r}).fetchall())"
+    command = [sys.executable, "-c", asked, str(mirror.warehouse.published_path)]
+    told = subprocess.run(command, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.strip() == str([tuple(row) for row in mirror.warehouse.sql(query).rows])

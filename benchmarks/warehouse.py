@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import duckdb
 
 from benchmarks.costs import median, taken, timed, total, written_bytes
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
+from resources.datasets import live
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 from resources.warehouse.database.sql import column_list, quoted
@@ -88,6 +90,7 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
     say(f"{pages:,} pages: publish and questions")
     _publish(size, warehouse, hours[1 + _ROUNDS : _HOURS])
     _questions(size, warehouse)
+    _live(size, data, made.hour(len(hours), changes))
     if days:
         say(f"{pages:,} pages: days")
         day, other = hours[_HOURS:][:_DAY], hours[_HOURS + _DAY :]
@@ -137,6 +140,26 @@ def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> N
             f"{key}_written_share": max(count / one.size_bytes for count, one in zip(written, made, strict=True)),
         }
     size.notes["published_gb"] = made[-1].size_bytes / 1e9
+
+
+def _live(size: Size, data: Path, files: list[LakeFile]) -> None:
+    """The events of an hour without a file, as the stream would bring them: seen by analysts beside what is published."""
+    hour = files[0].batch_hour
+    for number, file in enumerate(files, 1):
+        target = live.path_of(data / "lake" / live.LIVE_CHANGES, hour, number, number)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file.path.rename(target)
+    warehouse = Warehouse(data, clock=lambda: hour + timedelta(hours=1))
+    warehouse.publish_live()
+    found = []
+    size.costs["live publication"] = median(
+        [timed(lambda: found.append(warehouse.publish_live())) for _ in range(_ROUNDS)]
+    )
+    if any(one is None or one.event_count != sum(file.row_count for file in files) for one in found):
+        raise SystemExit(f"Not the events that were to be measured: {found[-1]}")
+    size.notes["live_locked_seconds"] = max(one.seconds for one in found if one is not None)
+    shutil.rmtree(data / "lake" / live.LIVE_CHANGES)
+    warehouse.publish({"stream": "ended"})
 
 
 def _questions(size: Size, warehouse: Warehouse) -> None:

@@ -151,8 +151,10 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let the views find these files."""
     if found.live:
         connection.execute(statement("views/live", files=quoted(f"{found.live}/*.parquet")))
-        _show_articles(connection)
-    if found.window is not None or found.live:
+    # without the stream's files again where they were not taken along
+    if found.live or _is_table(connection, _SETTLED):
+        _show_articles(connection, found)
+    if found.window is not None or found.live or _is_table(connection, _HOT):
         _show_all_changes(connection, found)
     for made in _internal(found):
         connection.execute(made)
@@ -187,21 +189,28 @@ def _show_all_changes(connection: duckdb.DuckDBPyConnection, found: Sources) -> 
     _show_instead(connection, narrow, _HOT, _HOT_COMMENT, "\nUNION ALL\n".join(parts))
 
 
-def _show_articles(connection: duckdb.DuckDBPyConnection) -> None:
+def _show_articles(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let `articles` be a view over the pages that the file itself holds, and those that events of the stream have changed since."""
-    query = statement("views/live_articles", columns=column_list(ARTICLES), settled=_SETTLED)
+    columns = column_list(ARTICLES)
+    query = f"SELECT {columns} FROM {_SETTLED}"  # noqa: S608  declared names
+    if found.live:
+        query = statement("views/live_articles", columns=columns, settled=_SETTLED)
     _show_instead(connection, ARTICLES, _SETTLED, _SETTLED_COMMENT, query)
 
 
 def _show_instead(connection: duckdb.DuckDBPyConnection, table: Table, held: str, comment: str, query: str) -> None:
     """Let a view take the place of a table, which from then on has the name `held`."""
-    # asked of DuckDB's own list: a name that is not there would end the transaction
-    if not connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [held]).fetchall():
+    if not _is_table(connection, held):
         connection.execute(f"ALTER TABLE {table.name} RENAME TO {held}")
         connection.execute(f"COMMENT ON TABLE {held} IS {quoted(comment)}")
     connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS\n{query}")
     for one in comments(table, "VIEW"):
         connection.execute(one)
+
+
+def _is_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    # asked of DuckDB's own list: a name that is not there would end the transaction
+    return bool(connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name]).fetchall())
 
 
 def _internal(found: Sources) -> Iterator[str]:

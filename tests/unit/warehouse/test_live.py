@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.tables import ARTICLE_CHANGES
-from resources.warehouse import NotPublishedError
+from resources.warehouse import NotPublishedError, Warehouse
 
 MOMENTS = (30, 95, 200, 260, 290, 359)
 
@@ -169,6 +170,23 @@ def test_a_mirror_whose_stream_has_ended_is_as_one_without(make):
         "SELECT table_type FROM information_schema.tables WHERE table_name = 'articles'"
     ).rows == [("BASE TABLE",)]
     assert mirror.warehouse.publish_live() is None
+
+
+@pytest.mark.parametrize("is_taken_along", [True, False])
+def test_a_folder_that_was_moved(make, tmp_path, is_taken_along):
+    mirror, hours = begun(make, 8)
+    mirror.warehouse.publish()
+    wanted = found(mirror)
+    if not is_taken_along:
+        shutil.rmtree(mirror.data / "warehouse")
+        plain = make()
+        load(plain, {key: rows for key, rows in hours.items() if key[0] < 3})
+        plain.warehouse.publish()
+        wanted = found(plain)
+    moved = mirror.data.rename(tmp_path / "moved")
+    mirror.warehouse = Warehouse(moved, clock=mirror.warehouse._clock)
+    mirror.warehouse.relocate()
+    assert found(mirror) == wanted
 
 
 def age(seconds, *paths):

@@ -211,6 +211,8 @@ class LiveLake:
         is_too_large = sum(file.path.stat().st_size for file in files) > _MERGED_BYTES
         if len(files) < _MERGED or len(folders) > 1 or len(lengths) > 1 or is_too_large:
             return None
+        if any(_columns(file.path) != self._table.schema.names for file in files):
+            return None  # they were written before a column was declared
         steps = [_read(file.last, file.path) for file in files]
         counts = ("row_count", "duplicate_count", "other_count", "reject_count")
         sums = {name: sum(getattr(step, name) for step in steps) for name in counts}
@@ -267,6 +269,25 @@ class LiveLake:
         self._last = step
 
 
+def _columns(path: Path) -> list[str]:
+    """The columns of a file.
+
+    Raises:
+        LakeError: It cannot be read.
+    """
+    try:
+        return list(pq.read_schema(path).names)
+    except (OSError, ValueError) as error:
+        raise _not_merged(path, error) from error
+
+
+def _not_merged(path: Path, error: Exception) -> LakeError:
+    return LakeError(
+        f"The file {path} of the stream cannot be read ({error}), so it was not merged with others; all of them stay. Remove it: its events "
+        "are then missing until the files of their hours are loaded."
+    )
+
+
 def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
     """The rows of some files in row groups of their own.
 
@@ -285,10 +306,7 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
                         yield from pa.concat_tables(held).combine_chunks().to_batches()
                         held, rows, size = [], 0, 0
         except (OSError, ValueError) as error:
-            raise LakeError(
-                f"The file {path} of the stream cannot be read ({error}), so it was not merged with others; all of them stay. Remove it: its events "
-                "are then missing until the files of their hours are loaded."
-            ) from error
+            raise _not_merged(path, error) from error
     if rows:
         yield from pa.concat_tables(held).combine_chunks().to_batches()
 

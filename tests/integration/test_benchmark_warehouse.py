@@ -28,6 +28,7 @@ def test_all_is_measured_on_few_pages(tmp_path):
             "articles from snapshots",
             "hour",
             "hour, plain: window",
+            "live publication",
             "hour, plain: replace",
             "publish",
             "publish, everything copied",

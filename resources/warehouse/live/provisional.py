@@ -16,7 +16,7 @@ from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.tables import ARTICLE_CHANGES, COVERED
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.sql import column_list, moment, quoted, statement
+from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
 from resources.warehouse.state.current import take_in
 
 if TYPE_CHECKING:
@@ -99,8 +99,9 @@ def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: da
     )
     if paths:
         connection.execute(statement("live/hours", covered=_COVERED), {"paths": paths, "since": since})
-        events = statement("live/events", columns=column_list(ARTICLE_CHANGES.narrow), rows_of_a_file=_ROWS_OF_A_FILE)
-        connection.execute(events, {"paths": paths})
+        narrow = ARTICLE_CHANGES.narrow
+        columns = {"columns": column_list(narrow), "nothing": nulls(narrow)}
+        connection.execute(statement("live/events", **columns, rows_of_a_file=_ROWS_OF_A_FILE), {"paths": paths})
         connection.execute(statement("live/pending"))
 
 

@@ -230,3 +230,14 @@ def test_a_damaged_file_is_not_merged_and_none_is_lost(layout, where):
     assert len(list(lake.files())) == 9
     assert not list(layout.root.rglob("*.unfinished"))
     assert lake.add([lines(record(1, 8))], NOW).number == 10
+
+
+def test_files_of_before_a_column_was_declared_are_left_as_they_are(layout):
+    lake = lake_of(layout)
+    for number in range(8):
+        lake.add([lines(record(1, number))], NOW)
+    older = [*lake.files()][3]
+    table = pq.read_table(older)
+    pq.write_table(table.drop_columns(["abstract"]).replace_schema_metadata(pq.read_metadata(older).metadata), older)
+    assert lake.merge() is None
+    assert len(list(lake.files())) == 9

@@ -172,6 +172,18 @@ def test_a_mirror_whose_stream_has_ended_is_as_one_without(make):
     assert mirror.warehouse.publish_live() is None
 
 
+def test_files_of_before_a_column_was_declared(make):
+    mirror, _ = begun(make, 9)
+    mirror.warehouse.publish()
+    [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*-000000000120.parquet")
+    older = pq.read_table(path)
+    pq.write_table(older.drop_columns(["abstract"]), path)
+    assert mirror.warehouse.publish_live() is not None
+    count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM article_changes WHERE batch_hour >= '2026-11-01 03:00:00+00'"
+    [(without, rows)] = mirror.warehouse.sql(count).rows
+    assert 0 < without == sum(hour.hour >= 3 for hour in older["batch_hour"].to_pylist()) < rows
+
+
 @pytest.mark.parametrize("is_taken_along", [True, False])
 def test_a_folder_that_was_moved(make, tmp_path, is_taken_along):
     mirror, hours = begun(make, 8)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.datasets.live import files_of, name_of, path_of
+from resources.datasets.live import counting, files_in, files_of, name_of, path_of, replaced
 from resources.formatting import counted
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.records import RecordReader
@@ -47,6 +47,8 @@ _GROUP_ROWS = 8_192
 _PIECE_BYTES = 1 << 20
 #: So many files of as many steps become one, unless it would be larger.
 _MERGED, _MERGED_BYTES = 8, 256 << 20
+#: Files that were merged stay so long: provisional rows say in which file their bodies are.
+_KEEP_SECONDS = 3600.0
 #: Bytes that rows of files that are merged may take in memory.
 _READ_BYTES = 32 << 20
 
@@ -201,15 +203,17 @@ class LiveLake:
     def merge(self) -> Path | None:
         """Write the newest files again as one, if there are several of as many steps in their hour; the new file, or None.
 
-        They stay until the next housekeeping, for whoever has found them before.
+        They stay for an hour, for whoever has found them before.
 
         Raises:
             LakeError: One cannot be read, or the new one not be written; all stay as they are.
         """
-        files = files_of(self.folder)[-_MERGED:]
-        folders, lengths = {file.path.parent for file in files}, {file.last - file.first for file in files}
+        if (last := self.last()) is None:
+            return None
+        files = counting(files_in(last.path.parent))[-_MERGED:]
+        lengths = {file.last - file.first for file in files}
         is_too_large = sum(file.path.stat().st_size for file in files) > _MERGED_BYTES
-        if len(files) < _MERGED or len(folders) > 1 or len(lengths) > 1 or is_too_large:
+        if len(files) < _MERGED or len(lengths) > 1 or is_too_large:
             return None
         if any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # they were written before a column was declared
@@ -218,6 +222,8 @@ class LiveLake:
         sums = {name: sum(getattr(step, name) for step in steps) for name in counts}
         target = files[0].path.with_name(name_of(files[0].first, files[-1].last))
         self._write(replace(steps[-1], path=target, **sums), _rows_of([file.path for file in files], self._table))
+        for path in replaced(self.folder, _KEEP_SECONDS):
+            path.unlink(missing_ok=True)
         return target
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:

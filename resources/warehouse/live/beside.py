@@ -7,15 +7,17 @@ file with the greatest number counts: a new one takes the place of the last for 
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from resources import files
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.warehouse.database.connect import answer
-from resources.warehouse.errors import NotPublishedError
+from resources.warehouse.errors import LakeFileError, NotPublishedError
 from resources.warehouse.live.provisional import first_hour, write
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from resources.warehouse.database.connect import Connector
     from resources.warehouse.live.provisional import Provisional
+
+_log = logging.getLogger(__name__)
 
 #: Row of `about` with the folder of a publication, relative to the data folder.
 FOLDER = "live_folder"
@@ -58,8 +62,22 @@ class Beside:
         with contextlib.suppress(NotPublishedError):
             self._clean(None if (shown := self.shown()) is None else shown.folder)
         (self.data / folder).mkdir(parents=True)
-        self._write(self.data / folder, revision, now, at_least_empty=True)
+        try:
+            self._write(self.data / folder, revision, now, at_least_empty=True)
+        except LakeFileError as error:
+            _log.warning("%s", error)
+            self._write(self.data / folder, 0, now, at_least_empty=True)
+        # the published file will not do without it, after a loss of power either
+        for made in (self.data / folder, *(self.data / folder).parents[:2]):
+            files.sync(made)
         return folder
+
+    def is_whole(self) -> bool:
+        """Whether the published file finds the files that its views name for the stream, if they name any."""
+        with self.connector.published() as connection:
+            about = dict(answer(connection, "SELECT name, value FROM about WHERE name = ?", [FOLDER]))
+        streamed = files_of(self.data / "lake" / LIVE_CHANGES)
+        return FOLDER not in about or bool(streamed and any((self.data / about[FOLDER]).glob("*.parquet")))
 
     def shown(self) -> Shown | None:
         """The folder that the published file looks into; None: it was published before there were events of a stream.
@@ -94,9 +112,11 @@ class Beside:
 
     def _clean(self, shown: Path | None) -> None:
         """Remove what nobody can be reading any more, and what was left by a kill; `shown` is read."""
-        for path in () if shown is None else sorted(shown.iterdir())[:-1]:
-            if _age(path) > _KEEP_FILE_SECONDS:
-                path.unlink(missing_ok=True)
+        if shown is not None:
+            newest = max(shown.glob("*.parquet"), default=None)
+            for path in shown.iterdir():
+                if path != newest and _age(path) > _KEEP_FILE_SECONDS:
+                    path.unlink(missing_ok=True)
         for folder in (self.data / "warehouse" / "live").glob("*"):
             if folder != shown and _age(folder) > _KEEP_FOLDER_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

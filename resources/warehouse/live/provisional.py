@@ -12,19 +12,21 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import duckdb
+
+from resources import files
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.tables import ARTICLE_CHANGES, COVERED
-from resources.warehouse.database.connect import answer
+from resources.warehouse.database.connect import answer, is_exhausted
 from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
+from resources.warehouse.errors import LakeFileError, WarehouseFullError
 from resources.warehouse.state.current import take_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
-
-    import duckdb
 
 
 _COVERED = ", ".join(quoted(state) for state in sorted(COVERED))
@@ -59,6 +61,10 @@ def write(
     """Write the provisional rows over what the build file holds, or none of them; nothing in it is changed.
 
     Memory and time are in proportion to the events of the hours that have no file, which are those of two days at the most.
+
+    Raises:
+        LakeFileError: A file of the stream is gone or damaged; nothing was written.
+        WarehouseFullError: The disk or the memory ran out; nothing was written.
     """
     started = time.perf_counter()
     since = _first_open_hour(connection, now)
@@ -82,12 +88,22 @@ def write(
             "SELECT count(*) FILTER (is_change), count(*) FILTER (is_living), count(*) FILTER (is_left), max(event_published_at) "  # noqa: S608  our own path
             f"FROM read_parquet({quoted(str(temporary))}, hive_partitioning := false)",
         )
-    except BaseException:
+        # durably: after a loss of power the newest file would be none
+        files.put(temporary, path)
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, duckdb.Error) and not is_exhausted(error):
+            raise LakeFileError(
+                f"A file of the stream cannot be read ({error}). Analysts see no newer events of it, and nothing was changed. Remove that file: its "
+                "events are then missing until the files of their hours are loaded."
+            ) from error
+        if isinstance(error, OSError) and files.is_full(error):
+            raise WarehouseFullError(
+                f"There is no room for the events of the stream beside the published file ({error}). Analysts see no newer ones. Make room."
+            ) from error
         raise
     finally:
         connection.execute("ROLLBACK")
-    temporary.replace(path)
     return Provisional(path, events, pages, left, newest, time.perf_counter() - started)
 
 

@@ -221,6 +221,8 @@ class Publisher:
         try:
             with self.connector.published() as connection:
                 found = sources(connection, self.lake_root)
+            if not self.beside.is_whole():
+                return None
         except (NotPublishedError, QueryError):
             return None
         return found if self.receipt.holds(_lake_words(found)) else None

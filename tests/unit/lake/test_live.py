@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import signal
 import subprocess
@@ -208,14 +209,22 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
     names = [path.stem for path in lake.files()]
     assert names == ["000000000001-000000000064", *(f"{number:012d}" for number in range(65, 72))]
     assert pq.read_metadata(next(lake.files())).num_row_groups == 1
+    # those that were merged are there for whoever has found them before, for an hour
+    assert len(list(lake.folder.rglob("*.parquet"))) == 71 + 8 + 1
+    for path in lake.folder.rglob("*.parquet"):
+        os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
+    lake.add([lines(record(1, 70))], NOW)
+    assert lake.merge() is not None
+    assert len(list(lake.folder.rglob("*.parquet"))) == 1 + 8 + 1
+    assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 70)])
     # a new hour has files of its own
     later = NOW + timedelta(hours=1)
     step = lake.add([lines(record(1, 100))], later)
     assert lake.merge() is None
-    assert (step.number, step.offsets[1]) == (72, 101)
-    # killed before anything of the large file was durable: those that it is made of are still there
-    next(lake.files()).unlink()
-    assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 100)])
+    assert (step.number, step.offsets[1]) == (73, 101)
+    # killed before the newest large file was durable: those that it is made of are still there
+    [*lake.files()][1].unlink()
+    assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 70), (1, 100)])
 
 
 @pytest.mark.parametrize("where", [200, -100])

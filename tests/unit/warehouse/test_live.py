@@ -16,7 +16,7 @@ import pytest
 
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.tables import ARTICLE_CHANGES
-from resources.warehouse import NotPublishedError, Warehouse
+from resources.warehouse import LakeFileError, NotPublishedError, Warehouse
 
 MOMENTS = (30, 95, 200, 260, 290, 359)
 
@@ -182,6 +182,57 @@ def test_files_of_before_a_column_was_declared(make):
     count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM article_changes WHERE batch_hour >= '2026-11-01 03:00:00+00'"
     [(without, rows)] = mirror.warehouse.sql(count).rows
     assert 0 < without == sum(hour.hour >= 3 for hour in older["batch_hour"].to_pylist()) < rows
+
+
+def test_a_kill_while_rows_are_written_and_a_publication_that_fails_leave_what_is_published(make, monkeypatch):
+    mirror, hours = begun(make, 10)
+    mirror.warehouse.publish()
+    wanted = found(mirror)
+    [folder] = (mirror.data / "warehouse" / "live").iterdir()
+    (folder / "000000000002.123.tmp").touch()
+    age(3_000, *folder.iterdir())
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 3})
+    assert mirror.warehouse.publish_live() is None
+    assert found(mirror) == wanted
+    with monkeypatch.context() as patch:
+        patch.setattr("resources.warehouse.publish.publisher.make_views", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            mirror.warehouse.publish()
+    assert found(mirror) == wanted
+
+
+def test_a_folder_that_somebody_removed_is_made_again(make):
+    mirror, _ = begun(make, 11)
+    mirror.warehouse.publish()
+    wanted = found(mirror)
+    shutil.rmtree(mirror.data / "warehouse" / "live")
+    assert mirror.warehouse.publish().changed
+    assert found(mirror) == wanted
+    assert not mirror.warehouse.publish().changed
+    shutil.rmtree(mirror.data / "warehouse" / "live")
+    assert mirror.warehouse.publish_live().event_count > 0
+    assert found(mirror) == wanted
+    # of the stream's files themselves nothing is left: the mirror is as one without a stream
+    shutil.rmtree(mirror.data / "lake" / LIVE_CHANGES)
+    assert mirror.warehouse.publish().changed
+    assert mirror.warehouse.sql("SELECT count(*) FROM article_bodies").rows[0][0] > 0
+
+
+def test_a_damaged_file_of_the_stream_hinders_no_publication(make, caplog):
+    mirror, hours = begun(make, 12)
+    mirror.warehouse.publish()
+    [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*-000000000120.parquet")
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(LakeFileError, match="A file of the stream cannot be read"):
+        mirror.warehouse.publish_live()
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 3})
+    assert mirror.warehouse.publish().changed
+    assert "A file of the stream cannot be read" in caplog.text
+    assert mirror.warehouse.sql(
+        "SELECT count(*) FROM article_changes WHERE batch_hour >= '2026-11-01 04:00:00+00'"
+    ).rows == [(0,)]
+    path.unlink()
+    assert mirror.warehouse.publish_live().event_count > 0
 
 
 @pytest.mark.parametrize("is_taken_along", [True, False])

@@ -163,8 +163,14 @@ def _sentence(error: Exception) -> str | None:
     # Dagster's history is in SQLite, and says so in a hundred lines
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, sqlite3.OperationalError) and "full" in str(cause):
+        name = getattr(cause, "sqlite_errorname", "") if isinstance(cause, sqlite3.OperationalError) else ""
+        if name == "SQLITE_FULL":
             return "The disk is full. What was committed stays. Make room and run the same command again."
+        if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
+            return (
+                f"The history of runs could not be read or written ({cause}): its disk is full, or failing. What was committed stays. "
+                "Make room, or check the disk, and run the same command again."
+            )
         cause = cause.__cause__ or cause.__context__
     return None
 

@@ -11,6 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
@@ -22,7 +23,6 @@ from resources.sandbox.api.publication import published
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from resources.sandbox.api.control import Control
@@ -44,6 +44,9 @@ _CORS = {
     "Access-Control-Allow-Methods": "GET, POST, OPTIONS, HEAD",
     "Access-Control-Allow-Headers": "*",
 }
+
+#: What proxies log for a client that left before it was answered.
+_CLIENT_GONE = 499
 
 _logger = logging.getLogger(__name__)
 
@@ -77,7 +80,8 @@ def service_app(service: Service, control: Control, operations: Iterable[Operati
             if refusal.reason is not None:
                 response.headers["X-Sandbox-Reason"] = refusal.reason
         except ClientDisconnect:
-            return
+            # it counts all the same: its quota is spent, so it is answered into the void, and is in the log
+            response = Response(status_code=_CLIENT_GONE)
         except Exception:
             _logger.exception("The sandbox failed to answer %s %s.", request.method, request.url.path)
             response = answers.error(accept, 500, "Internal Server Error")

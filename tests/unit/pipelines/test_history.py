@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import dagster as dg
+import pytest
 from alembic.script import ScriptDirectory
 
-from pipelines import definitions
+from pipelines import cli, definitions
 from pipelines.process import history, instance
 from pipelines.process.dagster_internals import SQLITE_STORAGES
 
@@ -52,3 +54,29 @@ def test_engines_and_scripts_are_made_once_and_no_database_stays_open(tmp_path: 
 def test_all_that_dagster_keeps_in_sqlite_goes_through_it() -> None:
     assert definitions.defs is not None
     assert {storage.create_engine for storage in SQLITE_STORAGES} == {history.engine}
+
+
+@pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])
+def test_a_history_that_the_disk_refuses_is_a_sentence(tmp_path: Path, monkeypatch, capsys, what: str) -> None:
+    home = instance.prepare(tmp_path / "home")
+
+    def command(**_: object) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if what.startswith("unable"):
+            (home / "history/runs.db").mkdir(parents=True)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            with instance.opened(home):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.setattr(cli.wme, "main", command)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    assert f"The history of runs could not be read or written ({what}): its disk is full, or failing." in " ".join(
+        capsys.readouterr().err.split()
+    )

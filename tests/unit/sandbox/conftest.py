@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 HARD_TITLE = 'AC//DC/: "why"? 100% <&#> 東京/'
+BOUND_SECONDS = 60
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Waits until something happened in another thread or process; fails after a minute."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True)

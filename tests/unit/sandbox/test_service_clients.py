@@ -10,6 +10,8 @@ import jsonschema
 import pytest
 import requests
 
+from tests.unit.sandbox.conftest import wait_until
+
 HOUR = "/v2/batches/2025-03-09/05"
 #: A path of every operation with records, by the path of the description.
 PLACES = {
@@ -185,3 +187,15 @@ def test_a_download_by_a_range_and_its_head(real):
         assert (answer.status_code, len(answer.content)) == (206, 10)
         assert answer.headers["Content-Range"] == f"bytes 10-19/{head.headers['Content-Length']}"
         assert answer.headers["ETag"] == head.headers["ETag"]
+
+
+def test_a_request_whose_client_leaves_early_is_spent_and_in_the_log(client):
+    client.login()
+    host = urlsplit(client.sandbox.url)
+    head = [f"POST {PLACES['/v2/articles/{name}']} HTTP/1.1", f"Host: {host.netloc}", "Content-Length: 2"]
+    with socket.create_connection((host.hostname, host.port), timeout=10) as connection:
+        connection.sendall("\r\n".join([*head, f"Authorization: Bearer {client.token}", "", ""]).encode())
+    wait_until(lambda: client.sandbox.requests[-1].path == PLACES["/v2/articles/{name}"])
+    assert client.sandbox.requests[-1].status == 499
+    user = client.sandbox.accounts.identify(client.token)
+    assert client.sandbox.accounts.quotas.of(user, "ondemand").used == 1

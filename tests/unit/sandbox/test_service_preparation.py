@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,19 +17,11 @@ import requests
 from resources.sandbox import Settings, running
 from resources.sandbox.options import command_line
 from resources.sandbox.store.archived_world import ArchivedWorld
-from tests.unit.sandbox.conftest import NOW, Client, logged_in, prepared_state
+from tests.unit.sandbox.conftest import BOUND_SECONDS, NOW, Client, logged_in, prepared_state, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-BOUND_SECONDS = 60
 HOUR = timedelta(hours=1)
 NEWEST = datetime(2025, 3, 9, 6, tzinfo=UTC)
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + BOUND_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def small(folder, signing_key, **options):

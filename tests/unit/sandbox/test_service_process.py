@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,16 +20,9 @@ from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError,
 from resources.sandbox.__main__ import main
 from resources.sandbox.claim import find
 from resources.sandbox.options import command_line
+from tests.unit.sandbox.conftest import BOUND_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-BOUND_SECONDS = 30
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + BOUND_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def ended(pid):

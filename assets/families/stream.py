@@ -13,20 +13,22 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources import files
 from resources.datasets import RETENTION
 from resources.errors import MirrorError
-from resources.formatting import counted, moment_text
+from resources.formatting import counted, hour_text, moment_text
+from resources.tables import COVERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from resources.enterprise import EnterpriseClient, StreamOptions
     from resources.lake.live import LiveLake, Step
+    from resources.warehouse import Warehouse
 
 #: Seconds for which events are held before a file is made of them, and bytes after which one is.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
@@ -36,6 +38,7 @@ PUBLISH_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 #: A file that holds no event is written so often, to say how far the stream is.
 _SAID_SECONDS = 300.0
+_HOUR = timedelta(hours=1)
 
 
 class StreamBusyError(MirrorError):
@@ -46,15 +49,32 @@ class StreamBusyError(MirrorError):
 
 @dataclass(frozen=True)
 class Gap:
-    """What the service no longer had when the stream was read again: events published between these moments may be missing."""
+    """What the service no longer had when the stream was read again: events published between these moments."""
 
     since: datetime
     until: datetime
 
-    def __str__(self) -> str:
+    @property
+    def hours(self) -> list[datetime]:
+        """The hours in which they were published."""
+        first = self.since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        return [first + number * _HOUR for number in range(-((first - self.until) // _HOUR))]
+
+    def sentence(self, loaded: Collection[datetime]) -> str:
+        """What was lost, and what closes the gap, where the files of some hours are loaded."""
+        lost = (
+            f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events: those published until "
+            f"{moment_text(self.until)} are lost to it. "
+        )
+        open_ = [hour for hour in self.hours if hour not in loaded]
+        if not open_:
+            return f"{lost}The files of these hours are loaded, so only changes of visibility are missing, which no file has."
+        first, last = open_[0], open_[-1]
+        span = hour_text(first) if first == last else f"{hour_text(first)} to {hour_text(last)}"
         return (
-            f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events. Those published until "
-            f"{moment_text(self.until)} may be missing here; the hourly files have them for two days, and the next snapshot has the pages."
+            f"{lost}The files of {counted(len(open_), 'hour')} of that time are not loaded ({span}): `wme run --from {first:%Y-%m-%dT%H} "
+            f"--to {last:%Y-%m-%dT%H}` fetches those that the service still keeps. What they would have changed is right again with the next "
+            "snapshot that is loaded; the events themselves stay missing."
         )
 
 
@@ -80,6 +100,7 @@ def keep(
     step_seconds: float = STEP_SECONDS,
     publish: Callable[[], str | None] | None = None,
     publish_seconds: float = PUBLISH_SECONDS,
+    loaded: Callable[[list[datetime]], Collection[datetime]] = lambda _hours: (),
 ) -> None:
     """Read a stream and keep its events until it is to end; then what has come is kept first.
 
@@ -96,6 +117,7 @@ def keep(
         step_seconds: How long events are held before they are kept.
         publish: Lets analysts see what is kept; returns what keeps it from that, in a sentence, or None.
         publish_seconds: How long events are kept before that.
+        loaded: Those of some hours whose files are loaded, by which it is said what a gap is.
 
     Raises:
         StreamBusyError: Another process keeps it.
@@ -104,8 +126,7 @@ def keep(
     """
     with _alone(state / "stream.lock"):
         last = lake.begin(since or clock(), clock())
-        if (gap := missed(last, clock())) is not None:
-            warn(str(gap))
+        gap = _told(missed(last, clock()), None, loaded, warn)
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: list[bytes] = []
             size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
@@ -117,6 +138,8 @@ def keep(
                     size += len(block.lines)
                 now = time.monotonic()
                 if held and (is_last or size >= STEP_BYTES or now >= due):
+                    # once more: a machine may have slept for days, and a process goes on without being begun
+                    gap = _told(missed(lake.last() or last, clock()), gap, loaded, warn)
                     step = lake.add(held, clock(), always=is_last or now - said >= _SAID_SECONDS)
                     held, size, due = [], 0, now + step_seconds
                     if step is not None:
@@ -184,6 +207,27 @@ def missed(last: Step, now: datetime) -> Gap | None:
     # a partition in which nothing happened for two days cannot be told from one that was not read
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
+
+
+def _told(
+    gap: Gap | None,
+    known: Gap | None,
+    loaded: Callable[[list[datetime]], Collection[datetime]],
+    warn: Callable[[str], None],
+) -> Gap | None:
+    """The gap, told unless it is known."""
+    if gap is not None and (known is None or known.since != gap.since):
+        warn(gap.sentence(loaded(gap.hours)))
+    return gap
+
+
+def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours: Sequence[datetime]) -> set[datetime]:
+    """The hours of which the published file has all that is mirrored."""
+    if not warehouse.published_path.exists():
+        return set()
+    rows = warehouse.coverage(hours[0], hours[-1] + _HOUR)
+    covered = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows if row.state in COVERED}
+    return {hour for hour in hours if all((hour, *one) in covered for one in scope)}
 
 
 def _lag(step: Step, now: datetime) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import click
 
@@ -51,7 +52,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
 
     It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
     """
-    from assets.families.stream import Kept, keep, told
+    from assets.families.stream import Kept, keep, loaded_hours, told
     from pipelines.definitions import build_enterprise
     from resources.data_folder import origin_of
     from resources.datasets.live import LIVE_CHANGES
@@ -102,6 +103,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
                 step_seconds=every,
                 publish=published if publish else None,
                 publish_seconds=publish,
+                loaded=partial(loaded_hours, warehouse, enterprise.scope),
             )
         finally:
             done.set()

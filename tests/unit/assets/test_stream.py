@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from assets.families.stream import Gap, Kept, StreamBusyError, keep, missed, told
+from assets.families.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, told
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout
 from resources.lake.live import LiveLake, Step
 from resources.sandbox import Settings, running
-from resources.tables import ARTICLE_CHANGES
+from resources.tables import ARTICLE_CHANGES, HourState
+from resources.warehouse import HourStatus, Warehouse
+from tests.builds import lay
 
 NOW = datetime(2026, 11, 1, 7, 30, tzinfo=UTC)
 
@@ -76,9 +78,38 @@ def test_what_the_service_no_longer_has_is_a_gap():
     step = Step(3, Path("3.parquet"), NOW, published_at={1: NOW - timedelta(hours=49), 2: NOW - timedelta(hours=50)})
     gap = missed(step, NOW)
     assert gap == Gap(NOW - timedelta(hours=50), NOW - timedelta(hours=48))
-    assert "since 2026-10-30 05:30, which is longer than the service keeps events" in str(gap)
+    five, six, seven = gap.hours
+    assert (five, seven) == (NOW - timedelta(hours=50, minutes=30), NOW - timedelta(hours=48, minutes=30))
+    told_all, told_some = gap.sentence({five, six, seven}), gap.sentence({six})
+    for sentence in (told_all, told_some):
+        assert "since 2026-10-30 05:30, which is longer than the service keeps events" in sentence
+        assert "those published until 2026-10-30 07:30 are lost to it." in sentence
+    assert told_all.endswith(
+        "The files of these hours are loaded, so only changes of visibility are missing, which no file has."
+    )
+    assert "The files of 2 hours of that time are not loaded (2026-10-30 05:00 to 2026-10-30 07:00)" in told_some
+    assert "`wme run --from 2026-10-30T05 --to 2026-10-30T07`" in told_some
+    assert Gap(seven, seven + timedelta(hours=1)).hours == [seven]
     # a partition in which nothing happened is none
     assert missed(Step(3, Path("3.parquet"), NOW, published_at={1: NOW, 2: NOW - timedelta(days=9)}), NOW) is None
+
+
+def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_path):
+    warehouse = Warehouse(lay(tmp_path / "data"))
+    hours = [NOW.replace(minute=0) - timedelta(hours=back) for back in (3, 2, 1)]
+    scope = [("enwiki", 0), ("frwiki", 0)]
+    assert loaded_hours(warehouse, scope, hours) == set()
+    states = {hours[0]: ("empty", "empty"), hours[1]: ("empty", "missing"), hours[2]: ("absent", "absent")}
+    warehouse.record_statuses(
+        [
+            HourStatus(hour, project, namespace, HourState(state))
+            for hour, both in states.items()
+            for (project, namespace), state in zip(scope, both, strict=True)
+        ]
+    )
+    warehouse.publish()
+    assert loaded_hours(warehouse, scope, hours) == {hours[0], hours[2]}
+    assert loaded_hours(warehouse, [*scope, ("dewiki", 0)], hours) == set()
 
 
 def test_a_step_is_a_line():

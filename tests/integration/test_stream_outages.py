@@ -1,0 +1,170 @@
+"""A stream that was not read for hours: up to two days it is caught up by offsets, beyond that a gap is told, and files or a snapshot close it.
+
+The sandbox's clock is moved; nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pyarrow.dataset as ds
+import pytest
+
+from assets.families.stream import keep, loaded_hours
+from resources.datasets.live import LIVE_CHANGES
+from resources.enterprise import StreamOptions
+from resources.lake.live import LiveLake
+from resources.sandbox import Settings, running
+from resources.sandbox.world.world import micros
+from resources.tables import ARTICLE_CHANGES
+from tests.integration.mirror import Mirror
+from tests.truth import HOUR, Published, Truth, assert_same
+
+NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
+SCOPE = [("enwiki", 0)]
+KEPT = timedelta(hours=48)
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    settings = Settings(
+        state=tmp_path / "sandbox",
+        seed=6,  # two pages of it change in the hour that is lost, and not in the two days after it
+        now=NOW,
+        projects=("enwiki",),
+        namespaces=(0,),
+        changes_per_hour=10,
+        articles=500,
+        body_bytes=300,
+        entities=0,
+        stream_rate=0,
+    )
+    with (
+        running(settings) as sandbox,
+        closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",))) as made,
+    ):
+        made.configure(realtime_url=sandbox.realtime_url)
+        yield made
+
+
+def published(mirror, since, until):
+    """Partition, offset and identifier of the events that were published then."""
+    topic = mirror.sandbox.topics["article"]
+    hours = range(int(since.timestamp()) // 3600, int(until.timestamp()) // 3600 + 1)
+    return {
+        (event.partition, event.offset, event.state.identifier)
+        for hour in hours
+        for event in topic.hour(hour)
+        if micros(since) <= event.published <= micros(until)
+    }
+
+
+def listen(mirror, wanted, since=None):
+    """Keep the stream as `wme stream` does until so many events came; returns the steps and what was warned of."""
+    clock, steps, warned = mirror.sandbox.clock.now, [], []
+    with mirror.client() as client:
+        keep(
+            client,
+            lake(mirror),
+            mirror.layout.root / "state",
+            since=since,
+            clock=clock,
+            ended=lambda: sum(one.step.row_count for one in steps) >= wanted,
+            say=steps.append,
+            warn=warned.append,
+            options=StreamOptions(connections=2),
+            step_seconds=0.05,
+            publish=None
+            if mirror.warehouse.publication() is None
+            else lambda: mirror.warehouse.publish_live() and None,
+            publish_seconds=3600,
+            loaded=partial(loaded_hours, mirror.warehouse, SCOPE),
+        )
+    return steps, warned
+
+
+def lake(mirror):
+    return LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES, scope=SCOPE)
+
+
+def kept(mirror):
+    """What the lake has, each event with how often."""
+    rows = ds.dataset([str(path) for path in lake(mirror).files()]).to_table()
+    return Counter(
+        zip(*(rows[name].to_pylist() for name in ("event_partition", "event_offset", "article_id")), strict=True)
+    )
+
+
+def test_outages_of_one_hour_and_of_two_days_less_one_are_caught_up_by_offsets(mirror):
+    clock = mirror.sandbox.clock
+    since = NOW - HOUR
+    everything = published(mirror, since, NOW)
+    listen(mirror, len(everything), since)
+    for hours in (1, 47):
+        clock.advance(hours * HOUR)
+        new = published(mirror, since, clock.now()) - everything
+        assert len(new) > 5 * hours
+        steps, warned = listen(mirror, len(new))
+        everything |= new
+        assert warned == []
+        # by offsets nothing comes twice
+        assert sum(one.step.duplicate_count for one in steps) == 0
+        assert kept(mirror) == Counter(everything)
+
+
+def test_an_outage_of_more_than_two_days_is_told_and_the_next_snapshot_closes_it(mirror):
+    clock = mirror.sandbox.clock
+    before = published(mirror, NOW - HOUR, NOW)
+    listen(mirror, len(before), NOW - HOUR)
+    clock.advance(49 * HOUR)
+    now = clock.now()
+    after = published(mirror, now - KEPT, now)
+    lost = published(mirror, NOW, now) - after
+    assert lost
+    _, (sentence,) = listen(mirror, len(after))
+    assert kept(mirror) == Counter(before | after)
+    assert (
+        "which is longer than the service keeps events: those published until 2026-02-03 06:40 are lost to it."
+        in sentence
+    )
+    assert "The files of 3 hours of that time are not loaded (2026-02-03 04:00 to 2026-02-03 06:00)" in sentence
+    assert "right again with the next snapshot that is loaded" in sentence
+    # told once: from now on the stream is read
+    assert listen(mirror, 0) == ([], [])
+    truth = Truth(mirror.sandbox.world, ("enwiki",), (0,)).at(lambda _project: now)
+    # some pages live by an event that was lost
+    assert any(NOW < row["event_at"] < now - KEPT for row in truth.values())
+    assert [made.sentence for made in mirror.take_snapshots()] == [""]
+    assert mirror.publish().success
+    assert mirror.warehouse.publish_live()
+    assert_same(pages(mirror), truth)
+
+
+@pytest.mark.soak  # some seconds for what the two above and the unit tests have in parts
+def test_hours_that_were_loaded_meanwhile_close_the_gap(mirror):
+    clock = mirror.sandbox.clock
+    begun = NOW - 2 * HOUR
+    listen(mirror, len(published(mirror, begun, NOW)), begun)
+    clock.advance(3 * HOUR)
+    hours = mirror.newest(4)
+    assert mirror.materialize(hours).success
+    assert mirror.publish().success
+    clock.advance(46 * HOUR)
+    now = clock.now()
+    _, (sentence,) = listen(mirror, len(published(mirror, now - KEPT, now)))
+    assert sentence.endswith(
+        "The files of these hours are loaded, so only changes of visibility are missing, which no file has."
+    )
+    truth = Truth(mirror.sandbox.world, ("enwiki",), (0,)).at(lambda _project: now, since=hours[0])
+    assert any(NOW < row["event_at"] < now - KEPT for row in truth.values())
+    assert_same(pages(mirror), truth)
+
+
+def pages(mirror):
+    """What analysts find; where an event stood in the stream is not the world's to tell."""
+    with Published(mirror.warehouse) as found:
+        places = {"event_partition": None, "event_offset": None}
+        return {key: row | places for key, row in found.rows("articles").items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import checks, compacted, current, partitions, published
-from assets.families import hourly, lists, lookups, snapshots
+from assets.families import hourly, lists, lookups, snapshots, streams
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.schedules import SCHEDULES
@@ -34,6 +34,7 @@ def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefiniti
         *(asset for one in datasets.datasets(Family.SNAPSHOT) for asset in snapshots.snapshot_assets(one)),
         *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
         lookups.lookups,
+        streams.live_changes,
         *(current.current_state(one) for one in current.STATES),
         compacted.compacted,
         published.published_warehouse(),

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
 
-#: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts. A run holds its pool from
+#: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what reads the stream. A run holds its pool from
 #: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
 #: something is written, and whoever downloads keeps nobody from it.
 HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"
-POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL)
+STREAM_POOL = "stream"
+POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
 #: The bodies that are configured (WME_BODIES).
 _CHOSEN = {"html", "wikitext"}
 

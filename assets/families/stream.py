@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources import files
+from resources.data_folder import origin_of
 from resources.datasets import RETENTION
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, moment_text
@@ -38,6 +39,7 @@ PUBLISH_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 #: A file that holds no event is written so often, to say how far the stream is.
 _SAID_SECONDS = 300.0
+_LOCK = "stream.lock"
 _HOUR = timedelta(hours=1)
 
 
@@ -124,7 +126,7 @@ def keep(
         EnterpriseError: The service refuses the stream, or could not be reached for an hour. What was kept stays.
         LakeError: A file could not be written (DiskFull among the reasons). What was kept before stays.
     """
-    with _alone(state / "stream.lock"):
+    with _alone(state / _LOCK):
         last = lake.begin(since or clock(), clock())
         gap = _told(missed(last, clock()), None, loaded, warn)
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
@@ -150,6 +152,31 @@ def keep(
                 tidy.publish(now=is_last)
                 if is_last:
                     return
+
+
+def publisher(warehouse: Warehouse) -> Callable[[], str | None]:
+    """Lets analysts see what is kept of the stream: `publish` of `keep`. `warehouse` should wait for no load longer than some seconds."""
+
+    def publish() -> str | None:
+        if not warehouse.published_path.exists():
+            return "Analysts see events once there is a published file: `wme run` makes one."
+        if warehouse.publish_live({"service": origin_of(warehouse.data) or "unknown"}) is None:
+            return "Hours were loaded that are not published: analysts see newer events after the next publication (`wme publish`)."
+        return None
+
+    return publish
+
+
+def is_kept(state: Path) -> bool:
+    """Whether a process keeps the stream at this moment."""
+    path = state / _LOCK
+    if not path.exists():
+        return False
+    try:
+        with _alone(path):
+            return False
+    except StreamBusyError:
+        return True
 
 
 class _Tidying:

@@ -50,7 +50,8 @@ WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
 _DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
-_UNDER_WAY: Final = [
+#: Of a run that is asked for and not ended.
+UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
@@ -107,7 +108,7 @@ def without_busy(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> list[datetime]:
     """The hours that no run of these assets has under way, and that no run has failed at so lately that they are left alone."""
-    busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if (span := _span_of(run, layers))]
+    busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
     failed: list[tuple[Span, datetime]] = []
     for record in instance.get_run_records(
         dg.RunsFilter(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import compacted, current, layers, published
+from assets.families import streams
+from pipelines.process.dagster_internals import MAX_RETRIES_TAG
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
 REFERENCE, HOURS, HOURLY, LOOKUPS, PUBLISH = "reference", "hours", "hourly", "lookups", "publish"
-COMPACT = "compact"
+COMPACT, STREAM = "compact", "stream"
 
 
 def of_snapshots(dataset: Dataset) -> str:
@@ -66,6 +68,13 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
             COMPACT,
             selection=dg.AssetSelection.assets(compacted.KEY),
             description="Writes files of the lake together into few, sorted ones.",
+        ),
+        dg.define_asset_job(
+            STREAM,
+            selection=dg.AssetSelection.assets(streams.KEY),
+            # the sensor asks again, and waits longer each time: nobody else may
+            tags={MAX_RETRIES_TAG: "0"},
+            description="Reads the realtime stream for an hour. The next run goes on where it was.",
         ),
     ]
 

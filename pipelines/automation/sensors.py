@@ -2,13 +2,15 @@
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from pathlib import Path
 
 import dagster as dg
 
 from assets import layers
 from assets.failures import sentence
-from assets.families import snapshot
+from assets.families import snapshot, stream, streams
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
 from pipelines.automation import discovery, jobs
@@ -17,13 +19,14 @@ from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
+    RUN_FAILURE_REASON_TAG,
     RUN_KEY_TAG,
     UnresolvedAssetJobDefinition,
 )
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Dataset, Family, datasets
 from resources.errors import MirrorError
-from resources.formatting import counted
+from resources.formatting import counted, moment_text
 from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
@@ -32,6 +35,8 @@ _KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_E
 
 #: Seconds that an answer may take. A look must be over long before Dagster gives it up, whatever the service does.
 _ANSWER_SECONDS = 10.0
+#: How long a stream that failed is left alone, after its first failure, its second, ...; the last of them repeats.
+STREAM_WAITS = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1))
 
 
 @dg.sensor(
@@ -175,8 +180,42 @@ def _brings_hours(run: dg.DagsterRun) -> bool:
     """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection is not None:
-        return not run.asset_selection <= {key for dataset in of_snapshots for key in layers.keys(dataset)}
-    return run.job_name not in {jobs.REFERENCE, jobs.LOOKUPS, *map(jobs.of_snapshots, of_snapshots)}
+        others = {streams.KEY, *(key for dataset in of_snapshots for key in layers.keys(dataset))}
+        return not run.asset_selection <= others
+    return run.job_name not in {jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots)}
+
+
+@dg.sensor(
+    name="keep_streaming",
+    job_name=jobs.STREAM,
+    minimum_interval_seconds=30,
+    description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account that may read streams, so it is off "
+    "by default.",
+)
+def keep_streaming(
+    context: dg.SensorEvaluationContext, enterprise: EnterpriseResource
+) -> dg.RunRequest | dg.SkipReason:
+    """Ask for a run, unless one is under way, the command keeps the stream, or it failed a moment ago."""
+    if context.instance.get_runs(dg.RunsFilter(job_name=jobs.STREAM, statuses=discovery.UNDER_WAY), limit=1):
+        return dg.SkipReason("A run is reading the stream.")
+    if stream.is_kept(Path(enterprise.data) / "state"):
+        return dg.SkipReason("Another process reads the stream, `wme stream` for example.")
+    now = datetime.now(UTC)
+    failed = list(
+        takewhile(
+            lambda record: (
+                record.dagster_run.status is dg.DagsterRunStatus.FAILURE
+                # a run that was killed says nothing about the stream
+                and record.dagster_run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
+            ),
+            context.instance.get_run_records(dg.RunsFilter(job_name=jobs.STREAM), limit=len(STREAM_WAITS)),
+        )
+    )
+    if failed and now < (again := failed[0].update_timestamp + STREAM_WAITS[len(failed) - 1]):
+        return dg.SkipReason(
+            f"The last run failed; its page says why. The next one begins at {moment_text(again)} UTC."
+        )
+    return dg.RunRequest(run_key=f"{now:%Y-%m-%dT%H:%M:%S}")
 
 
 def end_killed_runs(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:
@@ -227,5 +266,6 @@ def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.S
         discover_hours,
         *(discover_snapshots(dataset) for dataset in datasets(Family.SNAPSHOT)),
         publish_pending,
+        keep_streaming,
         end_killed_runs(all_jobs),
     ]

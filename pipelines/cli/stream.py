@@ -52,9 +52,8 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
 
     It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
     """
-    from assets.families.stream import Kept, keep, loaded_hours, told
+    from assets.families.stream import Kept, keep, loaded_hours, publisher, told
     from pipelines.definitions import build_enterprise
-    from resources.data_folder import origin_of
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
     from resources.lake import Layout
@@ -77,13 +76,6 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
         count += kept.step.row_count
         terminal.say(f"{datetime.now(UTC):%H:%M:%S} {told(kept)}")
 
-    def published() -> str | None:
-        if not warehouse.published_path.exists():
-            return "Analysts see events once there is a published file: `wme run` makes one."
-        if warehouse.publish_live({"service": origin_of(settings.data) or "unknown"}) is None:
-            return "Hours were loaded that are not published: analysts see newer events after the next publication (`wme publish`)."
-        return None
-
     def end() -> None:
         ended.set()
         done.wait(_END_SECONDS)
@@ -101,7 +93,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
                 warn=terminal.warn,
                 options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
                 step_seconds=every,
-                publish=published if publish else None,
+                publish=publisher(warehouse) if publish else None,
                 publish_seconds=publish,
                 loaded=partial(loaded_hours, warehouse, enterprise.scope),
             )

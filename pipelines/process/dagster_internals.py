@@ -16,6 +16,7 @@ from dagster._core.storage.sql import ScriptDirectory, create_engine  # type: ig
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    MAX_RETRIES_TAG,
     PARTITION_NAME_TAG,
     RUN_FAILURE_REASON_TAG,
     RUN_KEY_TAG,
@@ -27,6 +28,7 @@ SQLITE_STORAGES = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
     "ASSET_PARTITION_RANGE_START_TAG",
+    "MAX_RETRIES_TAG",
     "PARTITION_NAME_TAG",
     "RUN_FAILURE_REASON_TAG",
     "RUN_KEY_TAG",

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
@@ -18,12 +20,14 @@ from filelock import FileLock
 
 from assets import layers
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
-from pipelines.automation import discovery
+from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
+from pipelines.automation.sensors import STREAM_WAITS
 from pipelines.definitions import build_defs, build_resources
 from pipelines.settings import Settings
-from resources import datasets
+from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
+from resources.datasets.live import files_of
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.tables import HourState
@@ -86,7 +90,9 @@ class Fresh:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     state = tmp_path_factory.mktemp("now")
     with running(
-        SandboxSettings(state=state, projects=("enwiki",), namespaces=(0,), changes_per_hour=4, body_bytes=200)
+        SandboxSettings(
+            state=state, projects=("enwiki",), namespaces=(0,), changes_per_hour=4, body_bytes=200, stream_rate=0
+        )
     ) as sandbox:
         yield sandbox
 
@@ -99,7 +105,7 @@ def fresh(service: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         password=service.password,
         auth_url=service.url,
         base_url=service.url,
-        realtime_url=service.url,
+        realtime_url=service.realtime_url,
         projects=("enwiki",),
         data=tmp_path / "data",
         sandbox=False,
@@ -492,3 +498,78 @@ def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
     told = ask()
     assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
     assert "is damaged: its MD5 is" in told["archives_verified"].description
+
+
+# --- the stream ------------------------------------------------------------------------------------------------------
+
+
+def test_runs_read_the_stream_one_after_the_other_and_keep_nothing_from_being_published(fresh):
+    job = fresh.defs.resolve_job_def("stream")
+    now = datetime.now(UTC)
+    since_hours = 6
+    wanted = sum(1 for _ in fresh.sandbox.world.events("enwiki", now - timedelta(hours=since_hours - 1), now))
+    assert wanted >= 15
+    found: list[dict[str, Any]] = []
+    for _ in range(30):
+        config = {"minutes": 0.01, "since_hours": since_hours, "connections": 2}
+        run = job.execute_in_process(
+            instance=fresh.instance, run_config={"ops": {"lake__live_changes": {"config": config}}}
+        )
+        (made,) = run.get_asset_materialization_events()
+        found.append({name: value.value for name, value in made.materialization.metadata.items()})
+        if sum(one["events"] for one in found) >= wanted:
+            break
+    assert sum(one["events"] for one in found) >= wanted
+    assert sum(one["duplicates_dropped"] + one["rejected_lines"] for one in found) == 0
+    kept = files_of(fresh.settings.data / "lake/live_changes")
+    offsets = pa.concat_tables(pq.read_table(one.path, columns=["event_partition", "event_offset"]) for one in kept)
+    assert len(offsets.group_by(["event_partition", "event_offset"]).aggregate([])) == len(offsets)
+    assert len(offsets) == sum(one["events"] for one in found)
+
+    assert fresh.materialize(offered(fresh.sandbox, now)[-1:]).success
+    for selection in (None, frozenset({dg.AssetKey(["lake", "live_changes"])})):
+        create_run_for_test(
+            fresh.instance,
+            job_name="__ASSET_JOB" if selection else "stream",
+            asset_selection=selection,
+            status=dg.DagsterRunStatus.STARTED,
+        )
+    assert fresh.tick("publish_pending").run_requests
+
+
+def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftener_it_fails(fresh, monkeypatch):
+    assert fresh.defs.resolve_job_def("stream").tags == {"dagster/max_retries": "0"}
+    assert len(fresh.tick("keep_streaming").run_requests) == 1
+    state = fresh.settings.data / "state"
+    assert not state.exists()
+    state.mkdir(parents=True)
+    with files.held(state / "stream.lock", wait_seconds=0):
+        assert "`wme stream` for example" in fresh.tick("keep_streaming").skip_message
+
+    def run(status: dg.DagsterRunStatus, **tags: str) -> str:
+        return create_run_for_test(fresh.instance, job_name="stream", status=status, tags=tags).run_id
+
+    step_failure = {"dagster/failure_reason": "STEP_FAILURE"}
+    for number, wait in enumerate((*STREAM_WAITS, STREAM_WAITS[-1])):
+        run(dg.DagsterRunStatus.FAILURE, **step_failure)
+        assert "The last run failed; its page says why." in fresh.tick("keep_streaming").skip_message, number
+        with monkeypatch.context() as later:
+            later.setattr(sensors, "datetime", _moved(wait - timedelta(seconds=30)))
+            assert fresh.tick("keep_streaming").skip_message
+            later.setattr(sensors, "datetime", _moved(wait + timedelta(seconds=1)))
+            assert fresh.tick("keep_streaming").run_requests
+    run(dg.DagsterRunStatus.FAILURE)  # killed
+    assert fresh.tick("keep_streaming").run_requests
+    for status in (dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING):
+        started = run(status)
+        assert fresh.tick("keep_streaming").skip_message == "A run is reading the stream."
+        fresh.instance.delete_run(started)
+
+
+def _moved(by: timedelta) -> type[datetime]:
+    class Moved(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + by
+
+    return Moved

@@ -191,4 +191,5 @@ def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
         **dict.fromkeys(("archive/wikidata_snapshots", "lake/snapshot_entities"), snapshots),
         **dict.fromkeys(("archive/wikidata_batches", "lake/entity_changes", "warehouse/entity_changes"), changes),
         "lake/compacted": {"compaction"},
+        "lake/live_changes": {"stream"},
     }

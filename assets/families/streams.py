@@ -1,0 +1,132 @@
+"""A realtime stream as an asset: it is read for a while, and a sensor keeps it read. The steps are in `stream`."""
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from assets.describe import OWNERS, lake_metadata
+from assets.failures import as_failure
+from assets.families import stream
+from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import ARTICLE_CHANGES
+from resources.datasets.live import LIVE_CHANGES
+from resources.enterprise import StreamOptions
+from resources.formatting import counted
+from resources.lake.live import LiveLake
+
+KEY = dg.AssetKey(["lake", LIVE_CHANGES])
+#: What the run shows of itself on the way: often enough for a plot, too seldom to fill Dagster's history.
+OBSERVED_SECONDS = 300.0
+
+
+class StreamConfig(dg.Config):
+    """How long, and how."""
+
+    minutes: float = Field(
+        default=60.0,
+        gt=0,
+        le=1440,
+        description="Minutes after which the run ends. The sensor keep_streaming asks for the next one.",
+    )
+    since_hours: float = Field(
+        default=0.0,
+        ge=0,
+        le=48,
+        description="Hours ago to begin with, the first time. Later the stream goes on where it was.",
+    )
+    publish_seconds: float = Field(
+        default=60.0, ge=0, description="Seconds after which analysts see what came; 0: not before its hour is loaded."
+    )
+    connections: int = Field(default=10, ge=1, le=10, description="Connections side by side.")
+
+
+@dataclass
+class Brought:
+    """What steps brought since the last look, as metadata of Dagster."""
+
+    began: float = field(default_factory=time.monotonic)
+    files: int = 0
+    events: int = 0
+    others: int = 0
+    again: int = 0
+    rejects: int = 0
+    lag_seconds: float | None = None
+
+    def add(self, kept: stream.Kept) -> None:
+        """Count a step in."""
+        self.files += 1
+        self.events += kept.step.row_count
+        self.others += kept.step.other_count
+        self.again += kept.step.duplicate_count
+        self.rejects += kept.step.reject_count
+        self.lag_seconds = kept.lag_seconds
+
+    def metadata(self) -> dict[str, Any]:
+        """Counts, and the pace in events a second."""
+        seconds = time.monotonic() - self.began
+        lag = {} if self.lag_seconds is None else {"lag_seconds": round(self.lag_seconds, 1)}
+        return {
+            "events": self.events,
+            "events_per_second": round(self.events / max(seconds, 1e-3), 1),
+            "events_of_other_projects": self.others,
+            "duplicates_dropped": self.again,
+            "rejected_lines": self.rejects,
+            "files": self.files,
+            **lag,
+        }
+
+
+@dg.asset(
+    key=KEY,
+    group_name="lake",
+    kinds={"http", "parquet"},
+    owners=list(OWNERS),
+    pool=STREAM_POOL,
+    metadata=lake_metadata(ARTICLE_CHANGES.table),
+    description="Every event of the mirrored projects, seconds after it happened. Analysts find them as provisional rows of hours that have no file "
+    "so far. A run reads the stream for an hour and the next one goes on where it was: turn the sensor keep_streaming on, or run `wme stream`.",
+)
+def live_changes(
+    context: dg.AssetExecutionContext,
+    config: StreamConfig,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Keep the stream's events until the time is over; a run that is terminated or killed loses none that it had kept."""
+    now = datetime.now(UTC)
+    until = time.monotonic() + config.minutes * 60
+    live = LiveLake(lake.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, lake.bodies_of(ARTICLE_CHANGES), enterprise.scope)
+    whole, lately = Brought(), Brought()
+
+    def say(kept: stream.Kept) -> None:
+        nonlocal lately
+        whole.add(kept)
+        lately.add(kept)
+        if time.monotonic() - lately.began >= OBSERVED_SECONDS:
+            context.log_event(dg.AssetObservation(asset_key=KEY, metadata=lately.metadata()))
+            lately = Brought()
+
+    with as_failure(), enterprise.client() as client:
+        stream.keep(
+            client,
+            live,
+            Path(enterprise.data) / "state",
+            since=now - timedelta(hours=config.since_hours),
+            clock=lambda: datetime.now(UTC),
+            ended=lambda: time.monotonic() >= until,
+            say=say,
+            warn=context.log.warning,
+            options=StreamOptions(connections=config.connections, record_bytes=lake.record_bytes_max),
+            publish=stream.publisher(warehouse.glance) if config.publish_seconds else None,
+            publish_seconds=config.publish_seconds,
+            loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
+        )
+    context.log.info("%s", f"{counted(whole.events, 'event')} kept in {live.folder}. The next run goes on from there.")
+    return dg.MaterializeResult(metadata=whole.metadata())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assets.families.hour import ArchivedHour
     from resources.lake import Conversion
     from resources.tables import Table
-    from resources.warehouse import HourLoad
+    from resources.warehouse import Comparison, HourLoad
 
 OWNERS = ("team:data-platform",)
 
@@ -176,8 +176,10 @@ def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Seque
     return Layer(key, metadata, _digest(c.digest for c in conversions))
 
 
-def hour_warehouse_layer(key: dg.AssetKey, conversions: Sequence[Conversion], load: HourLoad) -> Layer:
-    """The metadata of an hour in DuckDB."""
+def hour_warehouse_layer(
+    key: dg.AssetKey, conversions: Sequence[Conversion], load: HourLoad, compared: Sequence[Comparison] = ()
+) -> Layer:
+    """The metadata of an hour in DuckDB; `compared`: the stream with the hour's files, where one is kept."""
     by_project = [
         {
             "project": c.project_id,
@@ -197,4 +199,19 @@ def hour_warehouse_layer(key: dg.AssetKey, conversions: Sequence[Conversion], lo
     }
     if not load.held_row_count:
         metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
+    if compared:
+        metadata["stream_events"] = sum(one.stream_count for one in compared)
+        metadata["stream_differences"] = sum(one.difference_count for one in compared)
+        metadata["stream_comparison"] = markdown(
+            [{"project": one.project_id, "namespace": one.namespace_id} | vars(one) for one in compared],
+            (
+                "project",
+                "namespace",
+                "stream_count",
+                "file_count",
+                "only_in_stream_count",
+                "only_in_file_count",
+                "different_count",
+            ),
+        )
     return Layer(key, metadata, _digest(c.digest for c in conversions))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from assets import layers, names
 from assets.describe import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from assets.failures import sentence
+from assets.families.comparing import compared_with_stream
 from assets.families.converting import NotArchivedError, convert_archives, files_of, known_conversions
 from resources import datasets
 from resources.enterprise import errors, read_listing
@@ -329,7 +330,8 @@ class HourlyRun:
         if warehouse in selected:
             load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset)
             self.loaded.append(hour)
-            yield hour_warehouse_layer(warehouse, conversions, load)
+            compared = compared_with_stream(self.warehouse.warehouse, self.dataset, hour)
+            yield hour_warehouse_layer(warehouse, conversions, load, compared)
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
         """The hour's archives: fetched where it was planned and the service answers, else those that are there."""

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
+    from resources.datasets.live import Step
     from resources.enterprise import EnterpriseClient, StreamOptions
-    from resources.lake.live import LiveLake, Step
+    from resources.lake.live import LiveLake
     from resources.warehouse import Warehouse
 
 #: Seconds for which events are held before a file is made of them, and bytes after which one is.

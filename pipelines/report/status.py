@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.report import coverage as coverage_
 from pipelines.report import engine as engine_
+from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
 from resources import datasets
 from resources.data_folder import origin_of
@@ -84,6 +85,11 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
             _tell_published(report, published, warehouse.published_path, settings)
             _tell_drift(report, published, settings)
             _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
+            told = stream_.compared(
+                published, last_complete_hour(now or datetime.now(UTC)) - timedelta(hours=hours - 1)
+            )
+            report.facts += told.facts
+            report.troubles += told.troubles
     except MirrorError as error:
         report.troubles.append(str(error))
     return report

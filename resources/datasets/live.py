@@ -1,23 +1,32 @@
 """The files of a stream: their folder, their names, and which of them count.
 
-A file has the numbers of the steps in it, one or from the first to the last; a file of several steps takes the place of theirs.
+A file has the numbers of the steps in it, one or from the first to the last; a file of several steps takes the place of theirs. Its own metadata say
+how far the stream is kept with it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow.parquet as pq
 
 from resources.datasets.paths import hour_folder, hour_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 #: Folder below the lake: events of articles.
 LIVE_CHANGES = "live_changes"
+#: Key of the facts in a file's own metadata.
+METADATA_KEY = "live"
+#: Partitions of a part of the stream. A connection reads whole parts, all partitions of one side by side.
+_PARTITIONS_OF_A_PART = 5
 #: Folders that files which were merged may still lie in.
 _HOURS = 3
 _NAME = re.compile(r"(\d{12})(?:-(\d{12}))?\.parquet")
@@ -29,6 +38,86 @@ class LiveFile(NamedTuple):
     last: int
     first: int
     path: Path
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file of events.
+
+    Attributes:
+        number: Rises by one with each file.
+        path: Where it lies.
+        row_count: Events in it.
+        duplicate_count: Events that came again and were passed over.
+        other_count: Events of projects and namespaces that are not kept.
+        reject_count: Lines that are no records; they lie in a file beside it.
+        offsets: By partition the offset that comes next, of all partitions from which anything ever came.
+        published_at: By partition when the last of its events was published.
+        since: Where partitions begin from which nothing ever came.
+        kept_since: By project and namespace, from when on its events are kept. Empty: those of all are, since the beginning.
+    """
+
+    number: int
+    path: Path
+    since: datetime
+    row_count: int = 0
+    duplicate_count: int = 0
+    other_count: int = 0
+    reject_count: int = 0
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    published_at: Mapping[int, datetime] = field(default_factory=dict)
+    kept_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
+
+    @property
+    def kept_until(self) -> datetime:
+        """The moment until which all events are kept: that of the part that is furthest behind. One from which nothing ever came is quiet."""
+        reached: dict[int, datetime] = {}
+        for partition, moment in self.published_at.items():
+            part = partition // _PARTITIONS_OF_A_PART
+            reached[part] = max(moment, reached.get(part, moment))
+        return min(reached.values(), default=self.since)
+
+
+_COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count")
+
+
+def facts_of(step: Step) -> str:
+    """What the file of a step says of itself (JSON)."""
+    facts = {
+        "since": step.since.isoformat(),
+        **{name: getattr(step, name) for name in _COUNTS},
+        "offsets": step.offsets,
+        "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
+        "kept_since": [[*place, moment.isoformat()] for place, moment in step.kept_since.items()],
+    }
+    return json.dumps(facts)
+
+
+def step_of(number: int, path: Path) -> Step:
+    """The step of a file, by what the file says of itself.
+
+    Raises:
+        ValueError: It says nothing, or is damaged.
+        OSError: It cannot be read.
+    """
+    try:
+        facts = json.loads(pq.read_metadata(path).metadata[METADATA_KEY.encode()])
+        return Step(
+            number,
+            path,
+            datetime.fromisoformat(facts["since"]),
+            offsets={int(partition): offset for partition, offset in facts["offsets"].items()},
+            published_at={
+                int(partition): datetime.fromisoformat(moment) for partition, moment in facts["published_at"].items()
+            },
+            kept_since={
+                (project, namespace): datetime.fromisoformat(moment)
+                for project, namespace, moment in facts.get("kept_since", [])
+            },
+            **{name: facts[name] for name in _COUNTS},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it does not say how far the stream is kept: {error!r}") from error
 
 
 def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:

@@ -24,6 +24,7 @@ from resources.tables import (
     REFERENCE_TABLES,
     REJECTS,
     SNAPSHOTS,
+    STREAM_COMPARISONS,
     STRUCTURED_BODIES,
     STRUCTURED_VIEWS,
 )
@@ -155,6 +156,7 @@ def tables() -> tuple[Table, ...]:
         LOADS,
         COMPACTED_FILES,
         REJECTS,
+        STREAM_COMPARISONS,
         *QUESTIONS,
         ABOUT,
     )

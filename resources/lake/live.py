@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import logging
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,7 +22,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.datasets.live import counting, files_in, files_of, name_of, path_of, replaced
+from resources.datasets.live import (
+    METADATA_KEY,
+    Step,
+    counting,
+    facts_of,
+    files_in,
+    files_of,
+    name_of,
+    path_of,
+    replaced,
+    step_of,
+)
 from resources.formatting import counted
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.records import RecordReader
@@ -32,6 +42,7 @@ from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from resources.lake.decode.records import Reject
@@ -40,8 +51,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Key of the facts in a file's own metadata.
-METADATA_KEY = "live"
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
 _PIECE_BYTES = 1 << 20
@@ -51,33 +60,6 @@ _MERGED, _MERGED_BYTES = 8, 256 << 20
 _KEEP_SECONDS = 3600.0
 #: Bytes that rows of files that are merged may take in memory.
 _READ_BYTES = 32 << 20
-
-
-@dataclass(frozen=True)
-class Step:
-    """A file of events.
-
-    Attributes:
-        number: Rises by one with each file.
-        path: Where it lies.
-        row_count: Events in it.
-        duplicate_count: Events that came again and were passed over.
-        other_count: Events of projects and namespaces that are not kept.
-        reject_count: Lines that are no records; they lie in a file beside it.
-        offsets: By partition the offset that comes next, of all partitions from which anything ever came.
-        published_at: By partition when the last of its events was published.
-        since: Where partitions begin from which nothing ever came.
-    """
-
-    number: int
-    path: Path
-    since: datetime
-    row_count: int = 0
-    duplicate_count: int = 0
-    other_count: int = 0
-    reject_count: int = 0
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    published_at: Mapping[int, datetime] = field(default_factory=dict)
 
 
 class _Rejects:
@@ -147,7 +129,7 @@ class LiveLake:
         """
         if (last := self.last()) is not None:
             return last
-        first = Step(1, self._path(now, 1, 1), since)
+        first = Step(1, self._path(now, 1, 1), since, kept_since=dict.fromkeys(self._scope or (), since))
         self._land(first, self._table.schema.empty_table(), _Rejects())
         return first
 
@@ -189,9 +171,16 @@ class LiveLake:
             rejects.count,
             offsets,
             published,
+            self._kept_since(before),
         )
         self._land(step, kept, rejects)
         return step
+
+    def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
+        """Since when events of each project and namespace are kept; those of one that is new, from where the stream goes on."""
+        # where nothing is said, all were kept, or an older version kept the same
+        reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
+        return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
 
     def _path(self, now: datetime, first: int, last: int) -> Path:
         return path_of(self.folder, now.astimezone(UTC).replace(minute=0, second=0, microsecond=0), first, last)
@@ -258,19 +247,10 @@ class LiveLake:
         self._write(step, rows.combine_chunks().to_batches(max_chunksize=_GROUP_ROWS))
 
     def _write(self, step: Step, batches: Iterable[pa.RecordBatch]) -> None:
-        facts = {
-            "since": step.since.isoformat(),
-            "row_count": step.row_count,
-            "duplicate_count": step.duplicate_count,
-            "other_count": step.other_count,
-            "reject_count": step.reject_count,
-            "offsets": step.offsets,
-            "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
-        }
         with ParquetFile(step.path, self._table) as file:
             for batch in batches:
                 file.add(encode(batch, self._table, level=COMPRESSION_LEVEL))
-            file.finish({METADATA_KEY: json.dumps(facts)})
+            file.finish({METADATA_KEY: facts_of(step)})
         files.sync(step.path.parent)
         self._last = step
 
@@ -367,19 +347,8 @@ def _read(number: int, path: Path) -> Step:
         LakeError: It says nothing, or cannot be read.
     """
     try:
-        facts = json.loads(pq.read_metadata(path).metadata[METADATA_KEY.encode()])
-        return Step(
-            number,
-            path,
-            datetime.fromisoformat(facts["since"]),
-            facts["row_count"],
-            facts["duplicate_count"],
-            facts["other_count"],
-            facts["reject_count"],
-            {int(partition): offset for partition, offset in facts["offsets"].items()},
-            {int(partition): datetime.fromisoformat(moment) for partition, moment in facts["published_at"].items()},
-        )
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        return step_of(number, path)
+    except (OSError, ValueError) as error:
         raise LakeError(
             f"The file {path} of the stream cannot be read ({error}). Nothing was changed. Remove it: if it is the newest, the stream then goes on behind "
             "the file before, as far as the service still has it; else its events are missing until the files of their hours are loaded."

@@ -39,6 +39,8 @@ from resources.tables.ledger import (
     REJECTED_LINES,
     REJECTS,
     SNAPSHOTS,
+    STREAM_COMPARISONS,
+    Difference,
     HourState,
 )
 from resources.tables.questions import MACROS, QUESTIONS
@@ -72,12 +74,14 @@ __all__ = [
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
     "SNAPSHOT_ENTITIES",
+    "STREAM_COMPARISONS",
     "STRUCTURED_ARTICLES",
     "STRUCTURED_BODIES",
     "STRUCTURED_VIEWS",
     "TIMESTAMP",
     "ChangeType",
     "Column",
+    "Difference",
     "HourState",
     "Macro",
     "Purpose",

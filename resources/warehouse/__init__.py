@@ -18,6 +18,7 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
+from resources.warehouse.live.comparison import Comparison
 from resources.warehouse.read.ledger import Ledger, LoadedFile, Named
 from resources.warehouse.records import (
     Applied,
@@ -44,6 +45,7 @@ __all__ = [
     "Applied",
     "AppliedEntities",
     "Committed",
+    "Comparison",
     "CoverageRow",
     "HourAudit",
     "HourLoad",

@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES
+from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.warehouse.compaction import ledger as compactions
 from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked
 from resources.warehouse.database.row_groups import merge_some
 from resources.warehouse.entities import current as entities
 from resources.warehouse.live.beside import Beside
+from resources.warehouse.live.comparison import compare
 from resources.warehouse.load import coverage
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
+    from resources.warehouse.live.comparison import Comparison
     from resources.warehouse.live.provisional import Provisional
     from resources.warehouse.records import (
         Applied,
@@ -300,6 +303,19 @@ class Warehouse(Reader):
             self.publish(about)
             shown = beside.shown()
         return None if shown is None else beside.add(shown, now)
+
+    def compare_stream(self) -> list[Comparison]:
+        """Compare what the stream has of the hours that are loaded with their files; what differs is in `stream_comparisons` as well.
+
+        Only hours that were not compared so far, or not as they are now, are compared; none where no stream is kept.
+
+        Raises:
+            LakeFileError: A file cannot be read; its hour was not compared, the others were.
+        """
+        if not files_of(self._lake_root / LIVE_CHANGES):
+            return []
+        with self._connector.build("compare the stream with the hours' files") as connection:
+            return compare(connection, self._lake_root, self._clock())
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from assets.families.stream import keep
 from resources.datasets.live import LIVE_CHANGES
@@ -39,6 +43,7 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         assert mirror.publish().success
         listen(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         assert_found(mirror, truth)
+        lost = lose(mirror, last)
         assert mirror.materialize([last]).success
         assert mirror.publish().success
         assert_found(mirror, truth)
@@ -46,6 +51,52 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
             "SELECT DISTINCT batch_hour FROM article_changes WHERE event_partition IS NOT NULL"
         ).rows
         assert rows == [(last + timedelta(hours=1),)]
+        assert_compared(mirror, sandbox, [*hours, last], lost={("enwiki", 0, last): lost})
+        # the service exports the hour again, with a line that nobody can read
+        path = mirror.download_path(last, "frwiki")
+        sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
+        [(before,)] = mirror.rows("SELECT count(*) FROM stream_comparisons")
+        made = mirror.materialize([last])
+        assert made.success
+        metadata = made.metadata["warehouse/article_changes", last]
+        assert metadata["stream_differences"] == 2
+        query = "SELECT sum(only_in_stream_count + superseded_count), count(*) FROM stream_comparisons WHERE project_id = 'frwiki'"
+        assert mirror.rows(query)[0][0] == 1
+        assert mirror.rows("SELECT count(*) FROM stream_comparisons") == [(before,)]
+
+
+def lose(mirror, hour):
+    """Let the stream have lost the newest event of an hour that enwiki has; returns its identifier."""
+    [(path, row, event)] = mirror.warehouse.sql(
+        "SELECT filename, file_row_number, event_id FROM read_parquet(?, filename := true, file_row_number := true, hive_partitioning := false) "
+        "WHERE batch_hour = ? AND project_id = 'enwiki' AND namespace_id = 0 AND change_type = 'update' ORDER BY event_at DESC LIMIT 1",
+        [str(mirror.layout.lake / LIVE_CHANGES / "*" / "*" / "*.parquet"), hour],
+    ).rows
+    whole = pq.read_table(path)
+    pq.write_table(pa.concat_tables([whole.slice(0, row), whole.slice(row + 1)]), path)
+    return event
+
+
+def assert_compared(mirror, sandbox, hours, lost):
+    """See that the stream and the files agree in every event of the world but those that the stream lost."""
+    since = hours[0] + timedelta(minutes=30)
+    wanted = Counter(
+        (event.project, event.title.namespace, hour)
+        for project in PROJECTS
+        for hour in hours
+        for event in sandbox.world.events(project, max(hour, since), hour + timedelta(hours=1))
+        if event.title.namespace in NAMESPACES and event.type != "visibility-change"
+    )
+    assert len(wanted) > 6
+    for row in mirror.warehouse.sql("FROM stream_comparisons").table.to_pylist():
+        place = (row["project_id"], row["namespace_id"], row["batch_hour"])
+        event, count = lost.get(place), wanted.pop(place, 0)
+        assert (row["stream_count"], row["file_count"]) == (count - (event is not None), count)
+        counts = [row[f"{name}_count"] for name in ("only_in_stream", "only_in_file", "different", "superseded")]
+        assert counts == [0, int(event is not None), 0, 0]
+        found = [(one["difference"], one["event_id"]) for one in row["examples"]]
+        assert found == ([] if event is None else [("only in the file", event)])
+    assert not wanted
 
 
 def listen(mirror, sandbox, since):

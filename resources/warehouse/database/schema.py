@@ -82,7 +82,16 @@ def native_tables() -> tuple[tables.Table, ...]:
         for table in (dataset.table.narrow, *dataset.native)
     )
     states = dict.fromkeys(dataset.state for dataset in datasets.datasets() if dataset.state is not None)
-    return (*states, *of_datasets, tables.SNAPSHOTS, tables.HOURS, tables.LOADS, tables.COMPACTED_FILES, tables.REJECTS)
+    return (
+        *states,
+        *of_datasets,
+        tables.SNAPSHOTS,
+        tables.HOURS,
+        tables.LOADS,
+        tables.COMPACTED_FILES,
+        tables.REJECTS,
+        tables.STREAM_COMPARISONS,
+    )
 
 
 def table_names() -> list[str]:

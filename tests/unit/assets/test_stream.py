@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from assets.families.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, told
+from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout
-from resources.lake.live import LiveLake, Step
+from resources.lake.live import LiveLake
 from resources.sandbox import Settings, running
 from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, Warehouse

@@ -91,6 +91,20 @@ def test_only_what_is_mirrored_is_kept_and_all_is_passed(layout):
     assert stored(layout) == Counter([(2, 7)])
 
 
+def test_it_says_since_when_each_project_and_namespace_is_kept(layout):
+    def kept(*scope, offset):
+        lake = LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=scope)
+        lake.begin(NOW, NOW)
+        return dict(lake.add([lines(record(1, offset))], NOW).kept_since)
+
+    enwiki, frwiki, dewiki = ("enwiki", 0), ("frwiki", 0), ("dewiki", 0)
+    assert kept(enwiki, frwiki, offset=1) == {enwiki: NOW, frwiki: NOW}
+    # one that is new is kept from where the stream was; one that was left out for a while has a gap
+    assert kept(enwiki, dewiki, offset=2) == {enwiki: NOW, dewiki: NOW + timedelta(seconds=1)}
+    assert kept(enwiki, frwiki, offset=3) == {enwiki: NOW, frwiki: NOW + timedelta(seconds=2)}
+    assert lake_of(layout).last().kept_until == NOW + timedelta(seconds=3)
+
+
 def test_a_clock_that_is_set_back_changes_nothing(layout):
     lake_of(layout).add([lines(record(1, 1))], NOW)
     lake_of(layout).add([lines(record(1, 2))], NOW - timedelta(hours=1))

@@ -1,0 +1,248 @@
+"""The stream and the files of hours, compared: nothing where they agree, and exactly what one of them lacks or says otherwise."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources.datasets.live import LIVE_CHANGES, METADATA_KEY, Step, facts_of, path_of
+from resources.tables import ARTICLE_CHANGES, HourState
+from resources.warehouse import HourStatus, LakeFileError
+from tests.builds import looking
+from tests.unit.warehouse.conftest import START
+
+#: The stream is kept from the middle of the first hour until the middle of the fourth.
+SINCE, UNTIL = 30, 210
+ZERO = (0, 0, 0, 0)
+
+
+def events(lake, first=0, end=4):
+    """Rows of hours by hour, project and namespace; changes of visibility among them."""
+    chance = random.Random(1)
+    hours = {(hour, "enwiki", namespace): [] for hour in range(first, end) for namespace in (0, 14)}
+    for minute in range(60 * first, 60 * end, 2):
+        page = chance.randint(1, 400)
+        kind = chance.choice(["update", "update", "delete", "visibility-change"])
+        row = lake.change(page, f"T {page}", minute, kind, abstract=chance.choice("abc"), html=f"<p>{minute}")
+        hours[minute // 60, "enwiki", chance.choice([0, 0, 14])].append(row)
+    return hours
+
+
+def stream(mirror, hours, *, lacks=(), number=2, until=UNTIL, kept_since=None):
+    """Write what a stream kept of the rows, less those of some events, as one file."""
+    lake = mirror.lake
+    kept = [
+        dict.fromkeys(ARTICLE_CHANGES.schema.names)
+        | row
+        | {"batch_hour": lake.hour(hour), "project_id": project, "namespace_id": namespace, "event_partition": 3}
+        for (hour, project, namespace), of_hour in sorted(hours.items())
+        for row in of_hour
+        if row["event_id"] not in lacks and lake.hour(0) + timedelta(minutes=SINCE) <= row["event_at"] < at(lake, until)
+    ]
+    for place, row in enumerate(kept):
+        row["event_offset"] = place
+    path = path_of(lake.data / "lake" / LIVE_CHANGES, lake.hour(4), number, number)
+    step = Step(number, path, at(lake, SINCE), published_at={3: at(lake, until)}, kept_since=kept_since or {})
+    schema = ARTICLE_CHANGES.schema.with_metadata({METADATA_KEY: facts_of(step)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(kept, schema=schema), path)
+    return path
+
+
+def at(lake, minute):
+    return lake.hour(0) + timedelta(minutes=minute)
+
+
+def load(mirror, hours, *, lacks=(), other=None, tag=""):
+    """Load the files of hours, which have no changes of visibility."""
+    for number in sorted({hour for hour, *_ in hours}):
+        files = []
+        for (hour, project, namespace), of_hour in hours.items():
+            if hour == number:
+                kept = [r for r in of_hour if r["change_type"] != "visibility-change" and r["event_id"] not in lacks]
+                kept = [row | (other or {}).get(row["event_id"], {}) for row in kept]
+                files.append(mirror.lake.file(hour, kept, project, namespace, tag=tag))
+        mirror.warehouse.load_hour(mirror.lake.hour(number), files)
+
+
+def counts(mirror):
+    """By hour and namespace: only in the stream, only in the file, different, superseded."""
+    query = (
+        "SELECT date_diff('hour', TIMESTAMPTZ '2026-11-01', batch_hour), namespace_id, "
+        "only_in_stream_count, only_in_file_count, different_count, superseded_count FROM stream_comparisons"
+    )
+    return {tuple(row[:2]): row[2:] for row in rows(mirror, query)}
+
+
+@pytest.fixture
+def mirror(make):
+    return make()
+
+
+def rows(mirror, query):
+    with looking(mirror.warehouse) as connection:
+        return connection.sql(query).fetchall()
+
+
+def chosen(hours, hour, count, kinds=("update", "delete")):
+    """Some rows of an hour that the stream was kept for and that no newer row of their title follows."""
+    found = [row for key, of_hour in hours.items() if key[0] == hour for row in of_hour]
+    last = {row["name"]: row for row in sorted(found, key=lambda row: row["event_at"]) if row["change_type"] in kinds}
+    return [
+        row for row in found if last.get(row["name"]) is row and row["event_at"] >= START + timedelta(minutes=SINCE)
+    ][:count]
+
+
+def test_a_faultless_hour_has_no_difference(mirror):
+    hours = events(mirror.lake)
+    load(mirror, hours)
+    assert mirror.warehouse.compare_stream() == []
+    stream(mirror, hours)
+    told = mirror.warehouse.compare_stream()
+    # of the last hour the stream has one half only, of the first one as well
+    assert counts(mirror) == {(hour, namespace): ZERO for hour in range(4) for namespace in (0, 14)}
+    in_time = [
+        row
+        for of_hour in hours.values()
+        for row in of_hour
+        if row["change_type"] != "visibility-change"
+        and at(mirror.lake, SINCE) <= row["event_at"] < at(mirror.lake, UNTIL)
+    ]
+    assert sum(one.stream_count for one in told) == sum(one.file_count for one in told) == len(in_time) > 40
+    assert all("agree in" in str(one) for one in told)
+    # what is compared stays so
+    assert mirror.warehouse.compare_stream() == []
+
+
+def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
+    hours = events(mirror.lake)
+    dropped, missing, changed = (chosen(hours, hour, 2) for hour in (0, 1, 2))
+    other = {changed[0]["event_id"]: {"abstract": "z", "url": "u"}, changed[1]["event_id"]: {"html": "<p>?"}}
+    load(mirror, hours, lacks={row["event_id"] for row in missing}, other=other)
+    stream(mirror, hours, lacks={row["event_id"] for row in dropped})
+    told = mirror.warehouse.compare_stream()
+    assert sum(one.difference_count for one in told) == 6
+    found = {
+        (name, what, *columns)
+        for name, what, columns in rows(
+            mirror, "SELECT e.name, e.difference, e.columns FROM (SELECT unnest(examples) AS e FROM stream_comparisons)"
+        )
+        for columns in [columns or []]
+    }
+    assert found == {
+        *((row["name"], "only in the file") for row in dropped),
+        *((row["name"], "only in the stream") for row in missing),
+        (changed[0]["name"], "different", "url", "abstract"),
+        (changed[1]["name"], "different", "html"),
+    }
+    assert {hour for (hour, _), found in counts(mirror).items() if found != ZERO} == {0, 1, 2}
+    [sentence] = {str(one) for one in told if one.only_in_file_count == len(dropped)} or {""}
+    assert sentence.endswith("2 only in the file). `stream_comparisons` has examples.")
+    # the next load tells only what is new
+    assert all(one.is_news for one in told)
+    assert [one.is_news for one in mirror.warehouse.compare_stream() if one.difference_count] == [False] * len(
+        [one for one in told if one.difference_count]
+    )
+
+
+def test_a_file_may_lack_what_a_newer_event_of_its_title_took_the_place_of(mirror):
+    lake = mirror.lake
+    of_page = [lake.change(1, name, minute) for name, minute in (("A_b", 61), ("A b", 62), ("A b", 63))]
+    hours = {(1, "enwiki", 0): [*of_page, lake.change(2, "B", 64), lake.change(2, "B", 65)]}
+    stream(mirror, hours)
+    load(mirror, hours, lacks={row["event_id"] for row in (*of_page[:2], hours[1, "enwiki", 0][-1])})
+    mirror.warehouse.compare_stream()
+    # the newest of B is missing, though an older one is there
+    assert counts(mirror) == {(1, 0): (1, 0, 0, 2)}
+
+
+def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(mirror):
+    hours = {(1, "enwiki", 0): [mirror.lake.change(1, "A", 61)], (1, "enwiki", 14): [mirror.lake.change(2, "B", 62)]}
+    stream(mirror, hours)
+    absent = [HourStatus(mirror.lake.hour(1), "enwiki", number, HourState.ABSENT) for number in (10, 14)]
+    mirror.warehouse.load_hour(mirror.lake.hour(1), [mirror.lake.file(1, hours[1, "enwiki", 0])], absent)
+    mirror.warehouse.compare_stream()
+    assert counts(mirror) == {(1, 0): ZERO, (1, 10): ZERO, (1, 14): (1, 0, 0, 0)}
+    # its export is made later on after all
+    load(mirror, hours)
+    mirror.warehouse.compare_stream()
+    assert counts(mirror)[1, 14] == ZERO
+
+
+def test_what_the_stream_brings_later_makes_the_comparison_again(mirror):
+    hours = events(mirror.lake, 2)
+    late = {row["event_id"] for row in chosen(hours, 2, 3)}
+    load(mirror, hours)
+    stream(mirror, hours, lacks=late)
+    mirror.warehouse.compare_stream()
+    assert sum(found[1] for found in counts(mirror).values()) == 3
+    stream(mirror, {key: [r for r in of_hour if r["event_id"] in late] for key, of_hour in hours.items()}, number=3)
+    assert {one.batch_hour for one in mirror.warehouse.compare_stream()} == {mirror.lake.hour(2)}
+    assert set(counts(mirror).values()) == {ZERO}
+    # the hour goes on
+    rest = {key: [r for r in of_hour if r["event_at"] >= at(mirror.lake, UNTIL)] for key, of_hour in hours.items()}
+    stream(mirror, rest, number=4, until=235)
+    assert {one.batch_hour for one in mirror.warehouse.compare_stream()} == {mirror.lake.hour(3)}
+    assert set(counts(mirror).values()) == {ZERO}
+    assert rows(mirror, "SELECT max(compared_until) FROM stream_comparisons") == [(at(mirror.lake, 235),)]
+
+
+def test_an_hour_that_is_loaded_again_is_compared_again_and_keeps_what_was_found_where_the_stream_is_gone(mirror):
+    hours = events(mirror.lake, 1, 2)
+    missing = {row["event_id"] for row in chosen(hours, 1, 4)}
+    load(mirror, hours, lacks=missing)
+    path = stream(mirror, hours)
+    mirror.warehouse.compare_stream()
+    assert sum(found[0] for found in counts(mirror).values()) == 4
+    load(mirror, hours, tag="again")
+    mirror.warehouse.compare_stream()
+    assert set(counts(mirror).values()) == {ZERO}
+    load(mirror, hours, lacks=missing)
+    mirror.warehouse.compare_stream()
+    found = counts(mirror)
+    path.unlink()
+    load(mirror, hours, tag="without a stream")
+    assert mirror.warehouse.compare_stream() == []
+    assert counts(mirror) == found
+    # nor is anything compared that the service no longer keeps
+    stream(mirror, hours)
+    mirror.warehouse._clock.now += timedelta(hours=30)
+    assert mirror.warehouse.compare_stream() == []
+    assert mirror.warehouse.drop_project("enwiki") is not None
+    assert counts(mirror) == {}
+
+
+def test_only_what_was_mirrored_is_compared(mirror):
+    hours = events(mirror.lake, 0, 2)
+    load(mirror, hours)
+    kept = {
+        key: of_hour if key[2] == 0 else [r for r in of_hour if r["event_at"] >= at(mirror.lake, 90)]
+        for key, of_hour in hours.items()
+    }
+    since = {("enwiki", 0): at(mirror.lake, SINCE), ("enwiki", 14): at(mirror.lake, 90)}
+    stream(mirror, kept, kept_since=since)
+    mirror.warehouse.compare_stream()
+    assert counts(mirror) == {
+        (hour, number): ZERO for hour in range(2) for number in (0, 14) if (hour, number) != (0, 14)
+    }
+    [(begun,)] = rows(mirror, "SELECT min(compared_from) FROM stream_comparisons WHERE namespace_id = 14")
+    assert begun == at(mirror.lake, 90)
+
+
+@pytest.mark.parametrize("which", ["stream", "hour"])
+def test_a_damaged_file_is_told_and_changes_nothing(mirror, which):
+    hours = events(mirror.lake, 2)
+    load(mirror, hours)
+    of_hour = next((mirror.data / "lake" / "article_changes").glob("*/hour=03/*.parquet"))
+    paths = {"stream": stream(mirror, hours), "hour": of_hour}
+    whole = paths[which].read_bytes()
+    paths[which].write_bytes(whole[:-60])
+    with pytest.raises(LakeFileError, match=r"(?s)cannot be read .* Nothing was changed"):
+        mirror.warehouse.compare_stream()
+    assert counts(mirror) == ({} if which == "stream" else dict.fromkeys(((h, n) for h in (2,) for n in (0, 14)), ZERO))
+    paths[which].write_bytes(whole)
+    assert len(mirror.warehouse.compare_stream()) == (4 if which == "stream" else 2)

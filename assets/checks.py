@@ -4,14 +4,14 @@ A blocking check stops assets of its own run only, so no check is relied on to k
 unverified input by itself. Checks are there for people.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
 from assets import layers
 from assets.failures import sentence
 from assets.families import lookups
-from assets.partitions import HOURS
+from assets.partitions import HOUR, HOURS, key_of
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Family, last_complete_hour
@@ -23,6 +23,9 @@ _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
 #: States that need no attention. `not_yet` is not a gap either: the service has not published the hour.
 NO_GAP = COVERED | {HourState.NOT_YET}
+
+#: How far back a failed hour is told: two months.
+_WATCHED = timedelta(days=62)
 
 
 @dg.asset_check(
@@ -59,12 +62,14 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
 def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
     """Count the hours whose last attempt failed; a quiet failure is the dangerous one."""
     graph = context.op_execution_context.job_def.asset_layer.asset_graph
+    # not by listing the partitions, of which there are more every hour
+    newest = last_complete_hour(datetime.now(UTC))
+    recent = [key_of(newest - back * HOUR) for back in range(_WATCHED // HOUR)]
     keys = []
     for dataset in datasets.datasets(Family.HOURLY):
         key = layers.warehouse_key(dataset)
         # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
         hours = graph.get(key).partitions_def if graph.has(key) else None
-        recent = list((hours or HOURS).get_partition_keys()[-24 * 62 :])
         found = context.instance.get_status_by_partition(key, recent, hours or HOURS) or {}
         keys += sorted(name for name, status in found.items() if status is not None and status.value == "FAILED")
     return dg.AssetCheckResult(

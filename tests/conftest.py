@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,8 +19,9 @@ os.environ["PYTHON_DOTENV_DISABLED"] = "1"
 for _name in [name for name in os.environ if name.startswith("WME_")]:
     del os.environ[_name]
 os.environ.pop("DAGSTER_HOME", None)
-# a hundred processes are started, and each would compile the project anew
+# a hundred processes are started, and each would compile the project anew, and every run all the tests
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # a shell starts what is to run in the background without interrupts, which the commands under test would inherit
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

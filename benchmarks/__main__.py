@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import growth, lakes, report
+from benchmarks import growth, lakes, report, streams
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
@@ -288,6 +288,24 @@ def grow(
     for table in report.growth(ages):
         console.print(table)
     console.print(report.provenance())
+
+
+@main.command()
+@click.option("--events", type=click.IntRange(100), default=100_000, show_default=True, help="Events that are read.")
+@click.option("--event-bytes", default=20_000, show_default=True, help="Bytes of an event, about.")
+@click.option("--throttled", default=20.0, show_default=True, help="Seconds of a stream at the service's pace.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def stream(events: int, event_bytes: int, throttled: float, *, as_json: bool) -> None:
+    """Read a stream: ours, which keeps every event in Parquet, beside plain loops that store nothing, and row by row in DuckDB."""
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as text, console.status("") as status:
+        found = streams.measure(Path(text), events, event_bytes, throttled, status.update)
+    if as_json:
+        sys.stdout.write(json.dumps(found.facts() | {"provenance": report.provenance()}) + "\n")
+        return
+    printer = Console(width=None if sys.stdout.isatty() else 120)
+    printer.print(report.streams(found))
+    printer.print(report.provenance(), soft_wrap=True, highlight=False)
 
 
 @main.command()

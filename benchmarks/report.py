@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from benchmarks.contenders import OURS, PEERS
+from benchmarks.streams import THROTTLE
 from benchmarks.warehouse import PLAIN_WAYS
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from benchmarks.engines import Engines
     from benchmarks.growth import Age
     from benchmarks.measure import Figures
+    from benchmarks.streams import Streams
     from benchmarks.warehouse import Size
     from benchmarks.workers import Scaling
     from benchmarks.workload import Workload
@@ -102,6 +104,24 @@ def engines(found: Engines) -> Table:
         table.add_column(name, justify="right")
     for name, seconds in (("threads", found.threads_s), ("Dask", found.dask_s)):
         table.add_row(name, f"{seconds:.2f}", f"{found.megabytes / seconds:.0f}", f"{seconds / found.threads_s:.2f}")
+    return table
+
+
+def streams(found: Streams) -> Table:
+    """Events a second, and what an event costs."""
+    median, slowest = found.lag_ms
+    table = Table(
+        title=f"Events of {found.event_bytes / 1000:,.1f} kB from a process of its own, each contender in another",
+        caption=f"Memory: at a quarter of the events, and the most in the last quarter. At the service's pace ({THROTTLE} a second) ours took "
+        f"{found.throttled_events_s:.1f} a second, {median:.1f} ms after they were sent, the slowest hundredth after {slowest:.1f} ms or more.",
+    )
+    table.add_column("contender")
+    for name in ("events", "events/s", "CPU us/event", "MiB", "MB out"):
+        table.add_column(name, justify="right")
+    for name, read in found.found.items():
+        memory = f"{read.early_mib:,.0f} - {read.late_mib:,.0f}"
+        figures = f"{read.events:,}", f"{read.events_s:,.0f}", f"{read.cpu_us:,.0f}"
+        table.add_row(name, *figures, memory, f"{read.bytes_out / 1e6:,.1f}")
     return table
 
 

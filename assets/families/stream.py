@@ -11,6 +11,7 @@ Source: the service's realtime streams, /v2/articles of their host.
 from __future__ import annotations
 
 import time
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -131,7 +132,7 @@ def keep(
         last = lake.begin(since or clock(), clock())
         gap = _told(missed(last, clock()), None, loaded, warn)
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
-            held: list[bytes] = []
+            held: deque[bytes] = deque()
             size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
             tidy = _Tidying(lake, warn, publish, publish_seconds)
             while True:
@@ -143,8 +144,8 @@ def keep(
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # once more: a machine may have slept for days, and a process goes on without being begun
                     gap = _told(missed(lake.last() or last, clock()), gap, loaded, warn)
-                    step = lake.add(held, clock(), always=is_last or now - said >= _SAID_SECONDS)
-                    held, size, due = [], 0, now + step_seconds
+                    step = lake.add(_emptied(held), clock(), always=is_last or now - said >= _SAID_SECONDS)
+                    size, due = 0, now + step_seconds
                     if step is not None:
                         stream.positions.committed(step.offsets)
                         say(Kept(step, _lag(step, clock())))
@@ -178,6 +179,12 @@ def is_kept(state: Path) -> bool:
             return False
     except StreamBusyError:
         return True
+
+
+def _emptied(held: deque[bytes]) -> Iterator[bytes]:
+    """All that is held, let go of one by one: what a step makes of it takes as much again."""
+    while held:
+        yield held.popleft()
 
 
 class _Tidying:

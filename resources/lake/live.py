@@ -54,8 +54,11 @@ _log = logging.getLogger(__name__)
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
 _PIECE_BYTES = 1 << 20
-#: So many files of as many steps become one, unless it would be larger.
-_MERGED, _MERGED_BYTES = 8, 256 << 20
+#: So many files of as many steps become one, unless it would be larger. Steps that are full when a stream is caught up are so together:
+#: they would be compressed twice, and are no small files.
+_MERGED, _MERGED_BYTES = 8, 32 << 20
+#: Files of single steps are compressed in three quarters of the time, since most of them are soon written again with others.
+_STEP_LEVEL = 1
 #: Files that were merged stay so long: provisional rows say in which file their bodies are.
 _KEEP_SECONDS = 3600.0
 #: Bytes that rows of files that are merged may take in memory.
@@ -137,7 +140,7 @@ class LiveLake:
         """Keep what came: one file, or none where nothing of it is new and kept.
 
         Args:
-            blocks: Records, one a line; those of a partition in their order.
+            blocks: Records, one a line; those of a partition in their order. Each is let go of when the next is asked for.
             now: The moment, aware, by which the file is laid away.
             always: Whether a file is written only to say how far the stream is, where no event of it is kept.
 
@@ -149,14 +152,14 @@ class LiveLake:
         for block in blocks:
             for start, end in _pieces(block):
                 view = memoryview(block)[start:end]
-                rows = self._reader.read(view, "stream", 1, 0, block.count(b"\n", start, end))
+                rows = self._reader.read(view, "stream", 1, 0)
                 batches.append(self._filled(rows.batch))
                 rejects.add(rows.rejects)
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
-        fresh = rows.filter(_is_first(rows, before.offsets))
-        kept = fresh if self._scope is None else fresh.filter(_is_of(fresh, self._scope))
+        fresh = _filtered(rows, _is_first(rows, before.offsets))
+        kept = fresh if self._scope is None else _filtered(fresh, _is_of(fresh, self._scope))
         if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
         offsets, published = _reached(fresh, before)
@@ -244,12 +247,12 @@ class LiveLake:
                 "%s of the stream cannot be read (%s first) and lie in %s.",
                 *(counted(rejects.count, "line"), rejects.first_reason, beside),
             )
-        self._write(step, rows.combine_chunks().to_batches(max_chunksize=_GROUP_ROWS))
+        self._write(step, (rows.slice(first, _GROUP_ROWS) for first in range(0, len(rows), _GROUP_ROWS)), _STEP_LEVEL)
 
-    def _write(self, step: Step, batches: Iterable[pa.RecordBatch]) -> None:
+    def _write(self, step: Step, groups: Iterable[pa.Table], level: int = COMPRESSION_LEVEL) -> None:
         with ParquetFile(step.path, self._table) as file:
-            for batch in batches:
-                file.add(encode(batch, self._table, level=COMPRESSION_LEVEL))
+            for rows in groups:
+                file.add(encode(rows, self._table, level=level))
             file.finish({METADATA_KEY: facts_of(step)})
         files.sync(step.path.parent)
         self._last = step
@@ -274,7 +277,7 @@ def _not_merged(path: Path, error: Exception) -> LakeError:
     )
 
 
-def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
+def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
     """The rows of some files in row groups of their own.
 
     Raises:
@@ -289,12 +292,12 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
                     held.append(file.read_row_group(number).cast(table.schema))
                     rows, size = rows + len(held[-1]), size + held[-1].nbytes
                     if rows >= _GROUP_ROWS or size >= _READ_BYTES:
-                        yield from pa.concat_tables(held).combine_chunks().to_batches()
+                        yield pa.concat_tables(held)
                         held, rows, size = [], 0, 0
         except (OSError, ValueError) as error:
             raise _not_merged(path, error) from error
     if rows:
-        yield from pa.concat_tables(held).combine_chunks().to_batches()
+        yield pa.concat_tables(held)
 
 
 def _pieces(block: bytes) -> Iterator[tuple[int, int]]:
@@ -304,6 +307,11 @@ def _pieces(block: bytes) -> Iterator[tuple[int, int]]:
         end = block.rfind(b"\n", start, start + _PIECE_BYTES) + 1 or block.find(b"\n", start) + 1 or len(block)
         yield start, end
         start = end
+
+
+def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """The rows of a mask; nothing is copied where that is all of them."""
+    return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
 def _is_first(rows: pa.Table, offsets: Mapping[int, int]) -> pa.ChunkedArray:

@@ -51,7 +51,7 @@ class StreamOptions:
 
     connections: int = 10
     form: str = NDJSON
-    room_bytes: int = 64 << 20
+    room_bytes: int = 32 << 20
     record_bytes: int = 64 << 20
     give_up_seconds: float = 3_600.0
 

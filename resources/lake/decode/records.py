@@ -113,16 +113,16 @@ class RecordReader:
             if self.table[name].path is not None
         }
 
-    def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int) -> Rows:
+    def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int | None = None) -> Rows:
         """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
 
-        May be called from several threads at once.
+        `line_count`: its lines, where they were counted already; the decoder counts them itself. May be called from several threads at once.
         """
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
                 decoded = decoder.decode(view, self._expected)
                 return self._join(self._filled(decoded), view, member, first_line, offset)
-        fast = self._fast(view, line_count)
+        fast = self._fast(view, bytes(view).count(b"\n") if line_count is None else line_count)
         if fast is not None:
             return fast
         drift = DriftCount()

@@ -102,7 +102,7 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
     return tuple(removed)
 
 
-def encode(batch: pa.RecordBatch, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
+def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
     """One row group of `table`, of one row at least, encoded and compressed. The same rows give the same bytes.
 
     Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
@@ -126,7 +126,7 @@ def encode(batch: pa.RecordBatch, table: Table, *, level: int = COMPRESSION_LEVE
     return footer.Group.of(_encoded(batch.select(given), table, codecs), len(batch), leaves)
 
 
-def _encoded(batch: pa.RecordBatch, table: Table, codecs: dict[str, Any]) -> memoryview:
+def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, Any]) -> memoryview:
     """A Parquet file in memory of some columns of the table, of one row group or, without a row, of none."""
     columns = [table[name] for name in batch.schema.names]
     narrow = [column.name for column in columns if not column.body]
@@ -145,7 +145,7 @@ def _encoded(batch: pa.RecordBatch, table: Table, codecs: dict[str, Any]) -> mem
         **codecs,
     ) as writer:
         if len(batch):
-            writer.write_batch(batch, row_group_size=len(batch))
+            writer.write(batch, row_group_size=len(batch))
     return memoryview(sink.getvalue())
 
 

@@ -1,0 +1,132 @@
+"""A stream that is no bottleneck: records rendered beforehand, each sent as a chunk of its own, as the service sends them.
+
+In a process of its own: `python -m benchmarks.stream_source LINES RATE` prints its port, and ends with its input. Each connection
+reads its `parts` from their `offsets` on, or from 0, without an end; RATE is of all ten parts, shared among connections by their parts (0: as fast as they
+read).
+
+Belongs here: serving. Does not belong here: reading and measuring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.workload import build, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARK = "2001-01-01T00:00:00Z"
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+_PARTS, _EACH = 10, 5
+
+
+def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, float]:
+    """Records of about so many bytes, one a line, with a mark where time and place go; also their mean length.
+
+    They are taken from an archive of so many megabytes, of real pages where there are some, because invented text is compressed too well.
+    """
+    workload = unpack(build(folder, megabytes), folder)
+    lines = []
+    with workload.ndjson.open("rb") as plain:
+        for line in plain:
+            if event_bytes / 2 <= len(line) <= event_bytes * 3 / 2:
+                record = json.loads(line)
+                record["event"] |= {"date_published": _MARK, "partition": 0, "offset": 0}
+                lines.append(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode())
+    if not lines:
+        raise RuntimeError(f"No page of the archive has about {event_bytes:,} bytes; name another size.")
+    path = folder / "events.ndjson"
+    path.write_bytes(b"\n".join(lines))
+    return path, sum(map(len, lines)) / len(lines)
+
+
+@contextmanager
+def serving(lines: Path, rate: float = 0) -> Iterator[str]:
+    """The source in a process of its own; gives its address."""
+    command = [sys.executable, "-m", "benchmarks.stream_source", str(lines), str(rate)]
+    root = Path(__file__).resolve().parents[1]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.stdin.close()
+
+
+def _split(line: bytes) -> tuple[bytes, bytes]:
+    """What of a record stands before the place of its event, and what after it."""
+    mark = f'"date_published":"{_MARK}","partition":0,"offset":0'.encode()
+    before, found, after = line.partition(mark)
+    if not found:
+        raise RuntimeError("The records of the sandbox have another form than this benchmark knows.")
+    return before, after + b"\n"
+
+
+def _answer(connection: socket.socket, records: list[tuple[bytes, bytes]], rate: float) -> None:
+    with connection, contextlib.suppress(OSError):
+        asked = _request(connection)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        parts = asked["parts"]
+        places = [_EACH * part + number for part in parts for number in range(_EACH)]
+        offsets = [int(asked.get("offsets", {}).get(str(place), 0)) for place in places]
+        pause = _PARTS / len(parts) / rate if rate else 0.0
+        connection.sendall(_HEAD)
+        due = time.monotonic()
+        for number, (before, after) in zip(itertools.count(), itertools.cycle(records), strict=False):
+            turn = number % len(places)
+            if pause:
+                due = max(due + pause, time.monotonic())
+                time.sleep(due - time.monotonic())
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6]
+            place = b'"date_published":"%sZ","partition":%d,"offset":%d' % (now.encode(), places[turn], offsets[turn])
+            offsets[turn] += 1
+            chunk = b"%x\r\n" % (len(before) + len(place) + len(after))
+            _send(connection, [chunk, before, place, after, b"\r\n"])
+
+
+def _send(connection: socket.socket, pieces: list[bytes]) -> None:
+    sent = connection.sendmsg(pieces)
+    if sent < sum(map(len, pieces)):
+        connection.sendall(b"".join(pieces)[sent:])
+
+
+def _request(connection: socket.socket) -> dict[str, Any]:
+    """The body of a request."""
+    with connection.makefile("rb") as file:
+        size = 0
+        for line in iter(file.readline, b"\r\n"):
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.split(b":")[1])
+        found: dict[str, Any] = json.loads(file.read(size))
+        return found
+
+
+def _main(lines: str, rate: str) -> None:
+    records = [_split(line) for line in Path(lines).read_bytes().split(b"\n")]
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_answer, args=(connection, records, float(rate)), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], sys.argv[2])

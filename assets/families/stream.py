@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from resources import files
 from resources.data_folder import origin_of
 from resources.datasets import RETENTION
+from resources.datasets.live import Run
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, moment_text
 from resources.tables import COVERED
@@ -128,9 +129,11 @@ def keep(
         EnterpriseError: The service refuses the stream, or could not be reached for an hour. What was kept stays.
         LakeError: A file could not be written (DiskFull among the reasons). What was kept before stays.
     """
-    with _alone(state / _LOCK):
+    # whoever only looks whether the stream is kept holds it for a moment
+    with _alone(state / _LOCK, _LOOK_SECONDS):
         last = lake.begin(since or clock(), clock())
         gap = _told(missed(last, clock()), None, loaded, warn)
+        began_at = clock()
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: deque[bytes] = deque()
             size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
@@ -144,7 +147,9 @@ def keep(
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # once more: a machine may have slept for days, and a process goes on without being begun
                     gap = _told(missed(lake.last() or last, clock()), gap, loaded, warn)
-                    step = lake.add(_emptied(held), clock(), always=is_last or now - said >= _SAID_SECONDS)
+                    run = Run(began_at, clock(), len(stream.connections), stream.reconnect_count)
+                    is_due = is_last or now - said >= _SAID_SECONDS
+                    step = lake.add(_emptied(held), clock(), always=is_due, run=run)
                     size, due = 0, now + step_seconds
                     if step is not None:
                         stream.positions.committed(step.offsets)
@@ -271,10 +276,10 @@ def _lag(step: Step, now: datetime) -> float | None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.held(path, wait_seconds=0.0):
+        with files.held(path, wait_seconds=wait_seconds):
             yield
     except files.BusyError:
         raise StreamBusyError(

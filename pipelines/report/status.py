@@ -46,6 +46,7 @@ class Status:
         places: The same hour by hour.
         gaps: Hours that are not there; each is a sentence of `troubles` too.
         troubles: What needs attention, in sentences; behind the gaps, the command that closes them.
+        stream: How far the stream is kept, in figures; None: none ever was.
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Status:
     places: list[coverage_.Place] = field(default_factory=list)
     gaps: list[coverage_.Gap] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    stream: dict[str, Any] | None = None
 
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
@@ -78,6 +80,10 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:
         _tell_tokens(report, settings)
+    kept = stream_.kept(settings.data, now or datetime.now(UTC))
+    report.facts += kept.facts
+    report.troubles += kept.troubles
+    report.stream = kept.figures
     warehouse = Warehouse(settings.data)
     try:
         report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
@@ -248,6 +254,7 @@ def as_json(report: Status) -> dict[str, Any]:
             for place, row in zip(report.places, report.coverage, strict=True)
         ],
         "gaps": [coverage_.gap_json(gap) for gap in report.gaps],
+        "stream": report.stream,
         "troubles": report.troubles,
     }
 

@@ -41,6 +41,27 @@ class LiveFile(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Run:
+    """One reading of the stream, from its beginning until its newest file; the counts are of all its files.
+
+    Attributes:
+        began_at: When it began.
+        kept_at: When its newest file was written.
+        connection_count: Connections side by side.
+        reconnect_count: How often one of them was opened again.
+    """
+
+    began_at: datetime
+    kept_at: datetime
+    connection_count: int
+    reconnect_count: int = 0
+    event_count: int = 0
+    other_count: int = 0
+    duplicate_count: int = 0
+    reject_count: int = 0
+
+
+@dataclass(frozen=True)
 class Step:
     """A file of events.
 
@@ -55,6 +76,8 @@ class Step:
         published_at: By partition when the last of its events was published.
         since: Where partitions begin from which nothing ever came.
         kept_since: By project and namespace, from when on its events are kept. Empty: those of all are, since the beginning.
+        event_counts: By partition the events that were kept since the stream began.
+        runs: The newest runs, the oldest first; the last is that of this step.
     """
 
     number: int
@@ -67,6 +90,8 @@ class Step:
     offsets: Mapping[int, int] = field(default_factory=dict)
     published_at: Mapping[int, datetime] = field(default_factory=dict)
     kept_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
+    event_counts: Mapping[int, int] = field(default_factory=dict)
+    runs: tuple[Run, ...] = ()
 
     @property
     def kept_until(self) -> datetime:
@@ -89,6 +114,10 @@ def facts_of(step: Step) -> str:
         "offsets": step.offsets,
         "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
         "kept_since": [[*place, moment.isoformat()] for place, moment in step.kept_since.items()],
+        "event_counts": step.event_counts,
+        "runs": [
+            vars(run) | {"began_at": run.began_at.isoformat(), "kept_at": run.kept_at.isoformat()} for run in step.runs
+        ],
     }
     return json.dumps(facts)
 
@@ -114,6 +143,11 @@ def step_of(number: int, path: Path) -> Step:
                 (project, namespace): datetime.fromisoformat(moment)
                 for project, namespace, moment in facts.get("kept_since", [])
             },
+            event_counts={int(partition): count for partition, count in facts.get("event_counts", {}).items()},
+            runs=tuple(
+                Run(**run | {name: datetime.fromisoformat(run[name]) for name in ("began_at", "kept_at")})
+                for run in facts.get("runs", [])
+            ),
             **{name: facts[name] for name in _COUNTS},
         )
     except (KeyError, TypeError, AttributeError) as error:

@@ -25,6 +25,7 @@ from resources.tables import (
     REJECTS,
     SNAPSHOTS,
     STREAM_COMPARISONS,
+    STREAM_VIEWS,
     STRUCTURED_BODIES,
     STRUCTURED_VIEWS,
 )
@@ -157,6 +158,7 @@ def tables() -> tuple[Table, ...]:
         COMPACTED_FILES,
         REJECTS,
         STREAM_COMPARISONS,
+        *STREAM_VIEWS,
         *QUESTIONS,
         ABOUT,
     )

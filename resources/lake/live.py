@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.datasets.live import Run
     from resources.lake.decode.records import Reject
     from resources.lake.layout import Layout
     from resources.tables import Table
@@ -61,6 +62,8 @@ _MERGED, _MERGED_BYTES = 8, 32 << 20
 _STEP_LEVEL = 1
 #: Files that were merged stay so long: provisional rows say in which file their bodies are.
 _KEEP_SECONDS = 3600.0
+#: Runs that a file says something of.
+_RUNS = 24
 #: Bytes that rows of files that are merged may take in memory.
 _READ_BYTES = 32 << 20
 
@@ -136,13 +139,16 @@ class LiveLake:
         self._land(first, self._table.schema.empty_table(), _Rejects())
         return first
 
-    def add(self, blocks: Iterable[bytes], now: datetime, *, always: bool = False) -> Step | None:
+    def add(
+        self, blocks: Iterable[bytes], now: datetime, *, always: bool = False, run: Run | None = None
+    ) -> Step | None:
         """Keep what came: one file, or none where nothing of it is new and kept.
 
         Args:
             blocks: Records, one a line; those of a partition in their order. Each is let go of when the next is asked for.
             now: The moment, aware, by which the file is laid away.
             always: Whether a file is written only to say how far the stream is, where no event of it is kept.
+            run: Whose step it is, without the counts of its events.
 
         Raises:
             LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
@@ -175,7 +181,9 @@ class LiveLake:
             offsets,
             published,
             self._kept_since(before),
+            _counted(kept, before),
         )
+        step = replace(step, runs=_runs(step, before, run))
         self._land(step, kept, rejects)
         return step
 
@@ -256,6 +264,31 @@ class LiveLake:
             file.finish({METADATA_KEY: facts_of(step)})
         files.sync(step.path.parent)
         self._last = step
+
+
+def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
+    """The events of each partition that are kept by now."""
+    counts = dict(before.event_counts)
+    for one in pc.value_counts(kept["event_partition"]).to_pylist():
+        if one["values"] is not None:
+            counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
+    return counts
+
+
+def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
+    """The newest runs, with the counts of this step in that of its own."""
+    if run is None:
+        return before.runs
+    is_same = before.runs and before.runs[-1].began_at == run.began_at
+    earlier, so_far = (before.runs[:-1], before.runs[-1]) if is_same else (before.runs, run)
+    run = replace(
+        run,
+        event_count=so_far.event_count + step.row_count,
+        other_count=so_far.other_count + step.other_count,
+        duplicate_count=so_far.duplicate_count + step.duplicate_count,
+        reject_count=so_far.reject_count + step.reject_count,
+    )
+    return (*earlier[1 - _RUNS :], run)
 
 
 def _columns(path: Path) -> list[str]:

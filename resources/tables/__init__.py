@@ -45,6 +45,7 @@ from resources.tables.ledger import (
 )
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
+from resources.tables.stream import STREAM_RUNS, STREAM_STATE, STREAM_VIEWS
 from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 from resources.tables.versions import version_of
 
@@ -75,6 +76,9 @@ __all__ = [
     "SNAPSHOT_ARTICLES",
     "SNAPSHOT_ENTITIES",
     "STREAM_COMPARISONS",
+    "STREAM_RUNS",
+    "STREAM_STATE",
+    "STREAM_VIEWS",
     "STRUCTURED_ARTICLES",
     "STRUCTURED_BODIES",
     "STRUCTURED_VIEWS",

@@ -41,8 +41,9 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         truth = Truth(sandbox.world, PROJECTS, NAMESPACES).at(lambda _project: NOW, since=hours[0])
         assert mirror.materialize(hours).success
         assert mirror.publish().success
-        listen(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
+        step = listen(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         assert_found(mirror, truth)
+        assert_told(mirror, step)
         lost = lose(mirror, last)
         assert mirror.materialize([last]).success
         assert mirror.publish().success
@@ -126,6 +127,23 @@ def listen(mirror, sandbox, since):
             publish_seconds=3600,
         )
     assert warned == []
+    return told[-1].step
+
+
+def assert_told(mirror, step):
+    """See that analysts find how far the stream is, and how it was read."""
+    query = "SELECT partition, next_offset, newest_published_at FROM stream_state"
+    assert {row[0]: row[1:] for row in mirror.warehouse.sql(query).rows} == {
+        partition: (following, step.published_at[partition]) for partition, following in step.offsets.items()
+    }
+    query = "SELECT sum(event_count), min(lag_seconds) > 0 FROM stream_state"
+    [(count, is_late)] = mirror.warehouse.sql(query).rows
+    stored = f"SELECT count(*) FROM read_parquet('{mirror.layout.lake / LIVE_CHANGES}/*/*/*.parquet')"
+    assert is_late
+    assert (count,) == mirror.warehouse.sql(stored).rows[0]
+    [run] = mirror.warehouse.sql("FROM stream_runs").table.to_pylist()
+    assert (run["event_count"], run["connection_count"], run["duplicate_count"]) == (count, 2, 0)
+    assert run["reconnect_count"] == step.runs[-1].reconnect_count
 
 
 def assert_found(mirror, truth):

@@ -112,6 +112,11 @@ class Stream:
     ) -> None:
         self.close()
 
+    @property
+    def reconnect_count(self) -> int:
+        """How often a connection was opened again."""
+        return sum(max(connection.opened - 1, 0) for connection in self.connections)
+
     def close(self) -> None:
         """End all connections. What was taken can still be committed."""
         self._inbox.close()

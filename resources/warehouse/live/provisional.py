@@ -7,16 +7,19 @@ same, and an hour that is loaded later finds nothing of this.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from resources import files
 from resources.datasets import RETENTION
-from resources.datasets.live import LIVE_CHANGES, files_of
+from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.tables import ARTICLE_CHANGES, COVERED
 from resources.warehouse.database.connect import answer, is_exhausted
 from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
@@ -25,7 +28,6 @@ from resources.warehouse.state.current import take_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from pathlib import Path
 
 
@@ -82,7 +84,10 @@ def write(
             rows_of_a_file=_ROWS_OF_A_FILE,
             since=moment(since),
         )
-        connection.execute(f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd)")
+        said = ", ".join(f"{name}: {quoted(json.dumps(told))}" for name, told in _state(lake_root).items())
+        connection.execute(
+            f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{said}}})"
+        )
         [(events, pages, left, newest)] = answer(
             connection,
             "SELECT count(*) FILTER (is_change), count(*) FILTER (is_living), count(*) FILTER (is_left), max(event_published_at) "  # noqa: S608  our own path
@@ -105,6 +110,30 @@ def write(
     finally:
         connection.execute("ROLLBACK")
     return Provisional(path, events, pages, left, newest, time.perf_counter() - started)
+
+
+def _state(lake_root: Path) -> dict[str, list[dict[str, Any]]]:
+    """How far the stream is kept, as rows of the views `stream_state` and `stream_runs`; nothing where its newest file does not say it."""
+    state: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
+    if found := files_of(lake_root / LIVE_CHANGES):
+        with contextlib.suppress(OSError, ValueError):
+            step = step_of(found[-1].last, found[-1].path)
+            runs = [_row(**vars(run)) for run in step.runs]
+            state = [
+                _row(
+                    partition=partition,
+                    next_offset=following,
+                    event_count=step.event_counts.get(partition, 0),
+                    newest_published_at=step.published_at.get(partition),
+                )
+                for partition, following in sorted(step.offsets.items())
+            ]
+    return {"stream_state": state, "stream_runs": runs}
+
+
+def _row(**values: Any) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
 
 
 def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: datetime) -> None:

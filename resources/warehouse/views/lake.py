@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.tables import ARTICLE_BODIES, ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.tables import ARTICLE_BODIES, ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES, STREAM_VIEWS
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
@@ -132,7 +132,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
 
 def shown() -> tuple[Table, ...]:
     """The views that analysts see."""
-    return (ARTICLE_BODIES, SNAPSHOT_ARTICLES.narrow, *bodies.views())
+    return (ARTICLE_BODIES, SNAPSHOT_ARTICLES.narrow, *bodies.views(), *STREAM_VIEWS)
 
 
 def frames() -> Iterator[str]:
@@ -242,6 +242,13 @@ def _queries(found: Sources) -> dict[str, str]:
         "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
         "snapshot_states": ([version.states() for version in present], states),
         **{view.name: (bodies.parts(view, found.kept, passed_over), nulls(view)) for view in bodies.views()},
+        **{
+            view.name: (
+                [statement(f"views/{view.name}", files=quoted(f"{found.live}/*.parquet"))] if found.live else [],
+                nulls(view),
+            )
+            for view in STREAM_VIEWS
+        },
     }
     return {
         name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from resources.datasets.live import Run
 from resources.lake import Layout
 from resources.lake.errors import LakeError
 from resources.lake.live import LiveLake
@@ -103,6 +104,25 @@ def test_it_says_since_when_each_project_and_namespace_is_kept(layout):
     assert kept(enwiki, dewiki, offset=2) == {enwiki: NOW, dewiki: NOW + timedelta(seconds=1)}
     assert kept(enwiki, frwiki, offset=3) == {enwiki: NOW, frwiki: NOW + timedelta(seconds=2)}
     assert lake_of(layout).last().kept_until == NOW + timedelta(seconds=3)
+
+
+def test_it_says_how_each_run_read_the_stream(layout):
+    def run(number):
+        return Run(NOW + timedelta(hours=number), NOW + timedelta(hours=number, minutes=1), 10, number)
+
+    lake = lake_of(layout)
+    assert lake.add([lines(record(1, 1))], NOW).runs == ()
+    lake.add([lines(record(1, 2), record(2, 1))], NOW, run=run(1))
+    lake.add([lines(record(1, 2), record(1, 3)) + b"no record\n"], NOW, run=run(1))
+    step = lake_of(layout).add([lines(record(1, 3), record(2, 5))], NOW, run=run(2))
+    assert step.event_counts == {1: 3, 2: 2}
+    first, second = step.runs
+    assert (first.event_count, first.duplicate_count, first.reject_count, first.reconnect_count) == (3, 1, 1, 1)
+    assert (second.event_count, second.duplicate_count, second.kept_at) == (1, 1, run(2).kept_at)
+    for number in range(3, 30):
+        step = lake.add([lines(record(1, 2 * number))], NOW, run=run(number))
+    assert [one.reconnect_count for one in lake_of(layout).last().runs] == list(range(6, 30))
+    assert lake_of(layout).last() == step
 
 
 def test_a_clock_that_is_set_back_changes_nothing(layout):

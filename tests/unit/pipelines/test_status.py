@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from datetime import timedelta
@@ -10,9 +11,14 @@ import pytest
 
 from benchmarks.local_cluster import free_port
 from pipelines.report import engine
+from pipelines.report import status as statuses
 from pipelines.report.status import collect
 from pipelines.settings import Settings
-from resources.tables import HourState
+from resources import files
+from resources.datasets.live import LIVE_CHANGES, Run
+from resources.lake import Layout
+from resources.lake.live import LiveLake
+from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector
 from tests.builds import lay
@@ -183,3 +189,37 @@ def test_what_the_stream_and_the_files_differ_in_needs_attention(mirror):
 def names(mirror):
     mirror.publish()
     return dict(mirror.status(4).facts)
+
+
+def test_how_far_the_stream_is_kept(mirror):
+    mirror.publish()
+    assert statuses.as_json(mirror.status(4))["stream"] is None
+    lake = LiveLake(Layout(mirror.data), LIVE_CHANGES, ARTICLE_CHANGES)
+    lake.begin(mirror.lake.hour(4), mirror.lake.hour(4))
+    run = Run(mirror.lake.hour(4), mirror.lake.hour(4) + timedelta(seconds=100), 10, 3)
+    newest = mirror.lake.hour(5) - timedelta(seconds=5)
+    event = {"identifier": "e", "type": "update", "date_published": newest.isoformat(), "partition": 7, "offset": 41}
+    line = {"name": "A", "identifier": 1, "version": {"identifier": 2}, "namespace": {"identifier": 0}, "event": event}
+    line |= {"is_part_of": {"identifier": "enwiki"}, "date_modified": newest.isoformat()}
+    lake.add([json.dumps(line).encode() + b"\n"], newest, run=run)
+    with files.held(mirror.data / "state" / "stream.lock", wait_seconds=0):
+        running = mirror.status(4)
+    assert dict(running.facts)["stream"] == (
+        "running, 5 s behind, 1 partition; this run: 1 event, 0.0 a second, 3 reconnects, 0 duplicates dropped"
+    )
+    found = json.loads(json.dumps(statuses.as_json(running)))["stream"]
+    assert (found["is_running"], found["lag_seconds"], found["events_per_second"]) == (True, 5.0, 0.01)
+    assert found["partitions"]["7"] == {"next_offset": 42, "event_count": 1, "newest_published_at": newest.isoformat()}
+    assert (found["run"]["reconnect_count"], found["run"]["connection_count"]) == (3, 10)
+    for hours, beginning in (
+        (0, None),
+        (2, "Nobody has read the stream since"),
+        (50, "The stream was not read since 2026-11-01"),
+    ):
+        report = mirror.status(4 + hours)
+        assert dict(report.facts)["stream"].startswith(
+            "not running; last event 2026-11-01 04:59:55 UTC; last run: 1 event"
+        )
+        told = [trouble for trouble in report.troubles if "the stream" in trouble.lower()]
+        assert [one.startswith(beginning or "") for one in told] == ([] if beginning is None else [True])
+        assert report.stream["is_running"] is False

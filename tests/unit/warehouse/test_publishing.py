@@ -158,7 +158,8 @@ def test_internal_tables_stay_home(library):
         (name,)
         for name in (
             "hot_window",
-            *(f"lake_{name}" for name in ("article_bodies", "entity_bodies", "snapshot_articles", "structured_bodies")),
+            *(f"lake_{name}" for name in ("article_bodies", "entity_bodies", "snapshot_articles")),
+            *(f"lake_{name}" for name in ("stream_runs", "stream_state", "structured_bodies")),
             *("not_found", "shadowed", "shadowed_hours", "shadowed_snapshots"),
             *("snapshot_pages", "snapshot_states", "superseded"),
         )

@@ -1,0 +1,51 @@
+"""What is known of the realtime stream: how far it is kept, and how it was read."""
+
+from __future__ import annotations
+
+from resources.tables.declaration import DOUBLE, INT, TIMESTAMP, Column, Table
+
+STREAM_STATE = Table(
+    "stream_state",
+    "How far the realtime stream is kept, by partition, as of the last time that analysts were shown its events. No row: no stream was kept in the "
+    "last two days.",
+    (
+        Column(
+            "partition",
+            INT,
+            "Partition of the stream (0 to 49); five in a row are a part, which one connection reads.",
+            required=True,
+        ),
+        Column("next_offset", INT, "Offset that comes next; all before it are kept.", required=True),
+        Column(
+            "event_count", INT, "Events of the mirrored projects that were kept since the stream began.", required=True
+        ),
+        Column(
+            "newest_published_at", TIMESTAMP, "When the newest event of the partition was published, of any project."
+        ),
+        Column(
+            "lag_seconds",
+            DOUBLE,
+            "Seconds since then, at the moment of the question. A partition without events grows older as well: judge by the smallest of a part.",
+        ),
+    ),
+    key=("partition",),
+)
+STREAM_RUNS = Table(
+    "stream_runs",
+    "The last 24 readings of the realtime stream: runs of `wme stream`, or of its asset. Kept like stream_state.",
+    (
+        Column("began_at", TIMESTAMP, "When it began.", required=True),
+        Column("kept_at", TIMESTAMP, "When it wrote its newest file.", required=True),
+        Column("connection_count", INT, "Connections side by side.", required=True),
+        Column("reconnect_count", INT, "How often one of them was opened again.", required=True),
+        Column("event_count", INT, "Events of the mirrored projects that were kept.", required=True),
+        Column("other_count", INT, "Events of other projects and namespaces.", required=True),
+        Column("duplicate_count", INT, "Events that came again and were dropped.", required=True),
+        Column(
+            "reject_count", INT, "Lines that could not be read; they are in lake/live_changes_rejects.", required=True
+        ),
+        Column("events_per_second", DOUBLE, "Events that were kept, a second."),
+    ),
+    key=("began_at",),
+)
+STREAM_VIEWS = (STREAM_STATE, STREAM_RUNS)

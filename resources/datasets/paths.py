@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Digits of a version or digest that stand in a name.
 DIGITS = 8
 ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
+#: Two files with the same rows in the same order: one has the bodies, the other all else.
+ROWS, BODIES = f"rows.{PARQUET}", f"bodies.{PARQUET}"
 #: What lies in the folder of a snapshot: sets, and archives, unfinished ones too, with their notes.
 _OF_SNAPSHOT = {SET, *(f"{ARCHIVE}{part}{note}" for part in ("", ".part") for note in ("", ".json"))}
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -41,6 +43,11 @@ def parse(name: str) -> Name | None:
     """The parts of what `name_of` made; None for another name."""
     found = _NAME.fullmatch(name)
     return Name(*found.groups()) if found else None
+
+
+def with_bodies(path: str) -> str:
+    """The file that has the bodies of a lake file's rows: the one beside it, or itself."""
+    return f"{path.removesuffix(ROWS)}{BODIES}" if path.endswith(f".{ROWS}") else path
 
 
 def is_of_snapshot(name: str, identifier: str) -> bool:

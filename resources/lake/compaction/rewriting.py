@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources.datasets import named
-from resources.datasets.paths import PARQUET, name_of
+from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.lake.compaction.sorting import in_order
 from resources.lake.errors import LakeError
 from resources.lake.parquet.writer import ParquetFile, encode
-from resources.tables.compacted import COMPACTED, FILE_ROW
+from resources.tables.compacted import APART, COMPACTED, FILE_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -85,7 +86,10 @@ class CompactionJob:
 
 @dataclass(frozen=True)
 class CompactedFile:
-    """A file that was written, relative to the lake: all its rows have a project from `first_project_id` to `last_project_id`."""
+    """A file that was written, relative to the lake: all its rows have a project from `first_project_id` to `last_project_id`.
+
+    `lake_bytes` counts the file beside it with its bodies (`with_bodies`), where there is one.
+    """
 
     lake_path: str
     row_count: int
@@ -124,9 +128,9 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
     )
     files: list[CompactedFile] = []
     groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes))
-    for number, chunk in enumerate(_chunks(_encoded(groups, table, job), job.file_bytes)):
+    for number, chunk in enumerate(_chunks(_encoded(groups, job), job.file_bytes)):
         target = folder / _name(job, number)
-        files.append(_written(job, target, target.relative_to(layout.lake).as_posix(), table, chunk))
+        files.append(_written(job, target, target.relative_to(layout.lake).as_posix(), chunk))
     compaction = Compaction(tuple(files), dict(counts))
     if sum(file.row_count for file in files) != counts.total():
         raise LakeError(f"The compaction {job.name} wrote other rows than it read; nothing was changed. Report this.")
@@ -134,7 +138,7 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
 
 
 def _name(job: CompactionJob, number: int) -> str:
-    return name_of(f"{job.name}_{number:03}", job.digest, PARQUET)
+    return name_of(f"{job.name}_{number:03}", job.digest, ROWS if job.table_name in APART else PARQUET)
 
 
 def _rows(
@@ -146,30 +150,49 @@ def _rows(
     progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file with the columns of compacted files, less those that are left out."""
+    beside = path.with_name(with_bodies(path.name))
+    paths = [path] if beside == path else [path, beside]
+    for one in paths:
+        if not one.exists():
+            raise LakeError(
+                f"The lake file {one.name} is gone, so it was not compacted; nothing was changed. Convert its archive again."
+            )
     try:
-        with pq.ParquetFile(path, buffer_size=_READ_BYTES) as file:
-            if file.metadata.num_rows != source.row_count:
-                raise LakeError(
-                    f"The lake file {path.name} holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}. It was "
-                    "not compacted, and nothing was changed. Remove it and convert its archive again."
-                )
+        with ExitStack() as stack:
+            files = [stack.enter_context(pq.ParquetFile(one, buffer_size=_READ_BYTES)) for one in paths]
+            for one, file in zip(paths, files, strict=True):
+                if file.metadata.num_rows != source.row_count:
+                    raise LakeError(
+                        f"The lake file {one.name} holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}. It was "
+                        "not compacted, and nothing was changed. Remove it and convert its archive again."
+                    )
             start = 0
-            for batch in file.iter_batches(_batch_rows(file.metadata)):
-                found = _chosen(_of_form(batch, table, start), start, source)
-                start += len(batch)
+            for batches in _side_by_side(files):
+                found = _chosen(_of_form(batches, table, start), start, source)
+                start += len(batches[0])
                 if len(found):
                     _count(found, given, counts)
                     yield found
-    except FileNotFoundError as error:
-        raise LakeError(
-            f"The lake file {path.name} is gone, so it was not compacted; nothing was changed. Convert its archive again."
-        ) from error
     except (OSError, ValueError) as error:
         raise LakeError(
             f"The lake file {path.name} cannot be read ({error}), so it was not compacted; nothing was changed. Remove it "
             "and convert its archive again."
         ) from error
-    progress(path.stat().st_size)
+    progress(sum(one.stat().st_size for one in paths))
+
+
+def _side_by_side(files: list[pq.ParquetFile]) -> Iterator[tuple[pa.RecordBatch, ...]]:
+    """The same rows of each file, some megabytes at a time; the files have as many. A reader may give fewer rows at once than it was asked for."""
+    rows = min(_batch_rows(file.metadata) for file in files)
+    readers = [file.iter_batches(rows) for file in files]
+    held = [next(reader, None) for reader in readers]
+    while batches := [batch for batch in held if batch is not None]:
+        count = min(map(len, batches))
+        yield tuple(batch.slice(0, count) for batch in batches)
+        held = [
+            batch.slice(count) if len(batch) > count else next(reader, None)
+            for batch, reader in zip(batches, readers, strict=True)
+        ]
 
 
 def _batch_rows(metadata: pq.FileMetaData) -> int:
@@ -178,17 +201,18 @@ def _batch_rows(metadata: pq.FileMetaData) -> int:
     return max(1, min(_GROUP_ROWS, int(_READ_BYTES * metadata.num_rows // max(1, size))))
 
 
-def _of_form(batch: pa.RecordBatch, table: Table, start: int) -> pa.RecordBatch:
-    """The columns of compacted files; what an older file lacks is null."""
-    there = set(batch.schema.names)
+def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.RecordBatch:
+    """The columns of compacted files, bodies and all; what an older file lacks is null."""
+    there = {name: column for batch in batches for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    count = len(next(iter(there.values())))
     columns = []
     for column in table:
         if column.name in there:
-            columns.append(batch.column(column.name))
+            columns.append(there[column.name])
         elif column is FILE_ROW:
-            columns.append(pa.array(range(start, start + len(batch)), column.type))
+            columns.append(pa.array(range(start, start + count), column.type))
         else:
-            columns.append(pa.nulls(len(batch), column.type))
+            columns.append(pa.nulls(count, column.type))
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
@@ -255,19 +279,26 @@ def _row_bytes(table: pa.Table) -> list[int]:
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, encoded, with its first and last project."""
+    """A row group, encoded for each of the files that its rows go to, with its first and last project."""
 
-    encoded: footer.Group
+    encoded: tuple[footer.Group, ...]
     first: str
     last: str
 
 
-def _encoded(groups: Iterable[pa.RecordBatch], table: Table, job: CompactionJob) -> Iterator[_Group]:
+def _forms(job: CompactionJob) -> tuple[Table, ...]:
+    """Of the files with a job's rows: one with all columns, or one without the bodies and one with them."""
+    return APART.get(job.table_name, (COMPACTED[job.table_name],))
+
+
+def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_Group]:
     """The row groups, encoded beside one another, in their order."""
+    forms = _forms(job)
 
     def one(batch: pa.RecordBatch) -> _Group:
         projects = batch.column("project_id")
-        return _Group(encode(batch, table, level=job.level), projects[0].as_py(), projects[-1].as_py())
+        encoded = (encode(batch.select(form.schema.names), form, level=job.level) for form in forms)
+        return _Group(tuple(encoded), projects[0].as_py(), projects[-1].as_py())
 
     pool = ThreadPoolExecutor(job.threads, thread_name_prefix="compact")
     try:
@@ -292,7 +323,7 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             size = 0
             found: _Group | None = group
             while found is not None:
-                size += sum(len(pages) for pages in found.encoded.pages)
+                size += sum(len(pages) for encoded in found.encoded for pages in encoded.pages)
                 yield found
                 found = next(groups, None)
                 if found is not None and size >= file_bytes:
@@ -303,11 +334,17 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
         first = rest[0] if rest else None
 
 
-def _written(job: CompactionJob, target: Path, lake_path: str, table: Table, groups: Iterable[_Group]) -> CompactedFile:
+def _written(job: CompactionJob, target: Path, lake_path: str, groups: Iterable[_Group]) -> CompactedFile:
+    forms = _forms(job)
+    targets = [target, target.with_name(with_bodies(target.name))][: len(forms)]
     projects: list[str] = []
-    with ParquetFile(target, table) as file:
+    with ExitStack() as stack:
+        files = [stack.enter_context(ParquetFile(one, form)) for one, form in zip(targets, forms, strict=True)]
         for group in groups:
-            file.add(group.encoded)
+            for file, encoded in zip(files, group.encoded, strict=True):
+                file.add(encoded)
             projects += group.first, group.last
-        file.finish({"compaction": job.digest})
-        return CompactedFile(lake_path, file.row_count, target.stat().st_size, projects[0], projects[-1])
+        for file in files:
+            file.finish({"compaction": job.digest})
+        size = sum(one.stat().st_size for one in targets)
+        return CompactedFile(lake_path, files[0].row_count, size, projects[0], projects[-1])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from resources.datasets import ARTICLE_CHANGES, Family
+from resources.datasets.paths import with_bodies
 from resources.tables import TIMESTAMP
 from resources.tables.compacted import COMPACTED
 from resources.tables.versions import version_of
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     Part = tuple[Any, ...]
 
 #: Raised whenever the same files would be rewritten in another way.
-_VERSION = 2
+_VERSION = 3
 _PARTS = pa.schema(
     [
         ("batch_hour", TIMESTAMP),
@@ -88,7 +89,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class NewFile:
-    """A compacted file. `lake_path` is relative to the lake."""
+    """A compacted file. `lake_path` is relative to the lake; `lake_bytes` counts the file with its bodies as well."""
 
     lake_path: str
     row_count: int
@@ -197,10 +198,10 @@ def commit(
     Raises:
         LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
     """
-    for file in files:
-        if not (lake_root / file.lake_path).exists():
+    for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
+        if not (lake_root / path).exists():
             raise LakeFileError(
-                f"The compacted file {file.lake_path} is gone; nothing was changed. The next compaction makes it again."
+                f"The compacted file {path} is gone; nothing was changed. The next compaction makes it again."
             )
     wrong = {
         part: row_counts.get(part, 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from resources.datasets import ARTICLE_CHANGES
-from resources.datasets.paths import hour_folder
+from resources.datasets.paths import hour_folder, with_bodies
 from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import column_list, statement, transaction
 from resources.warehouse.errors import LakeFileError
@@ -106,7 +106,11 @@ def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[
         "WHERE table_name = ? AND batch_hour = ? AND loads.project_id BETWEEN first_project_id AND last_project_id",
         list(key),
     ).fetchall()
-    gone = {path for path in {path for *_, path in found} if not (lake_root / path).exists()}
+    gone = {
+        path
+        for path in {path for *_, path in found}
+        if not all((lake_root / one).exists() for one in (path, with_bodies(path)))
+    }
     return {(project, namespace) for project, namespace, path in found if path in gone}
 
 

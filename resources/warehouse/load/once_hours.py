@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resources.datasets.paths import with_bodies
 from resources.warehouse.database.connect import has_table
 from resources.warehouse.database.sql import column_list, identifier, quoted, statement
 from resources.warehouse.load.once import newest_first
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeptHours:
-    """The lake files of the loaded hours of a dataset: those of single hours, and compacted ones."""
+    """The lake files with the bodies of the loaded hours of a dataset: those of single hours, and compacted ones."""
 
     dataset: Dataset
     paths: tuple[str, ...]
@@ -100,5 +101,7 @@ def kept_hours(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_roo
             "SELECT lake_path FROM compacted_files WHERE table_name = ? ORDER BY first_hour, lake_path", [dataset.name]
         ).fetchall()
     return KeptHours(
-        dataset, tuple(str(root / path) for (path,) in found), tuple(str(root / path) for (path,) in compacted)
+        dataset,
+        tuple(str(root / path) for (path,) in found),
+        tuple(str(root / with_bodies(path)) for (path,) in compacted),
     )

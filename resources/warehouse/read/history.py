@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from resources.datasets.paths import BODIES, ROWS
 from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
 from resources.tables.compacted import COMPACTED
@@ -68,7 +69,7 @@ class Window:
                     nothing=nulls(_COMPACTED),
                 ),
                 files=f"[{', '.join(paths)}]",
-                superseded=statement("read/superseded", root=quoted(superseded_in)) if superseded_in else "",
+                superseded=passed_over(superseded_in),
                 first_hour=moment(self.first_hour),
                 events_until=moment(self.events_until),
             )
@@ -82,6 +83,17 @@ def window(connection: duckdb.DuckDBPyConnection) -> Window | None:
         return None
     found = answer(connection, "SELECT first_hour, events_until FROM internal.hot_window")
     return Window(*found[0]) if found else None
+
+
+def passed_over(superseded_in: str, *, bodies: bool = False) -> str:
+    """A join that leaves out the rows of compacted files which count no longer, or their `bodies`; empty where there is none.
+
+    `superseded_in`: the folder of the lake, with its slash, where rows of these files are passed over; else empty.
+    """
+    if not superseded_in:
+        return ""
+    path = f"replace(old.lake_path, {quoted(f'.{ROWS}')}, {quoted(f'.{BODIES}')})" if bodies else "old.lake_path"
+    return statement("read/superseded", root=quoted(superseded_in), path=path)
 
 
 def has_superseded(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets.paths import with_bodies
 from resources.warehouse.database.connect import answer, has_table
 
 if TYPE_CHECKING:
@@ -66,14 +67,15 @@ class Ledger:
         return self._named("table_name = ?", [dataset.name])
 
     def compacted(self, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[str]:
-        """The compacted files of a dataset, relative to the lake."""
+        """The compacted files of a dataset, those with bodies too, relative to the lake."""
         query = "SELECT lake_path FROM compacted_files WHERE table_name = ?"
         held = [self._build] if self._published is None else [self._build, self._published]
         return frozenset(
             path
             for file in held
             if has_table(file, "compacted_files")
-            for (path,) in answer(file, query, [dataset.name])
+            for (rows,) in answer(file, query, [dataset.name])
+            for path in (rows, with_bodies(rows))
         )
 
     def _named(self, condition: str, parameters: Sequence[Any]) -> Named:

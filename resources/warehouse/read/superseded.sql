@@ -1,5 +1,5 @@
 ANTI JOIN internal.superseded AS old ON
-  file.filename = concat({root}, old.lake_path)
+  file.filename = concat({root}, {path})
   AND file.batch_hour = old.batch_hour
   AND file.project_id = old.project_id
   AND file.namespace_id = old.namespace_id

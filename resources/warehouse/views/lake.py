@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resources.datasets.paths import with_bodies
 from resources.tables import ARTICLE_BODIES, ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES, STREAM_VIEWS
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import STATE
@@ -16,7 +17,7 @@ from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
 from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
-from resources.warehouse.read.history import ColdFile, has_superseded, window
+from resources.warehouse.read.history import ColdFile, has_superseded, passed_over, window
 from resources.warehouse.views import bodies
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 class Sources:
     """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone.
 
-    `files`, `compacted` and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
+    `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
     the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of the compacted files
     that may have changes of hours before the `window`.
     """
@@ -97,7 +98,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
         )
         superseded = has_superseded(connection)
     known = window(connection)
-    compacted = [root / relative for (relative,) in found]
+    compacted = [root / with_bodies(relative) for (relative,) in found]
     cold = (
         []
         if known is None
@@ -112,7 +113,10 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     kept = versions(connection, lake_root)
     others = bodies.kept(connection, lake_root)
     of_snapshots = (*(version.paths for version in kept), *(version.files for version in others))
-    wanted = [*paths, *compacted, *looked_up, *(Path(path) for several in of_snapshots for path in several)]
+    older = [root / path for path, _ in cold]
+    # an older compacted file has its bodies itself
+    wanted = [*paths, *dict.fromkeys([*compacted, *older]), *looked_up]
+    wanted += [Path(path) for several in of_snapshots for path in several]
     missing = {path for path in wanted if not path.exists()}
     return Sources(
         files=tuple(str(path) for path in paths if path not in missing),
@@ -224,7 +228,7 @@ def _queries(found: Sources) -> dict[str, str]:
     """What each view shows, by its name; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
     of_articles = [version.bodies() for version in present]
-    passed_over = statement("read/superseded", root=quoted(found.superseded_in)) if found.superseded_in else ""
+    left_out = passed_over(found.superseded_in, bodies=True)
     for name, files in (
         ("article_bodies_looked_up", found.looked_up),
         ("article_bodies", found.files),
@@ -232,7 +236,7 @@ def _queries(found: Sources) -> dict[str, str]:
     ):
         if files:
             names = ", ".join(quoted(path) for path in files)
-            of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=passed_over))
+            of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=left_out))
     if found.live:
         of_articles.append(statement("views/article_bodies_live", files=quoted(f"{found.streamed}/*/*/*.parquet")))
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
@@ -241,7 +245,7 @@ def _queries(found: Sources) -> dict[str, str]:
         "snapshot_articles": ([version.pages() for version in present], nulls(SNAPSHOT_ARTICLES.narrow)),
         "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
         "snapshot_states": ([version.states() for version in present], states),
-        **{view.name: (bodies.parts(view, found.kept, passed_over), nulls(view)) for view in bodies.views()},
+        **{view.name: (bodies.parts(view, found.kept, left_out), nulls(view)) for view in bodies.views()},
         **{
             view.name: (
                 [statement(f"views/{view.name}", files=quoted(f"{found.live}/*.parquet"))] if found.live else [],

@@ -14,14 +14,17 @@ from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from assets import housekeeping
 from assets.compaction import compact_lake
+from resources.datasets.paths import with_bodies
 from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import LakeError, Layout
-from resources.lake.compaction import sorting
+from resources.lake.compaction import rewriting, sorting
+from resources.lake.parquet.writer import ParquetFile
 from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
@@ -82,9 +85,9 @@ def first_hours(made, count):
 
 
 def names(warehouse):
-    """The lake files that the published file reads."""
+    """The lake files that the published file reads bodies from."""
     [(text,)] = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_bodies'").rows
-    return [one for one in text.split("'") if one.endswith(".parquet")]
+    return [one for one in text.split("'") if one.startswith("/") and one.endswith(".parquet")]
 
 
 @pytest.fixture
@@ -98,14 +101,22 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
     [done] = compact(mirror)
     assert (done.read_files, done.written_files, done.given_up_count) == (16, 1, 0)
     assert content(mirror.warehouse) == before
-    [path] = names(mirror.warehouse)
+    [bodies] = names(mirror.warehouse)
+    rows = bodies.replace(".bodies.", ".rows.")
     with duckdb.connect() as alone:
         # repeated events apart, which are in no table
-        query = f"SELECT DISTINCT * FROM read_parquet({lake}, hive_partitioning = false) ORDER BY ALL"
-        rows = alone.execute(query).fetchall()
-        assert rows == alone.execute(f"SELECT * EXCLUDE (file_row) FROM '{path}' ORDER BY ALL").fetchall()
-        keys = alone.execute(f"SELECT project_id, article_id, version_id FROM '{path}'").fetchall()
-        assert keys == sorted(keys)
+        written = alone.sql(
+            f"SELECT DISTINCT * FROM read_parquet({lake}, hive_partitioning = false) ORDER BY ALL"
+        ).to_arrow_table()
+        query = f"FROM '{rows}' AS one POSITIONAL JOIN '{bodies}' AS other"
+        columns = ", ".join(f"{'other' if n in ('html', 'wikitext') else 'one'}.{n}" for n in written.column_names)
+        assert alone.sql(f"SELECT {columns} {query} ORDER BY ALL").to_arrow_table().equals(written)
+        keys = ("project_id", "article_id", "version_id", "batch_hour", "namespace_id", "file_row", "change_type")
+        same = " AND ".join(f"one.{key} = other.{key}" for key in keys)
+        assert alone.execute(f"SELECT count(*) {query} WHERE {same}").fetchall() == [(len(written),)]
+        found = alone.execute(f"SELECT {', '.join(keys[:4])} FROM '{rows}'").fetchall()
+        assert found == sorted(found)
+        assert len(pq.read_schema(bodies)) == len(keys) + 2
     assert compact(mirror, 0) == []
 
 
@@ -235,9 +246,65 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror, again):
     merge, files, counts, dataset = prepared(mirror)
     with pytest.raises(LakeFileError, match="is gone; nothing was changed"):
         mirror.warehouse.commit_compaction(merge, [NewFile("compacted/x.parquet", 1, 1, "a", "b")], counts, dataset)
+    beside = mirror.data / "lake" / with_bodies(files[0].lake_path)
+    whole = beside.read_bytes()
+    beside.unlink()
+    with pytest.raises(LakeFileError, match=r"\.bodies\.parquet is gone; nothing was changed"):
+        mirror.warehouse.commit_compaction(merge, files, counts, dataset)
+    beside.write_bytes(whole)
     wrong = counts | {next(iter(counts)): 1}
     with pytest.raises(LakeFileError, match=r"has 1 rows in the new files\. Nothing was changed"):
         mirror.warehouse.commit_compaction(merge, files, wrong, dataset)
+    assert content(mirror.warehouse) == before
+
+
+def test_compacted_files_of_before_that_have_their_bodies_themselves_are_read_and_rewritten(mirror, again, monkeypatch):
+    before = again(mirror, first_hours, 4)
+    clock = mirror.warehouse._clock
+    with monkeypatch.context() as then:
+        then.setattr(rewriting, "APART", {})
+        clock.now = mirror.lake.hour(2) + timedelta(minutes=40)
+        assert {one.merge.span.name for one in compact(mirror, 0)} == {"hour"}
+    clock.now = mirror.lake.hour(4) + timedelta(minutes=40)
+    compact(mirror, 0)
+    files = names(mirror.warehouse) if content(mirror.warehouse) == before else []
+    assert {".bodies." in one for one in files} == {True, False}
+    load(mirror, [1], 1)
+    load(mirror, [1])
+    assert content(mirror.warehouse) == before
+    mirror.warehouse.move_window(mirror.lake.hour(48))
+    assert content(mirror.warehouse) == before
+    [done] = compact(mirror)
+    assert done.written_files == 1
+    assert content(mirror.warehouse) == before
+    [path] = names(mirror.warehouse)
+    assert ".bodies." in path
+
+
+def test_a_kill_between_a_file_and_its_bodies_leaves_what_was_and_the_next_compaction_makes_both(
+    mirror, again, monkeypatch
+):
+    before = again(mirror, first_hours, 2)
+    landed = []
+
+    def land(file):
+        if landed:
+            raise LakeError("The process ends here.")
+        landed.append(file.target)
+        kept(file)
+
+    kept = ParquetFile.land
+    with monkeypatch.context() as killed:
+        killed.setattr(ParquetFile, "land", land)
+        with pytest.raises(LakeError, match="ends here"):
+            compact(mirror)
+    assert content(mirror.warehouse) == before
+    assert landed[0].exists()
+    clock = mirror.warehouse._clock
+    cleaning = housekeeping.clean(Layout(mirror.data), mirror.warehouse, now=clock.now)
+    assert landed[0].relative_to(mirror.data).as_posix() in {one.path for one in (*cleaning.freed, *cleaning.waiting)}
+    [done] = compact(mirror)
+    assert done.written_files == 1
     assert content(mirror.warehouse) == before
 
 

@@ -213,7 +213,7 @@ def test_an_hour_that_is_compacted_before_articles_takes_it_in_holds_the_window(
 
 def test_a_compacted_file_that_is_gone_takes_no_change_along(mirror, again):
     before = again(mirror, compacted_hours, 2)
-    [path] = (mirror.data / "lake" / "compacted").rglob("*.parquet")
+    [path] = (mirror.data / "lake" / "compacted").rglob("*.rows.parquet")
     whole = path.read_bytes()
     path.unlink()
     with pytest.raises(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assets import housekeeping
+from resources.datasets.paths import with_bodies
 from resources.lake import Layout, sweep
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
@@ -140,7 +141,7 @@ def check_order(warehouse: Warehouse, wanted: list[datetime], data: Path, unfini
     assert unfinished(data) == []
     with warehouse._connector.build("look") as build:
         named = "SELECT lake_path FROM compacted_files UNION SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0"
-        loaded = {path for (path,) in build.execute(named).fetchall()}
+        loaded = {path for (rows,) in build.execute(named).fetchall() for path in (rows, with_bodies(rows))}
     held = {path.relative_to(layout.lake).as_posix() for path in layout.lake.rglob("*.parquet")}
     assert loaded - held == set()
     # beside them, lake files of hours that are compacted may have been made again for a repeated hour

@@ -28,6 +28,7 @@ from resources.tables import (
     STREAM_VIEWS,
     STRUCTURED_BODIES,
     STRUCTURED_VIEWS,
+    VISIBILITY_CHANGES,
 )
 from resources.tables import ARTICLE_CHANGES as _ARTICLE_CHANGES
 from resources.tables import ENTITY_CHANGES as _ENTITY_CHANGES
@@ -157,6 +158,7 @@ def tables() -> tuple[Table, ...]:
         LOADS,
         COMPACTED_FILES,
         REJECTS,
+        VISIBILITY_CHANGES,
         STREAM_COMPARISONS,
         *STREAM_VIEWS,
         *QUESTIONS,

@@ -17,6 +17,7 @@ from resources.tables.articles import (
     LOOKUPS,
     REDIRECTS,
     SNAPSHOT_ARTICLES,
+    VISIBILITY_CHANGES,
     ChangeType,
     Purpose,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "STRUCTURED_BODIES",
     "STRUCTURED_VIEWS",
     "TIMESTAMP",
+    "VISIBILITY_CHANGES",
     "ChangeType",
     "Column",
     "Difference",

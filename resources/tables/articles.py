@@ -312,6 +312,12 @@ ARTICLE_CHANGES = Table(
     _COLUMNS,
     key=("batch_hour", "event_id", "name"),
 )
+VISIBILITY_CHANGES = Table(
+    "visibility_changes",
+    "Changes of visibility in hours whose files are loaded. Files lack them; the realtime stream had them. `article_changes` shows them as well.",
+    tuple(column for column in _COLUMNS if not column.body),
+    key=("batch_hour", "event_id", "name"),
+)
 ARTICLES = Table(
     "articles",
     "The pages as they are now: for each, the row of the change or of the snapshot that decided it.",

@@ -52,6 +52,7 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
             "SELECT DISTINCT batch_hour FROM article_changes WHERE event_partition IS NOT NULL"
         ).rows
         assert rows == [(last + timedelta(hours=1),)]
+        assert_visible(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         assert_compared(mirror, sandbox, [*hours, last], lost={("enwiki", 0, last): lost})
         # the service exports the hour again, with a line that nobody can read
         path = mirror.download_path(last, "frwiki")
@@ -64,6 +65,19 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         query = "SELECT sum(only_in_stream_count + superseded_count), count(*) FROM stream_comparisons WHERE project_id = 'frwiki'"
         assert mirror.rows(query)[0][0] == 1
         assert mirror.rows("SELECT count(*) FROM stream_comparisons") == [(before,)]
+
+
+def assert_visible(mirror, sandbox, since):
+    """See that analysts find each change of visibility of the world once, of hours that are loaded and of the present one."""
+    wanted = Counter(
+        sandbox.world.record(event)["event"]["identifier"]
+        for project in PROJECTS
+        for event in sandbox.world.events(project, since, NOW)
+        if event.title.namespace in NAMESPACES and event.type == "visibility-change"
+    )
+    query = "SELECT event_id FROM article_changes WHERE change_type = 'visibility-change'"
+    assert Counter(event for (event,) in mirror.warehouse.sql(query).rows) == wanted
+    assert wanted.total() > 3
 
 
 def lose(mirror, hour):

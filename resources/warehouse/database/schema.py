@@ -90,6 +90,7 @@ def native_tables() -> tuple[tables.Table, ...]:
         tables.LOADS,
         tables.COMPACTED_FILES,
         tables.REJECTS,
+        tables.VISIBILITY_CHANGES,
         tables.STREAM_COMPARISONS,
     )
 

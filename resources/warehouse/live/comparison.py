@@ -3,6 +3,9 @@
 An hour is compared once its file is loaded, or the service's list lacks it: over the time of it in which the stream was kept, and of the
 projects and namespaces whose events were. The files of both are read, so that nothing in between can hide a difference. Events that come later
 by the stream, or a file that is loaded again, make the comparison again. Once the stream's files are gone, what was found stays.
+
+Changes of visibility, which files lack, are kept for good then, in a table of their own: files that are loaded again replace the rows of their
+hour, and these have none.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.formatting import counted, hour_text
 from resources.tables import ARTICLE_CHANGES, COVERED, STREAM_COMPARISONS, Difference
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
-from resources.warehouse.database.sql import identifier, nulls, quoted, statement, transaction
+from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement, transaction
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ _EXAMPLES = "5"
 #: Columns that are of one side alone.
 _OWN = ("batch_hour", "event_partition", "event_offset")
 _CONTENT = [identifier(column.name) for column in ARTICLE_CHANGES.narrow if column.name not in _OWN]
+_COLUMNS = column_list(ARTICLE_CHANGES.narrow)
 _DIFFERING = ", ".join(
     [
         *(f"CASE WHEN streamed.{n} IS DISTINCT FROM filed.{n} THEN {quoted(n[1:-1])} END" for n in _CONTENT),
@@ -166,12 +170,22 @@ def _compare(
     connection.execute(statement("live/comparisons", examples=_EXAMPLES, **_WORDS), {"hour": hour, "now": now})
     news = "* EXCLUDE (compared_at)"
     fresh = answer(connection, f"SELECT {news} FROM comparisons EXCEPT SELECT {news} FROM stream_comparisons")  # noqa: S608
+    kept = statement("live/visibility", columns=_COLUMNS, rows=_rows(streamed))
+    [(kept_count,)] = connection.execute(kept, {"hour": hour}).fetchall()
+    # should a file have them after all, they are its rows
+    connection.execute(
+        "DELETE FROM visibility_changes AS kept USING article_changes AS filed WHERE kept.batch_hour = $hour AND filed.batch_hour = $hour "
+        "AND filed.change_type = 'visibility-change' AND kept.project_id = filed.project_id AND kept.namespace_id = filed.namespace_id "
+        "AND kept.event_id = filed.event_id AND kept.name = filed.name",
+        {"hour": hour},
+    )
     if fresh:
         connection.execute(
             "DELETE FROM stream_comparisons AS old USING comparisons AS new WHERE old.batch_hour = new.batch_hour "
             "AND old.project_id = new.project_id AND old.namespace_id = new.namespace_id"
         )
         connection.execute("INSERT INTO stream_comparisons BY NAME FROM comparisons")
+    if fresh or kept_count:
         raise_revision(connection)
     own = ", ".join(name for field in fields(Comparison) if (name := field.name) != "is_news")
     counts = answer(connection, f"SELECT {own} FROM comparisons ORDER BY ALL")  # noqa: S608  our own names

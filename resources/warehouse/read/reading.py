@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
-from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, STREAM_COMPARISONS
+from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, STREAM_COMPARISONS, VISIBILITY_CHANGES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
@@ -41,7 +41,11 @@ def of_projects() -> list[str]:
         for table in (one.table, *one.native)
     ]
     states = {one.state.name for one in datasets.datasets() if one.state is not None} - {"articles"}
-    return [*own, *sorted(states), *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS, STREAM_COMPARISONS))]
+    return [
+        *own,
+        *sorted(states),
+        *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS, STREAM_COMPARISONS, VISIBILITY_CHANGES)),
+    ]
 
 
 class Reader:

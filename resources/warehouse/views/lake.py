@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.datasets.paths import with_bodies
-from resources.tables import ARTICLE_BODIES, ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES, STREAM_VIEWS
+from resources.tables import (
+    ARTICLE_BODIES,
+    ARTICLE_CHANGES,
+    ARTICLES,
+    SNAPSHOT_ARTICLES,
+    STREAM_VIEWS,
+    VISIBILITY_CHANGES,
+)
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
@@ -53,7 +60,7 @@ class Sources:
 
     `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
     the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of the compacted files
-    that may have changes of hours before the `window`.
+    that may have changes of hours before the `window`. `has_visibility`: whether changes of visibility are kept beside those of the files.
     """
 
     files: tuple[str, ...]
@@ -67,6 +74,7 @@ class Sources:
     cold: tuple[ColdFile, ...] = ()
     live: str = ""
     streamed: str = ""
+    has_visibility: bool = False
 
     @property
     def count(self) -> int:
@@ -131,6 +139,8 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
         ),
         kept=tuple(one.without({str(path) for path in missing}) for one in others),
         missing=tuple(path.relative_to(root).as_posix() for path in wanted if path in missing),
+        has_visibility=has_table(connection, VISIBILITY_CHANGES.name)
+        and bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name
     )
 
 
@@ -158,7 +168,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     # without the stream's files again where they were not taken along
     if found.live or _is_table(connection, _SETTLED):
         _show_articles(connection, found)
-    if found.window is not None or found.live or _is_table(connection, _HOT):
+    if found.window is not None or found.live or found.has_visibility or _is_table(connection, _HOT):
         _show_all_changes(connection, found)
     for made in _internal(found):
         connection.execute(made)
@@ -188,6 +198,10 @@ def _show_all_changes(connection: duckdb.DuckDBPyConnection, found: Sources) -> 
     parts = [f"SELECT {columns} FROM {_HOT}"]  # noqa: S608  declared names
     if found.window is not None:
         parts += found.window.cold(found.cold, found.superseded_in)
+    if found.has_visibility:
+        # what has a place in the stream is provisional
+        settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
+        parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM {VISIBILITY_CHANGES.name})")  # noqa: S608
     if found.live:
         parts.append(f"SELECT {columns} FROM internal.live WHERE is_change")  # noqa: S608
     _show_instead(connection, narrow, _HOT, _HOT_COMMENT, "\nUNION ALL\n".join(parts))

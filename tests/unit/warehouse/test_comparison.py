@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import timedelta
 
 import pyarrow as pa
@@ -246,3 +247,47 @@ def test_a_damaged_file_is_told_and_changes_nothing(mirror, which):
     assert counts(mirror) == ({} if which == "stream" else dict.fromkeys(((h, n) for h in (2,) for n in (0, 14)), ZERO))
     paths[which].write_bytes(whole)
     assert len(mirror.warehouse.compare_stream()) == (4 if which == "stream" else 2)
+
+
+def test_changes_of_visibility_outlast_their_hour(mirror):
+    hours = events(mirror.lake, 1, 3)
+    wanted = [
+        (row["event_id"], row["name"])
+        for of_hour in hours.values()
+        for row in of_hour
+        if row["change_type"] == "visibility-change"
+    ]
+    found = (
+        "SELECT event_id, name FROM article_changes WHERE change_type = 'visibility-change' AND event_offset IS NULL"
+    )
+    path = stream(mirror, hours)
+    load(mirror, hours)
+    mirror.warehouse.compare_stream()
+    mirror.warehouse.publish()
+    assert Counter(mirror.warehouse.sql(found).rows) == Counter(wanted)
+    assert set(wanted) < set(mirror.warehouse.sql("SELECT event_id, name FROM distinct_changes").rows)
+    # whatever is loaded again, and when the stream is long gone
+    load(mirror, hours, tag="again")
+    mirror.warehouse.compare_stream()
+    path.unlink()
+    load(mirror, hours, tag="and again")
+    mirror.warehouse.compare_stream()
+    mirror.warehouse._clock.now += timedelta(days=3)
+    assert mirror.warehouse.publish().changed
+    assert Counter(mirror.warehouse.sql(found).rows) == Counter(wanted)
+    assert set(counts(mirror).values()) == {ZERO}
+    mirror.warehouse.drop_project("enwiki")
+    mirror.warehouse.publish()
+    assert mirror.warehouse.sql("SELECT count(*) FROM article_changes").rows == [(0,)]
+
+
+def test_a_file_that_has_changes_of_visibility_after_all_has_them_once(mirror):
+    hours = {(1, "enwiki", 0): [mirror.lake.change(1, "A", 61, "visibility-change"), mirror.lake.change(1, "A", 62)]}
+    stream(mirror, hours)
+    load(mirror, hours)
+    mirror.warehouse.compare_stream()
+    assert rows(mirror, "SELECT count(*) FROM visibility_changes") == [(1,)]
+    mirror.warehouse.load_hour(mirror.lake.hour(1), [mirror.lake.file(1, hours[1, "enwiki", 0])])
+    mirror.warehouse.compare_stream()
+    assert rows(mirror, "SELECT count(*) FROM visibility_changes") == [(0,)]
+    assert counts(mirror) == {(1, 0): ZERO}

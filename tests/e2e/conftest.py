@@ -313,6 +313,24 @@ def on_terminal() -> Callable[..., str]:
 
 
 @pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a file system in memory with these options."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options: str) -> Path:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        return folder
+
+    yield mount
+    subprocess.run(["umount", str(folder)], capture_output=True, check=False)
+
+
+@pytest.fixture
 def unfinished() -> Callable[[Path], list[str]]:
     """Names the temporary files anywhere in a data folder; a sandbox's own folder is not looked at."""
 

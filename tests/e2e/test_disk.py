@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pytest
@@ -16,29 +15,7 @@ import pytest
 from tests.e2e.actors import whole
 from tests.e2e.conftest import PATIENCE_SECONDS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 COMMANDS = [("run", "--hours", "1"), ("publish",), ("auth", "login")]
-
-
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a file system in memory with these options."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-
-    def mount(options: str) -> Path:
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        return folder
-
-    yield mount
-    subprocess.run(["umount", str(folder)], capture_output=True, check=False)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])

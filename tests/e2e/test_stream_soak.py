@@ -1,0 +1,267 @@
+"""`wme stream` through everything at once: cuts, SIGKILLs, a sandbox that begins anew, a full disk, a clock that is set back.
+
+Each event of the service is in the lake once at the end, and `articles` is the truth.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import select
+import signal
+import sys
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
+
+import duckdb
+import pytest
+
+from resources.lake import Layout
+from resources.lake.live import LiveLake
+from resources.sandbox import Settings, running
+from resources.sandbox.world.world import micros
+from resources.tables import ARTICLE_CHANGES
+from resources.warehouse import Warehouse
+from tests.builds import lay
+from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
+from tests.truth import Published, Truth, assert_same
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from resources.sandbox import Sandbox
+
+STREAM = "/v2/articles"
+_HOUR = 3_600_000_000
+#: `wme` on a machine whose clock was set back by an hour.
+SET_BACK = f"""
+import datetime
+from pipelines.cli import stream
+
+class Back(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) - datetime.timedelta(hours=1)
+
+stream.datetime = Back
+{WME}
+"""
+
+
+class House:
+    """A sandbox that can begin anew at the same addresses, with the same world."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stack = ExitStack()
+        self.sandbox: Sandbox = self._stack.enter_context(running(settings))
+
+    def begin_anew(self) -> None:
+        world = self.sandbox.world
+        urls = self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url
+        ports = dict(
+            zip(("port", "object_port", "realtime_port"), (int(url.split(":")[-1]) for url in urls), strict=True)
+        )
+        self._stack.close()
+        self.sandbox = self._stack.enter_context(running(self._settings, world=world, **ports))
+        assert (self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url) == urls
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+class Siege:
+    """One data folder whose stream is kept by one process after another. `kept`: events that were told; kills leave some untold."""
+
+    def __init__(self, house: House, data: Path, runner: Any, chance: random.Random, options: tuple[str, ...]) -> None:
+        self.house, self.data, self._runner, self._chance, self._options = house, lay(data), runner, chance, options
+        house.sandbox.accounts.create("listener", "Passw0rd-listener", groups=["group_3"])
+        account = Account(house.sandbox, "listener", "Passw0rd-listener")
+        settings = house.sandbox.settings
+        more = {"WME_PROJECTS": ",".join(settings.projects), "WME_NAMESPACES": ",".join(map(str, settings.namespaces))}
+        self.environ = bare() | account.environ(data, **more)
+        self.lake = lambda: LiveLake(Layout(data), "live_changes", ARTICLE_CHANGES)
+        self.clock_is_back = False
+        self.kept = self.hits = self.lives = 0
+        self._ends: dict[int, int] = {}
+        self._process: Any = None
+
+    def begin(self) -> None:
+        """Start `wme stream`."""
+        text = SET_BACK if self.clock_is_back else WME
+        self._process = self._runner.program(text, "stream", *self._options, environ=self.environ)
+        self.lives += 1
+
+    def cut(self, count: int) -> None:
+        """Let so many of the coming connections be cut, or end."""
+        for _ in range(count):
+            kind, unit = self._chance.choice([("cut", 1), ("cut", 1), ("end", 1_000)])
+            after = self._chance.randint(1, 60_000) // unit
+            self.house.sandbox.faults.add(STREAM, kind=kind, where="api", after=after)
+
+    def listen(self, until: int) -> None:
+        """Read what it says until so many events were told."""
+        while self.kept < until and not self.is_whole():
+            line = self._process.stdout.readline()
+            assert " kept" in line, (line, self._process.communicate(timeout=PATIENCE_SECONDS))
+            self.kept += int(line.split()[1].replace(",", ""))
+
+    def kill(self) -> None:
+        """End it with SIGKILL, at a drawn moment of a step."""
+        select.select([self._process._told], [], [], self._chance.random() * 0.5)
+        self._process.send_signal(signal.SIGKILL)
+        self._process.communicate(timeout=PATIENCE_SECONDS)
+        assert self._process.returncode == -signal.SIGKILL
+
+    def begin_service_anew(self) -> None:
+        self.hits += sum(fault.hits for fault in self.house.sandbox.faults.active())
+        left = sum(fault.remaining or 0 for fault in self.house.sandbox.faults.active())
+        self.house.begin_anew()
+        self.cut(left)
+
+    def fill_disk(self, disk: Path) -> None:
+        """Let the disk be full: it ends with a sentence. Then make room."""
+        with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+            while True:
+                ballast.write(bytes(4096))
+        _, said = self._process.communicate(timeout=PATIENCE_SECONDS)
+        (disk / "ballast").unlink()
+        assert self._process.returncode == 1
+        assert "Traceback" not in said, said
+        assert re.search(r"[Dd]isk is full|No space left", said), said
+
+    def finish(self) -> None:
+        """Listen until everything is there, and end it."""
+        self.listen(sys.maxsize)
+        self._process.send_signal(signal.SIGTERM)
+        _, said = self._process.communicate(timeout=PATIENCE_SECONDS)
+        assert "What was committed stays" in said
+        self.hits += sum(fault.hits for fault in self.house.sandbox.faults.active())
+
+    def is_whole(self) -> bool:
+        """Whether every event is kept."""
+        last = self.lake().last()
+        if last is None or last.number == 1:
+            return False
+        if not self._ends:
+            self._ends = {place: offset + 1 for place, offset, _ in sorted(self.truth(last.since))}
+        return all(last.offsets.get(place, 0) >= end for place, end in self._ends.items())
+
+    def truth(self, since: datetime) -> set[tuple[int, int, int]]:
+        """Partition, offset and page of all events since then."""
+        topic, now = self.house.sandbox.topics["article"], self.house.sandbox.clock.now()
+        begun = micros(since) // 1_000 * 1_000  # the client asks by the millisecond
+        return {
+            (event.partition or 0, event.offset or 0, event.state.identifier)
+            for hour in range(begun // _HOUR, micros(now) // _HOUR + 1)
+            for event in topic.hour(hour)
+            if begun <= event.published <= micros(now)
+        }
+
+
+def check(
+    tmp_path: Path,
+    runner: Any,
+    disk: Path,
+    seed: int,
+    *,
+    events: int,
+    hours: int,
+    cuts: int,
+    kills: int,
+    restarts: int,
+    every: float,
+    publish: float,
+    pace: float,
+) -> Siege:
+    chance = random.Random(seed)
+    settings = Settings(
+        state=tmp_path / "sandbox",
+        seed=seed,
+        # it stands still, so that there is a last event; the clocks of the clients run
+        now=datetime.now(UTC).replace(microsecond=0),
+        projects=("enwiki", "frwiki"),
+        namespaces=(0,),
+        changes_per_hour=events // hours // 2,
+        body_bytes=200,
+        entities=0,
+        # else everything has come before anything happens
+        stream_rate=pace,
+    )
+    options = ("--since", str(hours), "--every", str(every), "--publish", str(publish))
+    with House(settings) as house:
+        siege = Siege(house, disk / "data", runner, chance, options)
+        warehouse = Warehouse(siege.data)
+        warehouse.publish()
+        deeds = ["kill"] * kills + ["restart"] * restarts + ["fill", "set back"]
+        chance.shuffle(deeds)
+        moments = sorted(chance.uniform(0.02, 0.8) * events for _ in deeds)
+        # each process has some from its beginning
+        each = cuts // (kills + 3)
+        siege.cut(cuts - (kills + 2) * each)
+        siege.begin()
+        for deed, moment in zip(deeds, moments, strict=True):
+            siege.listen(int(moment))
+            if deed == "restart":
+                siege.begin_service_anew()
+                continue
+            if deed == "fill":
+                siege.fill_disk(disk)
+            else:
+                siege.kill()
+            siege.clock_is_back |= deed == "set back"
+            siege.cut(each)
+            siege.begin()
+        siege.finish()
+        assert siege.hits == cuts
+        files = [str(path) for path in siege.lake().files()]
+        asked = "SELECT event_partition, event_offset, article_id FROM read_parquet(?, hive_partitioning := false)"
+        found = duckdb.execute(asked, [files]).fetchall()
+        since = siege.lake().begin(settings.now, settings.now).since
+        wanted = siege.truth(since)
+        assert len(wanted) > 0.9 * events
+        assert len(found) == len(set(found))
+        assert set(found) == wanted
+        assert warehouse.publish_live()
+        truth = Truth(house.sandbox.world, settings.projects, settings.namespaces)
+        with Published(warehouse) as published:
+            places = {"event_partition": None, "event_offset": None}
+            rows = {key: row | places for key, row in published.rows("articles").items()}
+            assert_same(rows, truth.at(lambda _project: settings.now, since=since))
+        opened = sum(request.path == STREAM for request in house.sandbox.requests)
+        told = f"{len(found):,} events in {len(files)} files, {siege.lives} lives, {siege.hits} cuts, {opened} connections since the last restart"
+        sys.stdout.write(f"\nseed {seed}: {told}; {len(rows):,} pages are the truth.\n")
+        return siege
+
+
+def test_every_event_is_kept_once_and_pages_are_the_truth(tmp_path: Path, runner: Any, mounted: Any) -> None:
+    check(
+        *(tmp_path, runner, mounted("size=200m"), 1),
+        events=1_200,
+        hours=3,
+        cuts=25,
+        kills=2,
+        restarts=1,
+        every=0.2,
+        publish=5,
+        pace=400,
+    )
+
+
+@pytest.mark.soak
+def test_every_event_of_many_is_kept_once_and_pages_are_the_truth(tmp_path: Path, runner: Any, mounted: Any) -> None:
+    check(
+        *(tmp_path, runner, mounted("size=3g"), 2),
+        events=200_000,
+        hours=40,
+        cuts=200,
+        kills=19,
+        restarts=5,
+        every=0.5,
+        publish=20,
+        pace=3_000,
+    )

@@ -49,8 +49,9 @@ LONG_BYTES = 3_000_000_000
 #: Structured contents, and Wikidata: this much, and at the most so many times what the archive holds in articles.
 STRUCTURED_BYTES = 1_000_000_000
 _STRUCTURED_TIMES = 4
-#: Items of Wikidata that are told apart: some 20 MB.
+#: Items of Wikidata that are told apart: some 20 MB, or one for so many bytes of articles where these are few.
 ENTITY_COUNT = 2_000
+_BYTES_PER_ENTITY = 50_000
 _BLOCK = 512
 
 
@@ -216,7 +217,8 @@ def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 def _entities(workload: Workload, _lines: list[bytes], name: str) -> Workload:
     """Items of Wikidata, one with megabytes of statements and one with 400 languages among them, again and again."""
-    settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=ENTITY_COUNT, body_bytes=6_000)
+    count = min(ENTITY_COUNT, workload.ndjson_bytes // _BYTES_PER_ENTITY)
+    settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=count, body_bytes=6_000)
     world = ArchivedWorld(settings)
     found = [world.line(event) + b"\n" for event in world.pages_at("wikidatawiki", 0, HOUR)]
     wanted = min(STRUCTURED_BYTES, _STRUCTURED_TIMES * workload.ndjson_bytes)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +27,32 @@ from resources.lake import Layout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from resources.datasets import Dataset
 
-def build_assets(hours: dg.HourlyPartitionsDefinition) -> list[dg.AssetsDefinition]:
+
+def build_assets(hours: dg.HourlyPartitionsDefinition) -> tuple[dg.AssetsDefinition, ...]:
     """The assets of every declared dataset, then what is made of all of them."""
-    return [
-        *lists.list_assets(datasets.datasets(Family.LIST)),
-        *(asset for one in datasets.datasets(Family.SNAPSHOT) for asset in snapshots.snapshot_assets(one)),
-        *(hourly.hourly_assets(one, hours) for one in datasets.datasets(Family.HOURLY)),
+    return _assets(hours, *(datasets.datasets(family) for family in (Family.LIST, Family.SNAPSHOT, Family.HOURLY)))
+
+
+@functools.lru_cache(maxsize=4)
+def _assets(
+    hours: dg.HourlyPartitionsDefinition,
+    of_lists: tuple[Dataset, ...],
+    of_snapshots: tuple[Dataset, ...],
+    of_hours: tuple[Dataset, ...],
+) -> tuple[dg.AssetsDefinition, ...]:
+    # no setting is in them but the first hour: a command that builds definitions of its own mostly finds these made
+    return (
+        *lists.list_assets(of_lists),
+        *(asset for one in of_snapshots for asset in snapshots.snapshot_assets(one)),
+        *(hourly.hourly_assets(one, hours) for one in of_hours),
         lookups.lookups,
         streams.live_changes,
         *(current.current_state(one) for one in current.STATES),
         compacted.compacted,
         published.published_warehouse(),
-    ]
+    )
 
 
 def build_resources(settings: settings_module.Settings) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from resources.warehouse.errors import WarehouseError
 from tests.contract import __main__ as contract
 
 ROOT = Path(__file__).resolve().parents[2]
+HOUR = timedelta(hours=1)
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 GUIDES = [
     ROOT / "README.md",
@@ -86,20 +87,24 @@ def lines(prefix):
 
 
 @pytest.fixture(scope="module")
-def mirror(filled, call, hours, tmp_path_factory):
+def mirror(filled, service, call, hours, tmp_path_factory):
     """The environment of a data folder with snapshots and all hours since: the filled folder, copied and run on."""
     environ, told = filled
     assert told.code == 0, told.err
     data = shutil.copytree(environ["WME_DATA"], tmp_path_factory.mktemp("mirror") / "data")
     environ = environ | {"WME_DATA": str(data)}
-    # snapshots are as of midnight, and the newest is there two hours later
-    first, last = hours[-1].replace(hour=0), hours[-1] + timedelta(hours=1)
+    # snapshots as of the first of the hours: after those of midnight there may be a day of hours
+    service.clock.set(hours[0] + HOUR / 2)
+    for identifier in service.exports.identifiers():
+        service.exports.export(identifier)
+    service.clock.release()
     # of Wikidata the last two hours do: nothing that is shown asks for all of them
-    for wikidata, begin in (("0", first), ("1", hours[-1])):
-        words = ("run", "--snapshots", "--from", f"{begin:%Y-%m-%dT%H}", "--to", f"{last:%Y-%m-%dT%H}")
+    for wikidata, begin in (("0", hours[0]), ("1", hours[-1])):
+        words = ("run", "--snapshots", "--from", f"{begin:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}")
         told = call(*words, environ=environ | {"WME_WIKIDATA": wikidata})
         assert told.code == 0, told.err
-    return environ
+    yield environ
+    service.exports.clear()
 
 
 @pytest.fixture(scope="module")

@@ -112,7 +112,7 @@ def streams(found: Streams) -> Table:
     median, slowest = found.lag_ms
     table = Table(
         title=f"Events of {found.event_bytes / 1000:,.1f} kB from a process of its own, each contender in another",
-        caption=f"Memory: at a quarter of the events, and the most in the last quarter. At the service's pace ({THROTTLE} a second) ours took "
+        caption=f"Memory: the most in the second quarter of the events, and in the last. At the service's pace ({THROTTLE} a second) ours took "
         f"{found.throttled_events_s:.1f} a second, {median:.1f} ms after they were sent, the slowest hundredth after {slowest:.1f} ms or more.",
     )
     table.add_column("contender")

@@ -44,7 +44,7 @@ _SAMPLE_MB = 60.0
 
 @dataclass(frozen=True)
 class Read:
-    """What one contender did. Memory is the resident set in MiB, at a quarter of the events, and at its most in the last quarter."""
+    """What one contender did. Memory is the most of the resident set, in MiB, in the second quarter of the events and in the last."""
 
     events: int
     seconds: float
@@ -83,20 +83,29 @@ class Streams:
 
 
 class _Memory:
-    """The resident set while events come: when a quarter has, and the most of the last quarter."""
+    """The resident set while events come: the most in the second quarter of them, and in the last."""
 
     def __init__(self, events: int) -> None:
         self.events = events
-        self.early = self.late = 0.0
+        self._most = {1: 0.0, 3: 0.0}
         self._count = 0
 
     def add(self, count: int) -> None:
         """So many more have come."""
         self._count += count
-        if self._count >= self.events / 4:
-            now = _resident_mib()
-            self.early = self.early or now
-            self.late = max(self.late, now) if self._count >= 0.75 * self.events else self.late
+        quarter = min(3, 4 * self._count // self.events)
+        if quarter in self._most:
+            self._most[quarter] = max(self._most[quarter], _resident_mib())
+
+    @property
+    def late(self) -> float:
+        """In the last quarter (MiB)."""
+        return self._most[3]
+
+    @property
+    def early(self) -> float:
+        """In the second quarter; as late where few events came all at once."""
+        return self._most[1] or self.late
 
 
 def _resident_mib() -> float:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: work than the rows of a larger one. Long bodies make it smaller: whoever reads one of them unpacks those beside it as well.
 _GROUP_ROWS = 8192
 _GROUP_BYTES = 16 << 20
+#: Without their bodies, the rows of so many row groups become one, unless they are larger. So the footer of their hundred columns is short.
+_TOGETHER = 16
+_TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
 
 
@@ -279,9 +282,10 @@ def _row_bytes(table: pa.Table) -> list[int]:
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, encoded for each of the files that its rows go to, with its first and last project."""
+    """A row group of one of the files that its rows go to (`place`: which of `_forms`), with its first and last project."""
 
-    encoded: tuple[footer.Group, ...]
+    place: int
+    encoded: footer.Group
     first: str
     last: str
 
@@ -291,20 +295,36 @@ def _forms(job: CompactionJob) -> tuple[Table, ...]:
     return APART.get(job.table_name, (COMPACTED[job.table_name],))
 
 
+def _apart(groups: Iterable[pa.RecordBatch], forms: tuple[Table, ...]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The row groups of each file: those with the bodies of some rows, then one with all else of them."""
+    rows, *beside = (form.schema.names for form in forms)
+    waiting: list[pa.Table] = []
+    size = 0
+    for batch in groups:
+        found = pa.Table.from_batches([batch.select(rows)])
+        if waiting and (not beside or len(waiting) == _TOGETHER or size + found.nbytes > _TOGETHER_BYTES):
+            yield 0, _joined(waiting)
+            waiting, size = [], 0
+        yield from ((place, batch.select(names)) for place, names in enumerate(beside, 1))
+        waiting.append(found)
+        size += found.nbytes
+    if waiting:
+        yield 0, _joined(waiting)
+
+
 def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_Group]:
     """The row groups, encoded beside one another, in their order."""
     forms = _forms(job)
 
-    def one(batch: pa.RecordBatch) -> _Group:
+    def one(place: int, batch: pa.RecordBatch) -> _Group:
         projects = batch.column("project_id")
-        encoded = (encode(batch.select(form.schema.names), form, level=job.level) for form in forms)
-        return _Group(tuple(encoded), projects[0].as_py(), projects[-1].as_py())
+        return _Group(place, encode(batch, forms[place], level=job.level), projects[0].as_py(), projects[-1].as_py())
 
     pool = ThreadPoolExecutor(job.threads, thread_name_prefix="compact")
     try:
         under_way: deque[Future[_Group]] = deque()
-        for batch in groups:
-            under_way.append(pool.submit(one, batch))
+        for place, batch in _apart(groups, forms):
+            under_way.append(pool.submit(one, place, batch))
             if len(under_way) > job.threads:
                 yield under_way.popleft().result()
         while under_way:
@@ -314,7 +334,7 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
 
 
 def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Group]]:
-    """The row groups of each file; each is to be read to its end before the next."""
+    """The row groups of each file, or of two with the same rows; each is to be read to its end before the next."""
     first = next(groups, None)
     while first is not None:
         rest: list[_Group] = []
@@ -323,10 +343,12 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             size = 0
             found: _Group | None = group
             while found is not None:
-                size += sum(len(pages) for encoded in found.encoded for pages in encoded.pages)
+                size += sum(len(pages) for pages in found.encoded.pages)
                 yield found
+                # what is of the first form comes last of its rows
+                is_whole = found.place == 0
                 found = next(groups, None)
-                if found is not None and size >= file_bytes:
+                if found is not None and is_whole and size >= file_bytes:
                     rest.append(found)
                     return
 
@@ -341,8 +363,7 @@ def _written(job: CompactionJob, target: Path, lake_path: str, groups: Iterable[
     with ExitStack() as stack:
         files = [stack.enter_context(ParquetFile(one, form)) for one, form in zip(targets, forms, strict=True)]
         for group in groups:
-            for file, encoded in zip(files, group.encoded, strict=True):
-                file.add(encoded)
+            files[group.place].add(group.encoded)
             projects += group.first, group.last
         for file in files:
             file.finish({"compaction": job.digest})

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Part = tuple[Any, ...]
 
 #: Raised whenever the same files would be rewritten in another way.
-_VERSION = 3
+_VERSION = 4
 _PARTS = pa.schema(
     [
         ("batch_hour", TIMESTAMP),

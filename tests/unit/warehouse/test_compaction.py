@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets import housekeeping
+from assets import compaction, housekeeping
 from assets.compaction import compact_lake
 from resources.datasets.paths import with_bodies
 from resources.engine import Engine
@@ -118,6 +118,30 @@ def test_a_day_becomes_one_file_with_the_same_rows_in_all_columns(mirror, again)
         assert found == sorted(found)
         assert len(pq.read_schema(bodies)) == len(keys) + 2
     assert compact(mirror, 0) == []
+
+
+def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with_the_same_row(
+    mirror, again, monkeypatch
+):
+    before = again(mirror, first_hours, 4)
+    monkeypatch.setattr(rewriting, "_GROUP_ROWS", 3)
+    monkeypatch.setattr(rewriting, "_TOGETHER", 4)
+    monkeypatch.setattr(compaction, "FILE_BYTES", 40_000)
+    [done] = compact(mirror)
+    assert done.written_files > 1
+    # what is read back to be written once more lies in row groups of two sizes
+    load(mirror, [1], 1)
+    load(mirror, [1])
+    [done] = compact(mirror, 12)
+    assert content(mirror.warehouse) == before
+    bodies = names(mirror.warehouse)
+    assert len(bodies) == done.written_files > 1
+    keys = ["project_id", "article_id", "version_id", "batch_hour", "namespace_id", "file_row", "change_type"]
+    for path in bodies:
+        with pq.ParquetFile(path) as short, pq.ParquetFile(path.replace(".bodies.", ".rows.")) as wide:
+            assert wide.read(keys).equals(short.read(keys))
+            counts = [[one.metadata.row_group(n).num_rows for n in range(one.num_row_groups)] for one in (wide, short)]
+            assert counts[0] == [sum(counts[1][n : n + 4]) for n in range(0, len(counts[1]), 4)]
 
 
 def test_the_text_of_a_page_by_its_title(mirror, again):

@@ -16,7 +16,7 @@ from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Family, last_complete_hour
 from resources.errors import MirrorError
-from resources.formatting import hour_text
+from resources.formatting import counted, hour_text
 from resources.tables import COVERED, HourState
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
@@ -75,7 +75,7 @@ def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResu
     return dg.AssetCheckResult(
         passed=not keys,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(keys)} hours failed: {', '.join(keys[:20])}" if keys else None,
+        description=f"{counted(len(keys), 'hour')} failed: {', '.join(keys[:20])}" if keys else None,
         metadata={"failed": len(keys)},
     )
 

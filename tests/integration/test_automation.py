@@ -573,3 +573,22 @@ def _moved(by: timedelta) -> type[datetime]:
             return datetime.now(tz) + by
 
     return Moved
+
+
+def test_an_hour_that_failed_is_told_until_it_is_loaded(fresh):
+    hour = offered(fresh.sandbox, datetime.now(UTC))[-1]
+
+    def told() -> tuple[bool, str | None]:
+        key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), "no_failed_hours")
+        whole = fresh.defs.resolve_implicit_global_asset_job_def()
+        job = whole.get_subset(asset_selection=set(), asset_check_selection={key})
+        (evaluation,) = job.execute_in_process(instance=fresh.instance).get_asset_check_evaluations()
+        return evaluation.passed, evaluation.description
+
+    assert told() == (True, None)
+    fresh.sandbox.faults.add(path="/v2/batches/*", kind="status", status=403, count=None)
+    assert not fresh.materialize([hour]).success
+    assert told() == (False, f"1 hour failed: {key_of(hour)}")
+    fresh.sandbox.faults.clear()
+    assert fresh.materialize([hour]).success
+    assert told() == (True, None)

@@ -98,6 +98,9 @@ def measure(folder: Path, stock: Stock, days: int, plan: Plan, say: Callable[[st
     _compaction(age, stock, warehouse)
     say(f"{age.name}: hours")
     _hours(age, stock, warehouse, plan.rounds)
+    # as each hour does it by its schedule: the newest hour's own files are left
+    _process(stock, data, *_WME, "compact")
+    warehouse.publish()
     say(f"{age.name}: questions")
     _questions(age, warehouse, plan)
     say(f"{age.name}: status, code location")

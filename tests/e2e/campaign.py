@@ -26,7 +26,7 @@ from tests.e2e.striking import PHASES, SNAPSHOT_PHASES
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -290,7 +290,7 @@ class Readers(Kind):
 @dataclass
 class Campaign:
     """All kinds side by side. `curious`: how likely readers are asked when a publication begins, and when it is there. `cuts`: how
-    likely a kill strikes all at once, as a loss of power does.
+    likely a kill strikes all at once, as a loss of power does. `has_share`: whether enough was done between the kills.
     """
 
     hours: Hours
@@ -301,6 +301,7 @@ class Campaign:
     chance: random.Random
     curious: float
     cuts: float = 0.0
+    has_share: Callable[[Campaign], bool] = lambda _: True
 
     @property
     def kinds(self) -> Iterator[Kind]:
@@ -311,10 +312,11 @@ class Campaign:
         return sum(kind.kills for kind in self.kinds)
 
     def play(self) -> None:
-        """Go on until hours and snapshots are done and every kind was struck as often as wanted."""
+        """Go on until hours and snapshots are done, every kind was struck as often as wanted, and enough was done in between."""
         loops = self.compactions, self.publications
         while True:
-            self.hours.others_go_on = any(kind.kills < kind.wanted for kind in self.kinds if kind is not self.hours)
+            is_struck = all(kind.kills >= kind.wanted for kind in self.kinds if kind is not self.hours)
+            self.hours.others_go_on = not is_struck or not self.has_share(self)
             for kind in (self.hours, self.snapshots):
                 if kind.run is None:
                     kind.begin()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from tests.e2e.test_truth_under_kills import listed_hours, pieces
 from tests.truth import HOUR, Published, Truth, assert_rebuilt_alike, assert_same
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PROJECTS = ("enwiki", "frwiki")
@@ -45,6 +46,8 @@ class Size:
     #: How likely a kill strikes all at once.
     cuts: float = 0.0
     chunk_bytes: int = 15_000
+    #: Whether enough was done between the kills; the last day goes on until it was.
+    has_share: Callable[[Campaign], bool] = lambda _: True
 
 
 def check(tmp_path: Path, runner: Any, unfinished: Any, seed: int, size: Size) -> Campaign:
@@ -98,6 +101,8 @@ def check(tmp_path: Path, runner: Any, unfinished: Any, seed: int, size: Size) -
                 for kind in campaign.kinds:
                     # the second reader never closes its first file
                     kind.wanted = 0 if kind is readers[1] else round(SHARES[kind.name] / 100 * size.kills * part)
+                if part == 1:
+                    campaign.has_share = size.has_share
                 campaign.play()
                 if len(campaign.hours.done) < size.hours:
                     sandbox.clock.set(min(sandbox.clock.now() + timedelta(days=1), wanted[-1] + 2 * HOUR))
@@ -176,24 +181,31 @@ def test_everything_at_once_and_killed_is_the_truth(tmp_path: Path, runner: Any,
 def test_everything_at_once_and_killed_a_hundred_times_is_the_truth(
     tmp_path: Path, runner: Any, unfinished: Any, seed: int
 ) -> None:
-    size = Size(hours=30, moments=10, kills=100, changes=40, articles=60, curious=0.2)
-    check_many(check(tmp_path, runner, unfinished, seed, size), 100)
+    check_many(tmp_path, runner, unfinished, seed, Size(30, 10, kills=100, changes=40, articles=60, curious=0.2))
 
 
 @pytest.mark.soak
 def test_everything_at_once_and_the_power_cut_is_the_truth(tmp_path: Path, runner: Any, unfinished: Any) -> None:
     size = Size(hours=12, moments=5, kills=60, changes=40, articles=60, curious=0.2, cuts=0.5)
-    check_many(check(tmp_path, runner, unfinished, 5, size), 60)
+    check_many(tmp_path, runner, unfinished, 5, size)
 
 
-def check_many(campaign: Campaign, kills: int) -> None:
+def check_many(tmp_path: Path, runner: Any, unfinished: Any, seed: int, size: Size) -> None:
     """The campaign was one: every kind was killed in its midst, and each has done its work often."""
-    assert campaign.kills >= kills
-    assert {"prepare", "rewrite", "take in", "move window"} <= campaign.compactions.killed_in.keys()
+    goes_on = replace(size, has_share=lambda campaign: all(shares(campaign, size.kills).values()))
+    campaign = check(tmp_path, runner, unfinished, seed, goes_on)
+    assert campaign.kills >= size.kills
+    assert all(shares(campaign, size.kills).values()), shares(campaign, size.kills)
+
+
+def shares(campaign: Campaign, kills: int) -> dict[str, bool]:
+    """What was done often enough. On a quiet machine kills come faster than the work between them is done."""
     spans = {what.split()[1] for what in campaign.compactions.counts if what.startswith("compacted")}
-    assert len(spans) >= 3
-    assert count(campaign.compactions, "compacted") >= kills / 10
     made = [campaign.publications, campaign.hours, campaign.snapshots]
-    for way in ("blocks", "whole"):
-        assert sum(count(kind, way) for kind in made) >= kills / 10
-    assert sum(count(reader, "answers") for reader in campaign.readers) >= kills / 4
+    return {
+        "phases": campaign.compactions.killed_in.keys() >= {"prepare", "rewrite", "take in", "move window"},
+        "spans": len(spans) >= 3,
+        "compacted": count(campaign.compactions, "compacted") >= kills / 10,
+        **{way: sum(count(kind, way) for kind in made) >= kills / 10 for way in ("blocks", "whole")},
+        "answers": sum(count(reader, "answers") for reader in campaign.readers) >= kills / 4,
+    }

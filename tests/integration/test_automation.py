@@ -19,6 +19,7 @@ from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 
 from assets import layers
+from assets.families import streams
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
 from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
@@ -503,24 +504,29 @@ def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
 # --- the stream ------------------------------------------------------------------------------------------------------
 
 
-def test_runs_read_the_stream_one_after_the_other_and_keep_nothing_from_being_published(fresh):
+def test_runs_read_the_stream_one_after_the_other_and_keep_nothing_from_being_published(fresh, monkeypatch):
+    monkeypatch.setattr(streams, "OBSERVED_SECONDS", 0.0)
     job = fresh.defs.resolve_job_def("stream")
     now = datetime.now(UTC)
     since_hours = 6
     wanted = sum(1 for _ in fresh.sandbox.world.events("enwiki", now - timedelta(hours=since_hours - 1), now))
     assert wanted >= 15
     found: list[dict[str, Any]] = []
+    observed: list[dg.DagsterEvent] = []
     for _ in range(30):
         config = {"minutes": 0.01, "since_hours": since_hours, "connections": 2}
         run = job.execute_in_process(
             instance=fresh.instance, run_config={"ops": {"lake__live_changes": {"config": config}}}
         )
         (made,) = run.get_asset_materialization_events()
+        observed += [event for event in run.all_events if event.event_type_value == "ASSET_OBSERVATION"]
         found.append({name: value.value for name, value in made.materialization.metadata.items()})
         if sum(one["events"] for one in found) >= wanted:
             break
     assert sum(one["events"] for one in found) >= wanted
     assert sum(one["duplicates_dropped"] + one["rejected_lines"] for one in found) == 0
+    seen = [event.asset_observation_data.asset_observation.metadata["events"].value for event in observed]
+    assert sum(seen) == sum(one["events"] for one in found)
     kept = files_of(fresh.settings.data / "lake/live_changes")
     offsets = pa.concat_tables(pq.read_table(one.path, columns=["event_partition", "event_offset"]) for one in kept)
     assert len(offsets.group_by(["event_partition", "event_offset"]).aggregate([])) == len(offsets)

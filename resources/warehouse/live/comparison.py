@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _COVERED = ", ".join(quoted(state) for state in sorted(COVERED))
 _HOUR = timedelta(hours=1)
+#: After its beginning an hour that differs is no longer compared at each load: a difference that is there to stay would cost every hour of two days.
+_LATE = "INTERVAL 4 HOUR"
 #: Examples of each kind of difference.
 _EXAMPLES = "5"
 #: Columns that are of one side alone.
@@ -134,13 +136,15 @@ def _due(
 ) -> dict[datetime, list[tuple[Path | None, dict[str, Any]]]]:
     """By hour, the places that are to be compared, each with its file."""
     # of hours that begin earlier the service may not have had all events when the stream was read again
-    rows = answer(connection, statement("live/due", covered=_COVERED), {"earliest": now - RETENTION})
+    rows = answer(
+        connection, statement("live/due", covered=_COVERED, late=_LATE), {"earliest": now - RETENTION, "now": now}
+    )
     due: dict[datetime, list[tuple[Path | None, dict[str, Any]]]] = defaultdict(list)
-    for hour, project, namespace, lake_path, digest, before_from, before_until, is_equal in rows:
+    for hour, project, namespace, lake_path, digest, before_from, before_until, is_settled in rows:
         since = step.kept_since.get((project, namespace), None if step.kept_since else step.since)
         begin, end = max(hour, since or hour + _HOUR), min(hour + _HOUR, step.kept_until)
         path = None if lake_path is None else lake_root.resolve() / lake_path
-        if begin >= end or (is_equal and (begin, end) == (before_from, before_until)):
+        if begin >= end or (is_settled and (begin, end) == (before_from, before_until)):
             continue
         # a compacted hour keeps the comparison that it has
         if path is None or path.exists():

@@ -8,7 +8,11 @@ SELECT
   before.compared_from,
   before.compared_until,
   before.digest IS NOT DISTINCT FROM loads.digest
-    AND before.only_in_stream_count + before.only_in_file_count + before.different_count = 0 AS is_equal
+    AND (
+      before.only_in_stream_count + before.only_in_file_count + before.different_count = 0
+      -- where they differ, the stream may still bring what was late, for a while
+      OR $now >= batch_hour + {late}
+    ) AS is_settled
 FROM hours
 LEFT JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
 LEFT JOIN stream_comparisons AS before USING (batch_hour, project_id, namespace_id)

@@ -120,6 +120,7 @@ def test_a_faultless_hour_has_no_difference(mirror):
 
 
 def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
+    mirror.warehouse._clock.now = at(mirror.lake, 239)
     hours = events(mirror.lake)
     dropped, missing, changed = (chosen(hours, hour, 2) for hour in (0, 1, 2))
     other = {changed[0]["event_id"]: {"abstract": "z", "url": "u"}, changed[1]["event_id"]: {"html": "<p>?"}}
@@ -148,6 +149,9 @@ def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
     assert [one.is_news for one in mirror.warehouse.compare_stream() if one.difference_count] == [False] * len(
         [one for one in told if one.difference_count]
     )
+    # what is there to stay costs no load for two days
+    mirror.warehouse._clock.now = mirror.lake.hour(7)
+    assert mirror.warehouse.compare_stream() == []
 
 
 def test_a_file_may_lack_what_a_newer_event_of_its_title_took_the_place_of(mirror):
@@ -175,6 +179,7 @@ def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(
 
 
 def test_what_the_stream_brings_later_makes_the_comparison_again(mirror):
+    mirror.warehouse._clock.now = at(mirror.lake, 239)
     hours = events(mirror.lake, 2)
     late = {row["event_id"] for row in chosen(hours, 2, 3)}
     load(mirror, hours)

@@ -61,12 +61,15 @@ PHASES: tuple[tuple[Any, str, str], ...] = (
 
 
 def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] = PHASES) -> None:
-    """Have every phase tell when it is entered and left."""
+    """Have every phase tell when it is entered and left. At the first one that `STOP_AT` of the environment names, the process stops itself."""
     for owner, name, phase in phases:
         original = getattr(owner, name)
 
         def told(*arguments: Any, _original: Any = original, _phase: str = phase, **options: Any) -> Any:
             tell(f"> {_phase}")
+            if os.environ.get("STOP_AT") == _phase:
+                del os.environ["STOP_AT"]
+                os.kill(os.getpid(), signal.SIGSTOP)
             try:
                 return _original(*arguments, **options)
             finally:

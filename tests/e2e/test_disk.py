@@ -7,6 +7,7 @@ import re
 import signal
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -56,7 +57,7 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(
 
 
 def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(
-    account: Any, runner: Any, hours: Any, mounted: Any, unfinished: Any
+    account: Any, runner: Any, hours: Any, mounted: Any, unfinished: Any, until: Any
 ) -> None:
     disk = mounted("size=160m")
     data = disk / "data"
@@ -72,21 +73,25 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
         with duckdb.connect(str(data / "warehouse.duckdb"), read_only=True) as connection:
             return whole(connection)
 
-    def begin() -> dict[str, Any]:
-        """All three at once, each at the phase where it begins to write."""
+    def begin(*, stopped: bool = False) -> dict[str, Any]:
+        """All three at once, each as far as the phase where it begins to write, if they are to be stopped."""
+        at = {phase: {"STOP_AT": phase} if stopped else {} for phase in ("rewrite", "convert snapshot", "publish")}
         return {
-            "rewrite": runner.call("tests.e2e.actors", "compact", environ, later.isoformat()),
-            "convert snapshot": job(unpublished, snapshots=["enwiki_namespace_0"]),
-            "publish": runner.call("tests.e2e.actors", "publish", environ, now.isoformat()),
+            "rewrite": runner.call("tests.e2e.actors", "compact", environ | at["rewrite"], later.isoformat()),
+            "convert snapshot": job(unpublished | at["convert snapshot"], snapshots=["enwiki_namespace_0"]),
+            "publish": runner.call("tests.e2e.actors", "publish", environ | at["publish"], now.isoformat()),
         }
+
+    def is_stopped(run: Any) -> bool:
+        return Path(f"/proc/{run.pid}/stat").read_text().rpartition(") ")[2][0] == "T"
 
     assert job(environ, hours[:2]).finish() == []
     assert job(unpublished, hours[2:]).finish() == []
     before = found()
-    runs = begin()
+    runs = begin(stopped=True)
     for phase, run in runs.items():
         assert run.wait_for(f"> {phase}")
-        os.kill(run.pid, signal.SIGSTOP)
+        until(lambda run=run: is_stopped(run))
     with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
         while True:
             ballast.write(bytes(4096))

@@ -327,7 +327,8 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         return folder
 
     yield mount
-    subprocess.run(["umount", str(folder)], capture_output=True, check=False)
+    # lazily: where a test has failed, a process of it may still have the place in use, and the next run's clean-up would stumble over it
+    subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
 @pytest.fixture

@@ -265,6 +265,8 @@ def test_a_free_account_has_its_own_older_copy(make_client, sandbox, folder):
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folder, workers):
     sandbox.exports.export(NAME, after_downloads=4)
+    # the first file is complete only after another was found replaced
+    sandbox.faults.add(path="*chunk_0/download", kind="slow", bytes_per_second=50_000)
     with pytest.raises(errors.StaleSnapshot) as caught:
         client.download_snapshot(plan, workers=workers)
     error = caught.value

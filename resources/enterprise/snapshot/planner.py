@@ -112,12 +112,18 @@ class Snapshots:
 
     def fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None) -> Download:
         """Fetch one file of a plan. See `EnterpriseClient.fetch_piece`."""
+        try:
+            return self._fetch(plan, piece, progress)
+        except _ReplacedSetError as error:
+            raise self._stale(plan, error.changes) from error
+
+    def _fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None) -> Download:
         plan.check()
         count = 0
         if not is_landed(piece.target, piece.version):
             changes, count = self._changes(plan, piece)
             if changes:
-                raise self._stale(plan, changes)
+                raise _ReplacedSetError(changes)
         try:
             done = self._downloader.fetch(self._source(plan, piece.record), piece.target, progress)
         except ReplacedError as error:
@@ -130,7 +136,7 @@ class Snapshots:
             if done.version == piece.version:
                 return replace(done, request_count=done.request_count + count)
             changes = [_version_of(piece, done.version)]
-        raise self._stale(plan, changes)
+        raise _ReplacedSetError(changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
         """See that the set is whole and unchanged, and write its manifest. See `EnterpriseClient.confirm_snapshot`."""
@@ -164,9 +170,9 @@ class Snapshots:
             if over or interrupted.is_set():
                 return None
             try:
-                done[piece.identifier] = self.fetch(plan, piece, told)
+                done[piece.identifier] = self._fetch(plan, piece, told)
             except Exception as error:  # noqa: BLE001  the other files are worth having
-                if isinstance(error, errors.StaleSnapshot) or ends_run(error):
+                if isinstance(error, _ReplacedSetError) or ends_run(error):
                     over.append(error)
                 return error
             return None
@@ -187,7 +193,10 @@ class Snapshots:
             _log.info("%d files of %s failed and are tried once more.", len(failed), plan.identifier)
             failed = attempt([piece for piece, _ in failed])
         if failed:
-            raise over[0] if over else failed[0][1]
+            error = over[0] if over else failed[0][1]
+            if isinstance(error, _ReplacedSetError):  # what was kept is only known now that no file is under way
+                raise self._stale(plan, error.changes) from error
+            raise error
         self.confirm(plan)
         return tuple(done[piece.identifier] for piece in plan.pieces)
 
@@ -282,6 +291,14 @@ class Snapshots:
             read_again=read_again,
             pinned=True,
         )
+
+
+class _ReplacedSetError(Exception):
+    """The service has replaced the snapshot or one of its files: what differs from the plan."""
+
+    def __init__(self, changes: list[str]) -> None:
+        super().__init__(changes)
+        self.changes = changes
 
 
 class _StoppedError(Exception):

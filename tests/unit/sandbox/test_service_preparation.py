@@ -188,9 +188,19 @@ def test_processes_that_die_are_replaced_and_never_missed(tmp_path, signing_key)
         assert not set(first) & set(workers(os.getpid()))
 
 
+@contextmanager
 def serve(settings):
     words = [sys.executable, "-m", "resources.sandbox", *command_line(settings, prepare=48)]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # whatever failed: nothing is waited for that goes on
+
+
+def is_exporting(state):
+    """Whether a part of an export lies there; folders come and go meanwhile, which `os.walk` does not mind."""
+    return any(name.startswith("buffer_") for _, _, names in os.walk(state) for name in names)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -9)])
@@ -198,7 +208,7 @@ def test_ending_in_the_middle_of_it_leaves_no_process(tmp_path, signing_key, num
     settings = small(tmp_path, signing_key, articles=400_000)
     with serve(settings) as process:
         # in the middle of an export, which takes minutes
-        wait_until(lambda: list(tmp_path.rglob("buffer_*")))
+        wait_until(lambda: is_exporting(settings.state))
         started = workers(process.pid)
         assert started
         process.send_signal(number)

@@ -15,8 +15,10 @@ from resources.errors import MirrorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The project's folder. `.env` and a relative WME_DATA belong to it, wherever a command or Dagster is started.
-PROJECT = Path(__file__).resolve().parents[1]
+_CHECKOUT = Path(__file__).resolve().parents[1]
+#: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A wheel has none, and
+#: there it is the folder in which they are started.
+PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
 #: What the sandbox serves by default.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")

@@ -14,6 +14,7 @@ from filelock import FileLock
 from pipelines.process import interrupts
 from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
 from pipelines.process.processes import end_killed
+from pipelines.values import PROJECT
 from resources import files
 from resources.adapters import POOLS
 from resources.data_folder import ready
@@ -21,8 +22,9 @@ from resources.data_folder import ready
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TEMPLATE = Path(__file__).resolve().parents[2] / "dagster.example.yaml"
-WORKSPACE = "workspace.yaml"
+TEMPLATE = Path(__file__).with_name("dagster.example.yaml")
+#: Names the code location, so that schedules keep their state wherever the package is installed.
+WORKSPACE = Path(__file__).with_name("workspace.yaml")
 #: Folder of the instance below the data folder.
 FOLDER = "dagster"
 
@@ -31,13 +33,13 @@ _HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": N
 
 
 def prepare(home: Path) -> Path:
-    """Make the instance's folder, with our dagster.yaml unless the operator put one there."""
+    """Make the instance's folder, with our dagster.yaml and workspace.yaml unless the operator put others there."""
     home = home.absolute()
     ready(home)
-    target = home / "dagster.yaml"
-    if not target.exists():
-        # another process may read it at this moment, and this one may be killed
-        files.write(target, TEMPLATE.read_bytes())
+    for source, target in ((TEMPLATE, home / "dagster.yaml"), (WORKSPACE, home / WORKSPACE.name)):
+        if not target.exists():
+            # another process may read it at this moment, and this one may be killed
+            files.write(target, source.read_bytes())
     return home
 
 
@@ -62,23 +64,15 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def serve(data: Path, port: int = 3000) -> None:
-    """Run the Dagster UI and daemon on the instance of a data folder, in the foreground; Ctrl-C stops both.
-
-    Raises:
-        FileNotFoundError: Dagster's command `dg` is not in this environment.
-    """
-    dg_command = Path(sys.executable).with_name("dg")
-    if not dg_command.exists():
-        raise FileNotFoundError(
-            f"Dagster's command `dg` is not beside {sys.executable}; `make setup` installs it with the other tools."
-        )
+    """Run the Dagster UI and daemon on the instance of a data folder, in the foreground; Ctrl-C stops both."""
     data = data.absolute()
     # absolute, because Dagster's processes run in the project's folder and not in the caller's
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
-    with opened(data / FOLDER):
-        pass  # set up and tidied before anything else opens it
-    os.chdir(TEMPLATE.parent)
+    with opened(data / FOLDER) as instance:  # set up and tidied before anything else opens it
+        workspace = Path(instance.root_directory) / WORKSPACE.name
+    os.chdir(PROJECT)
     interrupts.release()
-    # the workspace file names the code location, so that schedules keep their state whatever the folder is called
-    words = [str(dg_command), "dev", "--workspace", WORKSPACE, "--port", str(port), "--log-level", "warning"]
-    os.execv(dg_command, words)  # noqa: S606 - our own environment's command
+    # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
+    words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "dagster", "dev"]
+    words += ["--workspace", str(workspace), "--port", str(port), "--log-level", "warning"]
+    os.execv(sys.executable, words)  # noqa: S606 - our own environment's command

@@ -416,7 +416,7 @@ def test_every_error_is_in_the_operators_table():
 
 
 def test_example_of_dagsters_settings_is_the_one_that_is_used(tmp_path):
-    assert instance.TEMPLATE == ROOT / "dagster.example.yaml"
+    assert instance.TEMPLATE.samefile(ROOT / "dagster.example.yaml")
     home = instance.prepare(tmp_path / "dagster")
     assert (home / "dagster.yaml").read_bytes() == instance.TEMPLATE.read_bytes()
 

@@ -1,0 +1,119 @@
+"""The package as a wheel, in an environment of its own outside the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+
+from resources.sandbox.claim import find
+
+ROOT = Path(__file__).resolve().parents[2]
+BOUND_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with an environment `env` that has the wheel and the packages it needs, and nothing of the checkout."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    source = folder / "source"
+    tracked = subprocess.run(
+        [
+            "git",
+            "ls-files",
+            "-z",
+            "--",
+            "pyproject.toml",
+            "setup.py",
+            "README.md",
+            "LICENSE",
+            "*.yaml",
+            "pipelines",
+            "assets",
+            "resources",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in tracked.stdout.decode().rstrip("\0").split("\0"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, source / name, follow_symlinks=False)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    built = [*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
+    subprocess.run(built, check=True, timeout=BOUND_SECONDS)
+    shutil.rmtree(source)
+    [wheel] = folder.glob("*.whl")
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True, timeout=BOUND_SECONDS
+    )
+    python = folder / "env" / "bin" / "python"
+    asked = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+    # the packages of this environment; its own .pth files, one of which leads to the checkout, count only there
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    subprocess.run(
+        [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)],
+        check=True,
+        timeout=BOUND_SECONDS,
+    )
+    yield folder
+    if (record := find(folder / "mirror" / "sandbox")) is not None:
+        os.kill(record.pid, signal.SIGTERM)
+
+
+def call(place, program, *words):
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "PYTHON", "DAGSTER_"))}
+    return subprocess.run(
+        [place / "env" / "bin" / program, *words],
+        cwd=place,
+        env=environ | {"WME_PROJECTS": "simplewiki", "WME_NAMESPACES": "14", "DAGSTER_DISABLE_TELEMETRY": "1"},
+        capture_output=True,
+        text=True,
+        timeout=BOUND_SECONDS,
+        check=False,
+    )
+
+
+def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
+    (place / ".env").write_text("WME_DATA=mirror\n")  # as in a checkout, for the folder that it is started in
+    told = call(place, "wme", "run", "--hours", "1")
+    assert told.returncode == 0, told.stderr
+    assert str(place / "mirror" / "warehouse.duckdb") in told.stdout
+    with duckdb.connect(str(place / "mirror" / "warehouse.duckdb"), read_only=True) as connection:
+        [(articles, bodies)] = connection.sql(
+            "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+        ).fetchall()
+    assert articles == bodies > 500
+    # nothing is written beside the packages
+    told = call(place, "python", "-c", "import resources.lake.decode.native as n, pipelines; print(pipelines.__file__)")
+    assert told.stdout.startswith(str(place / "env")), told.stderr
+
+
+def test_dagster_finds_the_code_location_of_a_wheel(place):
+    """The files that `wme ui` and services start from are in the package."""
+    program = (
+        "from pathlib import Path; from pipelines.process import instance; from pipelines.settings import PROJECT; "
+        "print(instance.prepare(Path('mirror/dagster')), PROJECT)"
+    )
+    told = call(place, "python", "-c", program)
+    assert told.stdout.split() == [str(place / "mirror" / "dagster"), str(place)], told.stderr
+    for name, original in (("dagster.yaml", "dagster.example.yaml"), ("workspace.yaml", "workspace.yaml")):
+        assert (place / "mirror" / "dagster" / name).read_bytes() == (ROOT / original).read_bytes()
+    [entry] = yaml.safe_load((place / "mirror" / "dagster" / "workspace.yaml").read_text())["load_from"]
+    program = f"from {entry['python_module']['module_name']} import defs; print(defs.resolve_job_def('hourly').name)"
+    told = call(place, "python", "-c", program)
+    assert told.stdout == "hourly\n", told.stderr
+
+
+def test_the_package_says_that_it_has_types(place):
+    program = "import pathlib, pipelines, assets, resources; print(*[(pathlib.Path(one.__file__).parent / 'py.typed').exists() for one in (pipelines, assets, resources)])"
+    assert call(place, "python", "-c", program).stdout.split() == ["True"] * 3

@@ -69,6 +69,18 @@ NEWEST_ARTICLES = Table(
     ),
     key=("project_id", "article_id"),
 )
+DELETED_ARTICLES = Table(
+    "deleted_articles",
+    "Pages that are gone, last gone first: deleted, turned into a redirect, or moved to a namespace that is not mirrored. The service sends "
+    "the same event for all three.",
+    (
+        *_PAGE,
+        Column("version_id", INT, "Its last revision, as the event names it.", required=True),
+        Column("deleted_at", TIMESTAMP, "When the event happened.", required=True),
+        ARTICLE_CHANGES["event_id"],
+    ),
+    key=("project_id", "article_id"),
+)
 LIKELY_REVERTED = Table(
     "likely_reverted",
     "Changes that the service predicts to be reverted, most probable first.",
@@ -138,6 +150,7 @@ QUESTIONS = (
     ACTIVITY,
     MOST_EDITED,
     NEWEST_ARTICLES,
+    DELETED_ARTICLES,
     LIKELY_REVERTED,
     BREAKING_NEWS,
     VANDALISM_CANDIDATES,

@@ -160,6 +160,27 @@ def test_newest_and_breaking_news(lake, ask, warehouse):
     assert warehouse.sql("SELECT name FROM breaking_news").rows == [("B",)]
 
 
+def test_deleted_articles_are_those_that_are_gone_and_not_those_that_moved_or_came_back(lake, ask):
+    hours = [
+        [
+            *(lake.change(page, f"P {page}", page) for page in range(1, 6)),
+            lake.change(1, "P 1", 10, "delete"),  # gone, and its title is another page's since
+            lake.change(6, "P 1", 11),
+            *(lake.change(2, "P 2", 12, "delete"), lake.change(2, "P 2", 13)),  # restored
+            *(lake.change(3, "Q 3", 14, event_id="m"), lake.change(3, "P 3", 14, "delete", event_id="m")),  # moved
+            lake.change(4, "P_4", 15, "delete"),
+            lake.change(4, "P 4", 15, "visibility-change"),
+            lake.change(7, "Never seen", 16, "delete"),
+        ],
+        [lake.change(4, "P_4", 15, "delete")],
+    ]
+    assert ask("SELECT article_id, name, deleted_at FROM deleted_articles", hours) == [
+        (7, "Never seen", lake.hour(0) + timedelta(minutes=16)),
+        (4, "P 4", lake.hour(0) + timedelta(minutes=15)),
+        (1, "P 1", lake.hour(0) + timedelta(minutes=10)),
+    ]
+
+
 def test_likely_reverted_and_vandalism_candidates(lake, ask, warehouse):
     def edit(page, **more):
         return lake.change(page, f"P{page}", page, **({"version_comment": "why", "editor_edit_count": 100} | more))

@@ -1,5 +1,5 @@
 """What every test starts from: no account, no telemetry, no address but loopback's, and folders in memory where there is
-room.
+room. And what every failed test ends with: no process of it goes on.
 
 Belongs here: the environment of the whole suite. Does not belong here: fixtures, which are beside the tests of a part.
 """
@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # a developer's own .env is none of the tests' business
@@ -49,3 +56,25 @@ def _prefer_memory() -> None:
 
 
 _prefer_memory()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """End what a test has started and, since it failed, left behind: otherwise it disturbs, or fails, another test."""
+    begun: list[subprocess.Popen[Any]] = []
+    start = subprocess.Popen.__init__
+
+    def noted(process: subprocess.Popen[Any], *words: Any, **options: Any) -> None:
+        start(process, *words, **options)
+        begun.append(process)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", noted)
+        try:
+            return (yield)
+        except BaseException:
+            for process in begun:
+                process.kill()
+                with process:  # closes its pipes and waits for it
+                    pass
+            raise

@@ -25,6 +25,7 @@ class Relay:
         self.is_last: Callable[[str], bool] = lambda _path: False
         #: In answers, one text in place of another of the same length.
         self.replaced: tuple[bytes, bytes] = b"", b""
+        self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -33,12 +34,13 @@ class Relay:
 
     def cut(self) -> None:
         """Close the port and every connection."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
-        self._listener.close()
-        for connection in list(self._open):
+        with self._lock:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
+            self._listener.close()
+            for connection in list(self._open):
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def mend(self) -> None:
         """Listen on the same port again; no request cuts it any more."""
@@ -54,7 +56,12 @@ class Relay:
             while True:
                 here, _ = listener.accept()
                 there = socket.create_connection(self._there)
-                self._open |= {here, there}
+                with self._lock:
+                    if listener.fileno() < 0:  # cut meanwhile
+                        here.close()
+                        there.close()
+                        return
+                    self._open |= {here, there}
                 for source, target, watched in ((here, there, True), (there, here, False)):
                     threading.Thread(
                         target=self._copy, args=(source, target), kwargs={"watched": watched}, daemon=True

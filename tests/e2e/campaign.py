@@ -381,8 +381,7 @@ class Campaign:
         """End what is still there."""
         for kind in self.kinds:
             if kind.run is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(kind.run.pid, signal.SIGKILL)
+                kind.run.abandon()
 
     def __str__(self) -> str:
         told = []

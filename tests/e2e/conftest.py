@@ -39,7 +39,9 @@ UNFINISHED = ("*.part", "*.part.json", "*.tmp", ".*.tmp", "*.unfinished", "*.wal
 #: `wme`, as a program.
 WME = "from pipelines.__main__ import main; main()"
 #: Longer than any run takes on a busy machine.
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
+#: Runs and programs of the forking process that nobody has seen the end of.
+_going: list[Run | Program] = []
 
 
 @dataclass
@@ -107,6 +109,9 @@ class Run:
     asking: int | None = None
     _rest: bytes = b""
 
+    def __post_init__(self) -> None:
+        _going.append(self)
+
     def wait_for(self, line: str, count: int = 1) -> bool:
         """Read until the run has told `line` so often; False when it ended before."""
         while self.lines.count(line) < count and not self.ended:
@@ -118,6 +123,12 @@ class Run:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self.finish()
+
+    def abandon(self) -> None:
+        """Kill it, and read no more."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._close()
 
     def finish(self) -> list[str]:
         """Read to the end; returns the sentences of what failed.
@@ -161,12 +172,16 @@ class Run:
             raise TimeoutError(f"The run told nothing for {seconds:.0f} s; the last was {self.lines[-3:]}.")
         data = os.read(self.pipe, 1 << 16)
         if not data:
-            self.ended = True
-            os.close(self.pipe)
-            self.hush()
+            self._close()
             return
         *whole, self._rest = (self._rest + data).split(b"\n")
         self.lines += [line.decode() for line in whole]
+
+    def _close(self) -> None:
+        self.ended = True
+        os.close(self.pipe)
+        self.hush()
+        _going[:] = [one for one in _going if one is not self]
 
 
 class Program:
@@ -179,6 +194,7 @@ class Program:
         self._told = os.fdopen(told, "rb", buffering=0)
         self.pid = int(self._told.readline())
         self.returncode: int | None = None
+        _going.append(self)
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
@@ -198,9 +214,18 @@ class Program:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
             self.returncode = int(self._told.readline())
             out, err = (one.result() for one in both)
+        self._close()
+        return out, err
+
+    def abandon(self) -> None:
+        """Kill it, and read no more."""
+        self.send_signal(signal.SIGKILL)
+        self._close()
+
+    def _close(self) -> None:
         for stream in (self.stdout, self.stderr, self._told):
             stream.close()
-        return out, err
+        _going.remove(self)
 
 
 class Runner:
@@ -268,6 +293,14 @@ def runner() -> Iterator[Runner]:
     runner = Runner()
     yield runner
     runner.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """Runs and programs of a test that failed end with it, those that were stopped too."""
+    yield
+    for one in _going:
+        one.abandon()
 
 
 def bare() -> dict[str, str]:
@@ -350,7 +383,7 @@ def unfinished() -> Callable[[Path], list[str]]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], Any]], Any]:
-    """Waits until a condition holds, by polling, and returns what it gave; fails after two minutes."""
+    """Waits until a condition holds, by polling, and returns what it gave; fails after some minutes."""
 
     def wait(condition: Callable[[], Any]) -> Any:
         end = time.monotonic() + PATIENCE_SECONDS

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -26,6 +25,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from assets.partitions import HOUR, key_of
+from benchmarks.local_cluster import free_port
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ DAMAGED = NEWEST - 7 * HOUR
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium."),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 
 
@@ -101,7 +101,7 @@ class Mirror:
 
 def post(url: str, content: Any) -> Any:
     request = urllib.request.Request(url, json.dumps(content).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 
@@ -149,12 +149,6 @@ def left(session: int) -> list[int]:
         if int(its_session) == session and state != "Z":
             found.append(int(name.split()[0]))
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +200,8 @@ def page() -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         # the catalog draws the assets that are in view: high enough for all of them
         page = browser.new_page(viewport={"width": 1500, "height": 2000}, timezone_id="UTC")
-        page.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
         yield page
         browser.close()
 
@@ -259,7 +253,7 @@ def backfills(mirror: Mirror, page: Page) -> dict[str, Backfill]:
     mirror.fault(DAMAGED, "frwiki", kind="flip", count=None)
     launched = {"whole": launch_backfill(page, mirror, WHOLE), "broken": launch_backfill(page, mirror, BROKEN)}
     page.goto("about:blank")  # an open page asks the server all the time, and so would we without a pause
-    return {name: until(lambda b=b: ended(mirror, b), 240, name, mirror.log, pause=1) for name, b in launched.items()}
+    return {name: until(lambda b=b: ended(mirror, b), 400, name, mirror.log, pause=1) for name, b in launched.items()}
 
 
 def ended(mirror: Mirror, identifier: str) -> Backfill | None:

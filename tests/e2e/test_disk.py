@@ -44,6 +44,8 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(
     account: Any, wme: Any, hours: Any, mounted: Any, until: Any
 ) -> None:
     disk = mounted("size=16m")
+    # it is not through before the disk is full
+    account.sandbox.faults.add(path="*/download", kind="slow", bytes_per_second=2_000, count=None)
     process = wme("run", "--no-reference", "--from", f"{hours[0]:%Y-%m-%dT%H}", environ=account.environ(disk / "data"))
     until(lambda: list(disk.glob("data/dagster/history/*.db")))
     with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:

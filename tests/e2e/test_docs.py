@@ -31,6 +31,7 @@ from resources.sandbox.api import control as sandbox_control
 from resources.tables import MACROS, QUESTIONS, HourState
 from resources.warehouse.errors import WarehouseError
 from tests.contract import __main__ as contract
+from tests.e2e.conftest import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUR = timedelta(hours=1)
@@ -254,7 +255,7 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
             env={"PATH": os.environ["PATH"]},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, done.stderr
         assert re.findall(r"(?<![^\n\]}])(\d{3})$", done.stdout, re.MULTILINE) == expected
@@ -266,7 +267,7 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
         assert "event: message\ndata: {" in done.stdout
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
 
 def test_control_requests_of_the_sandboxs_guide_are_those_there_are():

@@ -13,7 +13,7 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse
-from tests.e2e.conftest import bare
+from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     # before, while and after it publishes: a publication removes and renames some files of its own
     for at in (0, 7, 16):
         child = runner.program(KILLED, str(at), "forget", "frwiki", "--yes", environ=bare() | both)
-        _, err = child.communicate(timeout=120)
+        _, err = child.communicate(timeout=PATIENCE_SECONDS)
         assert child.returncode == -signal.SIGKILL, err
         left.append(len(files(data, "frwiki")))
         # whatever was done so far, what is published can be read whole

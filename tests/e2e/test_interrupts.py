@@ -10,6 +10,7 @@ import fcntl
 import os
 import pty
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -177,7 +178,12 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, 
     os.write(ours, b"\x03")
     assert process.wait(timeout=PATIENCE_SECONDS) == 130
     assert termios.tcgetattr(theirs) == before
-    assert os.read(ours, 65536).decode().replace("\x1b[?25h", "").split("\r\n")[-2:] == [SENTENCE, ""]
+    shown = b""
+    # what was written comes through the terminal in pieces
+    while not shown.endswith(b"\r\n"):
+        assert select.select([ours], [], [], PATIENCE_SECONDS)[0], shown
+        shown += os.read(ours, 65536)
+    assert shown.decode().replace("\x1b[?25h", "").split("\r\n")[-2:] == [SENTENCE, ""]
     for descriptor in (ours, theirs):
         os.close(descriptor)
 
@@ -190,7 +196,7 @@ def test_signals_that_were_ignored_stay_so(tmp_path: Path) -> None:
         "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert (told.returncode, told.stderr) == (130, f"{SENTENCE}\n")
 
@@ -204,7 +210,7 @@ def test_what_cannot_be_tidied_holds_nobody_up() -> None:
     )
     began = time.monotonic()
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert (told.returncode, told.stderr) == (143, f"{SENTENCE}\n")
     assert time.monotonic() - began < 20

@@ -20,8 +20,8 @@ def test_an_operation_is_read_and_tried(tmp_path):
     with running(Settings(state=tmp_path)) as sandbox, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page()
-        page.set_default_timeout(30_000)
-        expect.set_options(timeout=30_000)
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
         asked, wrong = [], []
         page.on("request", lambda request: asked.append(urlsplit(request.url)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)

@@ -139,7 +139,7 @@ def check_nothing_is_stuck(machine: Machine) -> None:
     assert processes.end_killed(machine.instance, "enterprise-content-mirror") == []
 
 
-@pytest.mark.timeout(600)  # a minute, or many on a machine that others use as well
+@pytest.mark.timeout(1200)  # a minute, or many on a machine that others use as well
 def test_after_a_power_cut_hours_are_loaded_beside_a_snapshot_and_nobody_helps(machine: Machine, account: Any) -> None:
     # neither comes to an end
     for path in ("/v2/snapshots/*download", "/v2/batches/*download"):

@@ -17,7 +17,7 @@ from pipelines.operations import rejects, reprocess
 from pipelines.settings import read
 from resources.lake.decode.records import RecordReader, Reject
 from resources.warehouse import Warehouse
-from tests.e2e.conftest import bare
+from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,7 +180,7 @@ def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, 
     [(refused,)] = ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'")
     for number, moment in enumerate(MOMENTS):
         process = runner.program(KILLED.format(moment=moment), "rejects", "--retry", environ=bare() | mirror)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == -signal.SIGKILL, err
         assert f"{refused} of them would be rows" in out
         # each goes on from where the one before was killed

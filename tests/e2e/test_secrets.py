@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from resources.sandbox.store.object_index import Signer
-from tests.e2e.conftest import ROOT, bare
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def talkative(account: Any, runner: Any, tmp_path: Path) -> Any:
             )
         else:
             process = runner.program(program, *arguments, environ=environ)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
         return process.returncode, out + err
 
     return run

@@ -12,6 +12,7 @@ from assets.families.snapshot import DISK_FACTOR
 from pipelines.process.interrupts import SENTENCE
 from resources.enterprise import is_intact
 from resources.sandbox import Settings, running
+from tests.e2e.conftest import PATIENCE_SECONDS
 
 PROJECTS = ("enwiki", "frwiki")
 NAME, OTHER = (f"{project}_namespace_0" for project in PROJECTS)
@@ -326,7 +327,7 @@ def test_interrupt_keeps_what_was_fetched_and_the_next_goes_on(environ, account,
     process = wme("-v", "snapshots", "download", "--chunks", "--workers", "2", NAME, environ=environ)
     until(lambda: any(p.stat().st_size for p in archive.rglob("*.part")))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert err.splitlines()[-1] == SENTENCE
     assert not [word for word in ("Traceback", "X-Amz-", "eyJ", account.password) if word in err]

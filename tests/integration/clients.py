@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from resources.sandbox import Sandbox
 
 PASSWORD = "First-Pass-1!"
-QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10)
+QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 _numbers = itertools.count(1)
 

@@ -101,7 +101,7 @@ class Mirror:
         self.username = f"operator{number}"
         self.password = f"Passw0rd-{number}-{random.getrandbits(64):x}"
         self.patience = patience or Patience(
-            retries=2, first_wait=0.002, longest_wait=0.01, connect_timeout=5, read_timeout=10
+            retries=2, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60
         )
         self._environment = environment
         sandbox.accounts.create(self.username, self.password, groups=groups)

@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 from resources import remote
-from resources.lake import ArchiveError, Compaction, CompactionJob
+from resources.lake import ArchiveError, Compaction, CompactionJob, Conversion
 from resources.lake.compaction import sorting
 
 
@@ -39,6 +41,22 @@ def meet() -> bool:
         _meeting.reset()
         return False
     return True
+
+
+#: In the data folder: a conversion was the first; the others may go on.
+FIRST, GOES_ON = "first", "goes-on"
+
+
+def convert_one_then_wait(archive: dict[str, Any], bodies: list[str]) -> Conversion:
+    """Convert; of all processes together one call does so at once, and the others wait until they may."""
+    root, until = remote._seat.layout.root, time.monotonic() + 120
+    try:
+        (root / FIRST).touch(exist_ok=False)
+    except FileExistsError:
+        while not (root / GOES_ON).exists():
+            assert time.monotonic() < until
+            time.sleep(0.005)
+    return remote.convert_here(archive, bodies)
 
 
 def compact_or_die(job: CompactionJob) -> Compaction:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import dask.config
 import pyarrow.compute as pc
@@ -26,11 +27,13 @@ from assets.compaction import compact_lake
 from assets.families.converting import convert_archives, files_of
 from benchmarks.local_cluster import ROOT, LocalCluster, cluster, free_port
 from benchmarks.workload import build
+from pipelines.report import engine as report_engine
 from pipelines.report.status import as_json, collect
 from pipelines.settings import Settings
 from resources import remote
 from resources.engine import Engine, LineReporter, errors
 from resources.engine.dask import Call, Cluster, Patience
+from resources.engine.dask import cluster as dask_cluster
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteCompactor, RemoteConverter, versions
 from resources.warehouse import LakeFile, Warehouse
@@ -38,7 +41,7 @@ from tests.integration import tasks
 from tests.unit.assets.conftest import archive_bytes, record
 
 HOUR = datetime(2026, 11, 1, 5, tzinfo=UTC)
-QUICK = Patience(answer=10, workers=1, look=0.05)
+QUICK = Patience(answer=120, workers=1, look=0.05)
 
 
 def archives_in(data, count, lines=40):
@@ -101,7 +104,7 @@ def test_files_and_counts_are_those_of_threads_and_nothing_is_converted_twice(sh
     made, data = shared
     archives, lines = archives_in(data, 9), []
     engine = Engine(reporter=LineReporter(lines.append))
-    with RemoteConverter(made.address, Layout(data)) as converter:
+    with RemoteConverter(made.address, Layout(data), answer_seconds=QUICK.answer) as converter:
         first = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
         again = convert_archives("them", archives, Layout(data), bodies=["html"], converter=converter, engine=engine)
     assert all(one.converted and one.path.is_file() for one in first)
@@ -133,7 +136,7 @@ def test_a_damaged_archive_fails_alone(shared, tmp_path):
     archives = archives_in(data, 3, lines=7)
     archives[1].path.write_bytes(archives[1].path.read_bytes()[:200])
     layout = Layout(data)
-    with RemoteConverter(made.address, layout) as converter:
+    with RemoteConverter(made.address, layout, answer_seconds=QUICK.answer) as converter:
         outcomes = converter.convert_all(archives, bodies=frozenset({"html"}), advance=lambda _: None)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), ArchiveError, type(None)]
 
@@ -152,7 +155,8 @@ def test_workers_of_other_versions_get_nothing_and_are_named(shared):
     assert not errors.WorkersDifferError.retryable
 
 
-def test_status_shows_the_workers_and_their_versions(shared, tmp_path):
+def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_engine, "_PATIENCE", QUICK.answer)
     made, data = shared
     report = collect(Settings(data=data, engine=made.address), 3)
     facts = [f"{name}: {value}" for name, value in report.facts if name in {"engine", "worker"}]
@@ -198,12 +202,13 @@ def test_a_missing_extra_is_named():
     assert "WME_ENGINE=threads" in told
 
 
-def test_a_scheduler_without_workers_is_said(tmp_path):
-    made = LocalCluster(tmp_path)
+def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
+    made, moments = LocalCluster(tmp_path), itertools.count(0.0, QUICK.answer / 2)
+    monkeypatch.setattr(dask_cluster, "time", SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _: None))
     try:
         made.start_scheduler()
         with (
-            Cluster(made.address, versions(), tmp_path / "lake", Patience(answer=0.5)) as connection,
+            Cluster(made.address, versions(), tmp_path / "lake", QUICK) as connection,
             pytest.raises(errors.NoWorkerError, match=r"has no worker.*wme worker"),
         ):
             connection.map(tasks.double, calls((1,)), print)
@@ -211,33 +216,40 @@ def test_a_scheduler_without_workers_is_said(tmp_path):
         made.end()
 
 
-def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog):
-    """Two workers, one of them killed after the first result; then the scheduler; then the rest on threads."""
+def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog, monkeypatch):
+    """Two workers, one of them killed after the first result; then the scheduler; then the rest on threads.
+
+    All but the first conversion wait for the kill.
+    """
+    monkeypatch.setattr(remote, "convert_here", tasks.convert_one_then_wait)
     data = tmp_path / "data"
     archives = archives_in(data, 12, lines=400)
     expected, counts = on_threads(archives, data, tmp_path / "threads")
     layout = Layout(data)
     (layout.lake / "article_changes").mkdir(parents=True)
     with cluster(tmp_path / "logs", data, 2) as made:
-        killed = threading.Event()
+        goes_on = data / tasks.GOES_ON
 
         def kill_one(_bytes):
-            if not killed.is_set():
-                killed.set()
+            if not goes_on.exists():
                 os.killpg(made.workers[0].pid, signal.SIGKILL)
+                goes_on.touch()
 
-        with RemoteConverter(made.address, layout) as converter:
+        with RemoteConverter(made.address, layout, answer_seconds=QUICK.answer) as converter:
             outcomes = converter.convert_all(archives[:8], bodies=frozenset({"html"}), advance=kill_one)
             assert [outcome.unwrap().row_count for outcome in outcomes] == counts[:8]
-            assert made.workers[0].wait(timeout=10) == -signal.SIGKILL
+            assert made.workers[0].wait(timeout=120) == -signal.SIGKILL
             assert "is gone" in caplog.text
+            goes_on.unlink()
+            (data / tasks.FIRST).unlink()
 
             def kill_scheduler(_bytes):
                 os.killpg(made.scheduler.pid, signal.SIGKILL)
+                goes_on.touch()
 
             with pytest.raises(errors.EngineUnreachableError, match="a retry helps"):
                 converter.convert_all(archives[8:], bodies=frozenset({"html"}), advance=kill_scheduler)
-        assert made.workers[1].wait(timeout=30) == 1
+        assert made.workers[1].wait(timeout=120) == 1
         assert "The scheduler at" in made.log("worker-1")
     sweep(layout)
     assert set(contents(layout).items()) <= set(expected.items())
@@ -270,7 +282,10 @@ def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_
     expected = compacted(tmp_path / "threads")
     assert expected[0] == [(5, 200, 5)]
     monkeypatch.setattr(remote, "compact_here", tasks.compact_or_die)
-    with cluster(tmp_path / "logs", data, 2) as nodes, RemoteCompactor(nodes.address, layout) as compactor:
+    with (
+        cluster(tmp_path / "logs", data, 2) as nodes,
+        RemoteCompactor(nodes.address, layout, answer_seconds=QUICK.answer) as compactor,
+    ):
         assert compacted(data, compactor) == expected
         assert sorted(worker.poll() is None for worker in nodes.workers) == [False, True]
     assert sweep(layout)
@@ -297,7 +312,7 @@ def test_a_task_that_kills_its_workers_fails_with_our_sentence_and_a_worker_ends
         assert len(connection.members()) == 1
         (left,) = (worker for worker in made.workers if worker.poll() is None)
         left.send_signal(signal.SIGTERM)
-        assert left.wait(timeout=10) == 128 + signal.SIGTERM
+        assert left.wait(timeout=120) == 128 + signal.SIGTERM
         assert connection.members() == []
         with pytest.raises(errors.NoWorkerError, match="last worker"):
             connection.map(tasks.double, calls((4,)), print)
@@ -394,7 +409,7 @@ def test_large_archives_with_a_killed_worker_and_a_killed_scheduler_equal_thread
         with pytest.raises(errors.EngineUnreachableError, match="a retry helps"):
             converter.convert_all(archives, bodies=frozenset({"html", "wikitext"}), advance=strike)
         for worker in made.workers:
-            worker.wait(timeout=60)
+            worker.wait(timeout=120)
         landed = len(list(layout.lake.rglob("*.parquet")))
         assert 7 <= landed <= 12
         swept = sweep(layout)

@@ -307,10 +307,10 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
 
 
 def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(client, sandbox, plan, folder):
-    late = sandbox.faults.add(path="*/chunks/*/download", kind="delay", seconds=0.5)
+    late = sandbox.faults.add(path="*/chunks/*/download", kind="delay", seconds=3.0)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(client.fetch_piece, plan, plan.pieces[0])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not late.hits:  # the versions were read again, the address is not there yet
             assert time.monotonic() < deadline
             time.sleep(0.002)
@@ -412,13 +412,13 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     command += [sandbox.clock.now().isoformat(), form, workers]
     process = subprocess.Popen([*map(str, command)], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(landed(plan)) < after or sum(there > 0 for there in in_flight(folder).values()) < workers:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.005)
         process.send_signal(blow)
-        assert process.wait(60) == -blow  # an interrupt does not wait for the files to be complete
+        assert process.wait(120) == -blow  # an interrupt does not wait for the files to be complete
     finally:
         process.kill()
     sandbox.faults.clear()
@@ -485,7 +485,7 @@ def fetched_with_kills(settings, tmp_path, kills):
                         time.sleep(0.005)
                     peak = max(peak, peak_bytes(process.pid))
                     process.send_signal(signal.SIGKILL)
-                    process.wait(10)
+                    process.wait(120)
                 finally:
                     process.kill()
                 flying_now = used(client)[1] - len(landed(plan)) - flying

@@ -258,7 +258,7 @@ def test_killed_cleaning_is_finished_by_the_next(house):
     while child.poll() is None and len(list(folder.iterdir())) == 4001:
         pass
     child.send_signal(signal.SIGKILL)
-    child.wait(timeout=60)
+    child.wait(timeout=120)
     left = len(list(folder.iterdir()))
     assert 1 <= left < 4001
     assert len(house.clean(grace=timedelta(0)).freed) == left - 1

@@ -23,20 +23,26 @@ def test_outcomes_keep_the_order_and_a_failure_stays_alone():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_that_would_meet_all_ends_the_rest(workers):
-    tried = []
+    tried, ended = [], threading.Event()
 
     def fail(number: int) -> None:
         tried.append(number)
+        assert number <= 7 or ended.wait(120)  # who is at another one meanwhile does not run ahead
         raise KeyError(number) if number else ValueError
 
-    outcomes = Engine(workers=workers).map(fail, range(50), ends=lambda error: error.args == (7,))
+    def ends(error: Exception) -> bool:
+        if error.args == (7,):
+            ended.set()
+        return error.args == (7,)
+
+    outcomes = Engine(workers=workers).map(fail, range(50), ends=ends)
     assert sorted(tried) == list(range(len(tried)))
     assert 8 <= len(tried) <= 8 + workers
     assert all(outcome.error.args == (7,) for outcome in outcomes[len(tried) :])
 
 
 def test_items_run_side_by_side_up_to_the_bound():
-    barrier = threading.Barrier(2, timeout=10)  # breaks unless two items are under way at once
+    barrier = threading.Barrier(2, timeout=120)  # breaks unless two items are under way at once
     under_way, most, lock = 0, 0, threading.Lock()
 
     def work(_item: int) -> None:
@@ -54,7 +60,7 @@ def test_items_run_side_by_side_up_to_the_bound():
 
 
 def test_a_call_may_have_more_items_under_way_than_the_engine_has_workers():
-    barrier = threading.Barrier(3, timeout=10)
+    barrier = threading.Barrier(3, timeout=120)
     assert len(Engine(workers=1).map(lambda _item: barrier.wait(), range(3), workers=3)) == 3
     outcomes = Engine(workers=3).map(lambda _item: threading.current_thread(), range(3), workers=1)
     assert {outcome.result for outcome in outcomes} == {threading.current_thread()}

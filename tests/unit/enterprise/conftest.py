@@ -10,7 +10,7 @@ from resources.enterprise import EnterpriseClient, Patience, Ranges
 from tests.unit.enterprise.loopback import FakeService
 
 HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
-QUICK = Patience(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=5, read_timeout=5)
+QUICK = Patience(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 
 class Clock:
@@ -67,4 +67,4 @@ def content():
 @pytest.fixture
 def split(make_client):
     """A client that divides files from 100 kB on."""
-    return make_client(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=20_000, wait_seconds=20))
+    return make_client(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=20_000, wait_seconds=120))

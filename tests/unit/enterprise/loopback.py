@@ -155,7 +155,7 @@ class Loopback:
             else:
                 handler.wfile.write(body)
             handler.wfile.flush()
-            if reply.stall is not None and not reply.stall.wait(30):
+            if reply.stall is not None and not reply.stall.wait(120):
                 self.stalls_sat_out += 1
         if reply.cut is not None:
             handler.close_connection = True

@@ -121,7 +121,7 @@ def test_a_large_file_is_a_few_ranges_of_one_address(split, fake, published, tar
 
 
 def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published, target, hour, content):
-    together = threading.Barrier(4, timeout=10)  # breaks, and fails the test, unless four requests wait here
+    together = threading.Barrier(4, timeout=120)  # breaks, and fails the test, unless four requests wait here
 
     def waiting(request):
         together.wait()
@@ -501,7 +501,7 @@ def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_clie
 
 
 def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fake, published, target, hour, content):
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=120)
 
     def expired(request):
         fake.expire_signatures()
@@ -589,7 +589,7 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
     stall, hangs = threading.Event(), threading.Event()
 
     def gone(_):
-        hangs.wait(20)
+        hangs.wait(120)
         return Reply(404)
 
     def progress(count):
@@ -624,7 +624,7 @@ def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_cl
     from resources.enterprise.download.partial_file import Part
 
     client = make_client(ranges=Ranges(wait_seconds=0.05))
-    with Part.held(target, wait_seconds=1), pytest.raises(errors.StateBusy, match="Another process") as caught:
+    with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process") as caught:
         client.download_batch(hour, published, target)
     assert caught.value.retryable
     assert client.download_batch(hour, published, target).fetched

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -29,7 +28,7 @@ from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 STREAM = "/v2/articles"
-QUICK = Patience(retries=1, first_wait=0.001, longest_wait=0.01, connect_timeout=5, read_timeout=5)
+QUICK = Patience(retries=1, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 
 def event(partition, offset, **more):
@@ -143,7 +142,7 @@ class TestInbox:
         thread = threading.Thread(target=lambda: inbox.put((0,), b"more"))
         thread.start()
         inbox.close()
-        thread.join(10)
+        thread.join(120)
         assert not thread.is_alive()
 
     def test_a_failure_comes_behind_what_came_before_it(self):
@@ -191,7 +190,7 @@ class TestRefusalsAndEnds:
             first(stream, 1)
 
     def test_what_may_pass_is_tried_again_behind_what_was_committed(self, fake, client):
-        cut = lines(event(3, 7), event(3, 8))
+        cut, silent = lines(event(3, 7), event(3, 8)), threading.Event()
         fake.script(
             STREAM,
             error_reply(503, "busy"),
@@ -199,11 +198,13 @@ class TestRefusalsAndEnds:
             html_reply(),
             Reply(drop=True),
             Reply(body=cut, chunked=True, cut=len(cut) - 5),
-            Reply(body=lines(event(3, 7), event(3, 8), event(3, 9)), chunked=True),
+            # stays open: otherwise it would be opened again at once
+            Reply(body=lines(event(3, 7), event(3, 8), event(3, 9)), chunked=True, cut=10_000, stall=silent),
         )
         with client.stream(since=NOW, options=self.ONE) as stream:
             assert first(stream, 3) == [event(3, 7), event(3, 8), event(3, 9)]
             assert stream.connections[0].opened == 6
+        silent.set()
         asked = [request.json for request in fake.api.seen(STREAM, "POST")]
         assert [body["parts"] for body in asked[:6]] == [list(range(10))] * 6
         assert asked[0]["since_per_partition"] == {str(n): "2025-03-09T07:30:00.000Z" for n in range(50)}
@@ -221,13 +222,12 @@ class TestRefusalsAndEnds:
     def test_an_end_does_not_wait_for_a_silent_service(self, fake, client):
         silent = threading.Event()
         fake.script(STREAM, *[Reply(body=lines(event(0, 1)), chunked=True, cut=10_000, stall=silent)] * 3)
-        started = time.monotonic()
         with client.stream(options=self.ONE) as stream:
             assert first(stream, 1) == [event(0, 1)]
+        stream.connections[0].join(120)
         assert not stream.connections[0].is_alive()
+        assert fake.api.stalls_sat_out == 0
         silent.set()
-        # the server would have been silent for thirty seconds
-        assert time.monotonic() - started < 20
 
     def test_a_connection_that_is_silent_while_others_are_not_is_opened_again(self, fake, client):
         silent = threading.Event()

@@ -196,7 +196,7 @@ def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(la
 
     with Converter(workers=2, record_bytes_max=10_000) as converter, ThreadPoolExecutor(6) as callers:
         futures = [callers.submit(one, converter, number) for number in range(24)]
-        found = [future.result(timeout=60) for future in futures]
+        found = [future.result(timeout=120) for future in futures]
         again = converter.convert(lake.archive(b"x" * 9000), lake.layout)  # everything was given back
     assert again.reject_count == 1
     assert {"ArchiveError", "KeyboardInterrupt"} < set(found)

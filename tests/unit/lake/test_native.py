@@ -136,7 +136,7 @@ def test_each_thread_has_a_decoder_of_its_own(lake):
     def work(number: int) -> tuple[int, list[str]]:
         with decoding(ARTICLE_CHANGES, BOTH) as mine:
             assert mine is not None
-            meet.wait(10)
+            meet.wait(120)
             block = lake.lines(*(lake.record(100 * number + row) for row in range(50)))
             for _ in range(20):
                 found = texts(mine, block, "name")

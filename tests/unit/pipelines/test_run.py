@@ -170,7 +170,7 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
     assert not report.unreachable
     [told] = report.failures
     assert told.startswith("2 of 2 hours failed.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process has used")
-    assert runs.run(settings, hours, refresh_reference=False, **resources).failures == []
+    assert runs.run(settings, hours, refresh_reference=False, **bench.resources()).failures == []
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def held(lock):
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         yield
-        other.communicate(timeout=60)
+        other.communicate(timeout=120)
 
 
 def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings):

@@ -13,7 +13,7 @@ NEW = "Another-5678"
 
 
 def control(client, method, path, **options):
-    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=10, **options)
+    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=120, **options)
 
 
 def make(client, username, **content):

@@ -37,7 +37,7 @@ def test_access_token_is_rs256_and_verifies_against_the_published_keys(client):
     assert claims["iss"] == f"{client.sandbox.url}/pool"
     assert claims["cognito:groups"] == ["group_3"]
     assert claims["exp"] - claims["iat"] == 86_400
-    keys = requests.get(f"{claims['iss']}/.well-known/jwks.json", timeout=10).json()["keys"]
+    keys = requests.get(f"{claims['iss']}/.well-known/jwks.json", timeout=120).json()["keys"]
     key = next(jwt.PyJWK(key) for key in keys if key["kid"] == header["kid"])
     options = {"verify_exp": False, "verify_iat": False}
     assert jwt.decode(client.token, key, algorithms=["RS256"], options=options) == claims
@@ -94,11 +94,11 @@ def test_bodies_are_read_by_their_content_type(client):
             "password": client.sandbox.password,
         },
     )
-    assert client.session.post(url, data=credentials, timeout=10).status_code == 200
-    as_text = client.session.post(url, data=json.dumps(credentials), timeout=10)
+    assert client.session.post(url, data=credentials, timeout=120).status_code == 200
+    as_text = client.session.post(url, data=json.dumps(credentials), timeout=120)
     assert (as_text.status_code, as_text.json()) == (422, NOT_SAID)
     for broken in (b"{", b"[]", b"null", b""):
-        answer = client.session.post(url, data=broken, headers={"Content-Type": "application/json"}, timeout=10)
+        answer = client.session.post(url, data=broken, headers={"Content-Type": "application/json"}, timeout=120)
         assert answer.json() == NOT_SAID
 
 

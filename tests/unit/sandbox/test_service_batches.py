@@ -238,8 +238,8 @@ def test_an_empty_object_and_a_large_one(tmp_path, client, monkeypatch):
 
 def test_a_body_under_way_keeps_nobody_waiting(make_client):
     client = make_client()
-    client.sandbox.faults.add(path="*", kind="slow", bytes_per_second=1000)
-    with requests.get(client.signed(client.DOWNLOAD), stream=True, timeout=10) as answer:
+    client.sandbox.faults.add(path="*", kind="slow", bytes_per_second=10)
+    with requests.get(client.signed(client.DOWNLOAD), stream=True, timeout=120) as answer:
         assert answer.status_code == 200
         assert client.call("/v2/codes").status_code == 200
         assert client.sandbox.journal.idle_seconds() == 0

@@ -151,7 +151,7 @@ def test_downloads_come_from_another_host_by_whatever_name_the_service_is_called
     assert urlsplit(real.sandbox.url).hostname == "127.0.0.1"
     with KeepsTheTokenWithinAHost() as session:
         session.trust_env = False
-        answer = session.get(url + path, headers={"Authorization": f"Bearer {real.token}"}, timeout=10)
+        answer = session.get(url + path, headers={"Authorization": f"Bearer {real.token}"}, timeout=120)
     assert answer.status_code == 200, answer.text
     assert {urlsplit(answer.url).hostname, name} == {"127.0.0.1", "localhost"}
 
@@ -175,8 +175,8 @@ def test_both_ports_answer_on_both_addresses_of_localhost(real, address):
         (location.port, f"{location.path}?{location.query}", 200),
         (location.port, location.path, 403),
     ):
-        assert requests.get(f"http://{address}:{port}{path}", timeout=10).status_code == status
-    identity = requests.get(f"http://{address}:{urlsplit(real.sandbox.url).port}/sandbox/identity", timeout=10)
+        assert requests.get(f"http://{address}:{port}{path}", timeout=120).status_code == status
+    identity = requests.get(f"http://{address}:{urlsplit(real.sandbox.url).port}/sandbox/identity", timeout=120)
     assert identity.json()["object_url"] == real.sandbox.object_url
 
 
@@ -193,7 +193,7 @@ def test_a_request_whose_client_leaves_early_is_spent_and_in_the_log(client):
     client.login()
     host = urlsplit(client.sandbox.url)
     head = [f"POST {PLACES['/v2/articles/{name}']} HTTP/1.1", f"Host: {host.netloc}", "Content-Length: 2"]
-    with socket.create_connection((host.hostname, host.port), timeout=10) as connection:
+    with socket.create_connection((host.hostname, host.port), timeout=120) as connection:
         connection.sendall("\r\n".join([*head, f"Authorization: Bearer {client.token}", "", ""]).encode())
     wait_until(lambda: client.sandbox.requests[-1].path == PLACES["/v2/articles/{name}"])
     assert client.sandbox.requests[-1].status == 499

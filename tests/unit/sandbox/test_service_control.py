@@ -11,7 +11,7 @@ from resources.sandbox.api.journal import Journal, Requests, Seen
 
 
 def control(client, method, path, **options):
-    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=10, **options)
+    return client.session.request(method, f"{client.sandbox.url}/sandbox/{path}", timeout=120, **options)
 
 
 def test_identity(client):

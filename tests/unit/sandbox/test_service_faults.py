@@ -235,19 +235,19 @@ class TestDeclarations:
     def test_over_http(self, client):
         url = f"{client.sandbox.url}/sandbox/faults"
         set_ = client.session.post(
-            url, json=[{"path": "/v2/codes", "kind": "status", "status": 503}, {"kind": "cut"}], timeout=10
+            url, json=[{"path": "/v2/codes", "kind": "status", "status": 503}, {"kind": "cut"}], timeout=120
         )
         assert [fault["kind"] for fault in set_.json()] == ["status", "cut"]
         assert client.call("/v2/codes").status_code == 503
-        assert client.session.get(url, timeout=10).json()[0]["hits"] == 1
-        assert client.session.delete(url, timeout=10).json() == []
-        refused = client.session.post(url, json={"kind": "flood"}, timeout=10)
+        assert client.session.get(url, timeout=120).json()[0]["hits"] == 1
+        assert client.session.delete(url, timeout=120).json() == []
+        refused = client.session.post(url, json={"kind": "flood"}, timeout=120)
         assert refused.status_code == 422
         assert "no fault of kind 'flood'" in refused.json()["message"]
-        assert client.session.post(url, json={"where?": 1}, timeout=10).status_code == 422
-        assert client.session.post(url, json=[1], timeout=10).status_code == 422
+        assert client.session.post(url, json={"where?": 1}, timeout=120).status_code == 422
+        assert client.session.post(url, json=[1], timeout=120).status_code == 422
 
     def test_controls_have_no_faults_and_are_not_logged(self, client):
         client.sandbox.faults.add(path="*", kind="status", status=500, count=None)
-        assert client.session.get(f"{client.sandbox.url}/sandbox/identity", timeout=10).status_code == 200
+        assert client.session.get(f"{client.sandbox.url}/sandbox/identity", timeout=120).status_code == 200
         assert list(client.sandbox.requests) == []

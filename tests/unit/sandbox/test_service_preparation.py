@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -43,8 +43,13 @@ def prepared(settings, hours):
 
 def archives(client):
     """All archives and when they were written."""
-    state = client.sandbox.settings.state
-    return {path: path.stat().st_mtime_ns for path in state.rglob("*.tar.gz")}
+    found = {}
+    # others are made meanwhile, under names that they do not keep
+    for folder, _, names in os.walk(client.sandbox.settings.state):
+        for path in (Path(folder, name) for name in names if name.endswith(".tar.gz")):
+            with suppress(FileNotFoundError):
+                found[path] = path.stat().st_mtime_ns
+    return found
 
 
 def workers(pid):

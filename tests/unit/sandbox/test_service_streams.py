@@ -51,7 +51,7 @@ def as_before(streams):
 def stream(client, body=None, path="/v2/articles", method="POST", accept="application/x-ndjson", **more):
     headers = {"Authorization": f"Bearer {client.token}", "Accept": accept} | more.pop("headers", {})
     url = client.sandbox.realtime_url + path
-    with requests.request(method, url, json=body, headers=headers, stream=True, timeout=20, **more) as answer:
+    with requests.request(method, url, json=body, headers=headers, stream=True, timeout=120, **more) as answer:
         yield answer
 
 
@@ -130,7 +130,7 @@ class TestWhatIsSent:
     @pytest.mark.parametrize("more", [{}, {"offsets": {"3": 0}}, {"since_per_partition": {"3": text(NOW - KEPT)}}])
     def test_a_stream_without_a_beginning_is_live_and_positions_without_parts_are_ignored(self, streams, more):
         address = urlsplit(streams.sandbox.realtime_url)
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
         headers = {"Authorization": f"Bearer {streams.token}", "Accept": "application/x-ndjson"}
         connection.request("GET", "/v2/articles", json.dumps(more), headers)
         moves = 0
@@ -203,9 +203,9 @@ def test_requests_of_the_official_clients_are_read_to_the_end_without_a_differen
     body = {"since": text(NOW - KEPT), "fields": [], "filters": []}
     headers = {"Authorization": f"Bearer {streams.token}", "Accept": "application/x-ndjson"}
     url = streams.sandbox.realtime_url
-    with requests.post(f"{url}/v2/articles", json=body, headers=headers, stream=True, timeout=60) as answer:
+    with requests.post(f"{url}/v2/articles", json=body, headers=headers, stream=True, timeout=120) as answer:
         python = list(answer.iter_lines())
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
     agent = {"Content-Type": "application/json", "User-Agent": "WME/Go-SDK", "Accept-Encoding": "gzip"}
     connection.request("GET", "/v2/articles", json.dumps(body), headers | agent)
     answer = connection.getresponse()
@@ -288,7 +288,7 @@ class TestAccounts:
 
     def test_the_hosts_have_their_own_paths(self, streams):
         assert streams.call("/v2/articles").status_code == 404
-        answer = requests.get(f"{streams.sandbox.realtime_url}/v2/codes", timeout=10)
+        answer = requests.get(f"{streams.sandbox.realtime_url}/v2/codes", timeout=120)
         assert answer.status_code == 404
 
     def test_an_open_stream_outlives_its_token(self, streams):

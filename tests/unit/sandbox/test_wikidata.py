@@ -147,7 +147,7 @@ def test_snapshots_and_hours_are_listed_beside_those_of_articles(client):
 def test_an_export_out_of_turn_and_a_fault_reach_wikidata_too(sandbox, client):
     path = f"/v2/snapshots/wikidata/{WIKI}_namespace_120"
     before = client.call(path).json()["version"]
-    client.session.post(f"{sandbox.url}/sandbox/snapshots", json={"identifier": f"{WIKI}_namespace_120"}, timeout=10)
+    client.session.post(f"{sandbox.url}/sandbox/snapshots", json={"identifier": f"{WIKI}_namespace_120"}, timeout=120)
     assert client.call(path).json()["version"] != before
     sandbox.faults.add(f"{path}/download", kind="flip")
     content = client.fetch(client.signed(f"{path}/download")).content

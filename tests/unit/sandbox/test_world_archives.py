@@ -194,7 +194,7 @@ def started(state, salt):
 
 def test_archives_are_byte_identical_across_processes_that_may_make_them_at_once(world, tmp_path):
     makers = [started(tmp_path / "shared", "1"), started(tmp_path / "shared", "77"), started(tmp_path / "own", "5")]
-    answers = [maker.communicate(timeout=60)[0] for maker in makers]
+    answers = [maker.communicate(timeout=120)[0] for maker in makers]
     assert [maker.returncode for maker in makers] == [0, 0, 0]
     expected = "".join(f"{batch.version} {batch.record}\n" for batch in world.batches(START))
     assert answers == [expected] * 3

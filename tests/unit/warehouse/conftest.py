@@ -236,7 +236,7 @@ def elsewhere(tmp_path):
             "import duckdb, sys\npath = sys.argv[1]\n" + textwrap.dedent(program),
             str(path),
         ]
-        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
         return told.stdout.splitlines()
 
     return run

@@ -375,7 +375,9 @@ def test_another_duckdb_reads_compacted_files(mirror, again):
     program = "import duckdb, sys; print(*duckdb.connect(sys.argv[1], read_only=True).execute(sys.argv[2]).fetchone())"
     query = "SELECT (SELECT count(html) FROM article_bodies), (SELECT wikitext FROM article_text('enwiki', 'Page_3'))"
     command = [sys.executable, "-c", program, str(mirror.data / "warehouse.duckdb"), query]
-    told = subprocess.run(command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=60, capture_output=True)
+    told = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=120, capture_output=True
+    )
     wikitext = mirror.warehouse.sql("SELECT wikitext FROM article_text('enwiki', 'Page_3')").rows[0][0]
     assert told.stdout.decode().strip() == f"{sum(row[5] is not None for row in bodies)} {wikitext}"
 

@@ -69,7 +69,7 @@ def killed(data, made, kills, seed):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60 + 10 * kills,
+        timeout=60 + 40 * kills,
     )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)

@@ -265,5 +265,5 @@ def test_another_duckdb_reads_provisional_rows(make):
     query = "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM article_bodies)"
     asked = f"import duckdb, sys; print(duckdb.connect(sys.argv[1], read_only=True).execute({query!r}).fetchall())"
     command = [sys.executable, "-c", asked, str(mirror.warehouse.published_path)]
-    told = subprocess.run(command, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(command, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True, timeout=120)
     assert told.stdout.strip() == str([tuple(row) for row in mirror.warehouse.sql(query).rows])

@@ -47,27 +47,26 @@ def reader(warehouse, lake):
     lines = queue.Queue()
     pump = threading.Thread(target=lambda: [lines.put(line.split()) for line in process.stdout])
     pump.start()
-    yield lines
-    assert process.poll() is None, process.stderr.read()
-    process.kill()
-    pump.join()
-    process.stdout.close()
-    process.stderr.close()
-    process.wait()
+    with process:
+        yield lines
+        status = process.poll()
+        process.kill()
+        pump.join()
+        assert status is None, process.stderr.read()
 
 
 def test_reader_sees_each_publication_whole(lake, warehouse, reader, monkeypatch):
     # no waiting until late readers have opened what they looked up
     monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
     made = []
-    assert reader.get(timeout=60) == [str(ROWS), "1", "1", str(ROWS), str(ROWS)]
+    assert reader.get(timeout=120) == [str(ROWS), "1", "1", str(ROWS), str(ROWS)]
     for hour in range(1, 5):
         rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()
         made.append(warehouse.publish())
         whole = [str(number) for number in (ROWS, hour + 1, hour + 1, ROWS * (hour + 1), ROWS * (hour + 1))]
-        assert reader.get(timeout=60) == whole
+        assert reader.get(timeout=120) == whole
     assert reader.empty()
     assert any(one.whole_because is None for one in made)
 
@@ -90,6 +89,8 @@ while not select.select([sys.stdin], [], [], 0)[0]:
         assert before in (None, found), (before, found)
         held[number] = connection, found
     seen.append(found[0] - found[1])
+    if len(seen) == 1:
+        print("reads", flush=True)
     while held and chance.random() < (0.9 if len(held) < 5 else 1):
         held.pop(chance.randrange(len(held)))[0].close()
 print(len(seen), len(set(seen)))
@@ -106,6 +107,8 @@ def test_readers_in_loops_see_whole_states_only(lake, warehouse, monkeypatch, co
         subprocess.Popen([*command, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for seed in range(1 if count < 10 else 3)
     ]
+    for reader in readers:
+        assert reader.stdout.readline() == "reads\n"
     ways = []
     for number in range(1, count):
         warehouse.record_statuses([HourStatus(lake.hour(number), "enwiki", 0, HourState.NOT_YET)])

@@ -76,7 +76,7 @@ def ask(published, folder, **environ):
         env=os.environ | environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return json.loads(told.stdout) if told.returncode == 0 else told.stderr

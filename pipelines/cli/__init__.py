@@ -132,9 +132,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
-        from pipelines.cli import terminal
-
-        terminal.ERR.print("An answer was needed, but standard input has ended. Nothing was changed.")
+        click.echo("An answer was needed, but standard input has ended. Nothing was changed.", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
@@ -142,9 +140,7 @@ def main() -> None:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        from pipelines.cli import terminal
-
-        terminal.warn(sentence)
+        click.echo(sentence, err=True)
         sys.exit(1)
 
 
@@ -190,5 +186,7 @@ def wme(context: click.Context, *, verbose: bool) -> None:
     load_env_file()
     for warning in unknown():
         terminal.warn(warning)
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    # where nobody reads along, in a journal or a file, lines need their time
+    line = "%(message)s" if sys.stderr.isatty() else "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=line, stream=sys.stderr)
     context.call_on_close(terminal.OUT.file.flush)

@@ -5,6 +5,7 @@ The work is in `pipelines/operations/run.py`.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     metavar="[MINUTES]",
     help=f"When a host cannot be reached, wait for it up to this many minutes ({DEFAULT_MINUTES} without a number), then continue.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but failures, for cron.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables, for scripts.")
 def run(
     *,
     count: int | None,
@@ -86,8 +89,12 @@ def run(
     snapshots: bool | None,
     wanted: tuple[Dataset, ...],
     wait: int | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
+    if dry_run and (quiet or as_json):
+        raise click.UsageError("--dry-run prints what it found: it goes neither with --quiet nor with --json.")
     if first is not None and count is not None:
         raise click.UsageError("--hours and --from exclude each other.")
     if last is not None and first is None:
@@ -108,6 +115,7 @@ def run(
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 
+    terminal.hush(answers=quiet or as_json, progress=quiet)
     settings = read_settings()
     enterprise = build_enterprise(settings)
     service.announce(settings)
@@ -147,7 +155,9 @@ def run(
         return
     say = partial(terminal.ERR.print, markup=False)
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
-    if hours:
+    if as_json:
+        click.echo(json.dumps(_as_json(settings, hours, report), ensure_ascii=False, indent=2))
+    elif hours and not quiet:
         _show_run(settings, hours, report.seconds)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
@@ -171,6 +181,35 @@ def _show_dry_run(plan: Any) -> None:
     )
 
 
+def _as_json(settings: Settings, hours: list[datetime], report: RunReport) -> dict[str, Any]:
+    """What a run did: each file of its hours, whether analysts see them yet, and every failure."""
+    from resources.warehouse import Warehouse
+
+    warehouse = Warehouse(settings.data)
+    found = [
+        {
+            "table": dataset.name,
+            **vars(row),
+            "batch_hour": row.batch_hour.isoformat(),
+            "seconds": report.seconds.get(_archive_of(dataset, row), 0.0),
+        }
+        for dataset in datasets.datasets(Family.HOURLY)
+        for row in (warehouse.summary(hours=hours, published=False, dataset=dataset) if hours else ())
+    ]
+    return {
+        "data": str(settings.data),
+        "published_file": str(warehouse.published_path) if warehouse.publication() is not None else None,
+        "is_published": bool(hours) and warehouse.unpublished_revision() is None,
+        "hours": found,
+        "failures": report.failures,
+        "is_unreachable": report.unreachable,
+    }
+
+
+def _archive_of(dataset: Dataset, row: Any) -> tuple[str, datetime, str]:
+    return dataset.name, row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"
+
+
 def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str, datetime, str], float]) -> None:
     from resources.warehouse import Warehouse, next_text
 
@@ -191,7 +230,7 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str
             row.reject_count,
             size_text(row.archive_bytes),
             size_text(row.ndjson_bytes),
-            seconds.get((dataset.name, row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"), 0.0),
+            seconds.get(_archive_of(dataset, row), 0.0),
         )
         for dataset in hourly
         # not of the published file, which this run may have left as it was

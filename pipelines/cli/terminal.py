@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -39,6 +40,16 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """The same on standard error."""
     ERR.print(text, markup=False)
+
+
+def hush(*, answers: bool, progress: bool) -> None:
+    """Print no answers, or nothing of the way there, until the command ends. Failures are printed by other means."""
+
+    def apply(out: bool, err: bool) -> None:
+        OUT.quiet, ERR.quiet = out, err
+
+    apply(answers, progress)
+    click.get_current_context().call_on_close(lambda: apply(False, False))
 
 
 class _BarTask:

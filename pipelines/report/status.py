@@ -47,6 +47,7 @@ class Status:
         gaps: Hours that are not there; each is a sentence of `troubles` too.
         troubles: What needs attention, in sentences; behind the gaps, the command that closes them.
         stream: How far the stream is kept, in figures; None: none ever was.
+        figures: The numbers among the facts, for scripts; those of the published file only where there is one.
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Status:
     gaps: list[coverage_.Gap] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     stream: dict[str, Any] | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
 
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
@@ -103,6 +105,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
 
 def _tell_disk(report: Status, settings: Settings) -> None:
     free = shutil.disk_usage(settings.data).free
+    report.figures["free_bytes"] = free
     report.facts.append(("disk free", size_text(free)))
     if free < settings.min_free_gb * 1e9:
         report.troubles.append(
@@ -129,6 +132,15 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         "(SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
     size = path.stat().st_size
+    report.figures |= {
+        "published_at": about.get("published_at"),
+        "published_bytes": size,
+        "article_count": counts[0],
+        "change_count": int(counts[1]),
+        "reject_count": counts[2],
+        "unapplied_file_count": counts[3],
+        "missing_lake_file_count": int(about.get("missing_lake_file_count", "0")),
+    }
     report.facts.append(("published", f"{path}, {size_text(size)}, {about.get('published_at', '')}"))
     report.facts.append(("articles", f"{counts[0]:,}"))
     report.facts.append(("changes", f"{counts[1]:,}{_window_text(warehouse)}"))
@@ -244,6 +256,7 @@ def as_json(report: Status) -> dict[str, Any]:
         facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, engine_.WORKER} else str(value)
     return {
         "facts": facts,
+        "figures": report.figures,
         "coverage": [
             {
                 **coverage_.place_json(place),

@@ -93,6 +93,31 @@ def test_second_run_fetches_nothing(filled, call, service, hours):
     ]
 
 
+def test_for_cron_a_run_is_silent_and_for_scripts_a_document(filled, call, hours):
+    environ, first = filled
+    told = call("run", "--quiet", "--json", *between(hours[0], hours[1]), environ=environ)
+    assert (told.code, told.err) == (0, "")
+    document = json.loads(told.out)
+    assert (document["is_published"], document["failures"], document["is_unreachable"]) == (True, [], False)
+    assert document["published_file"] == f"{environ['WME_DATA']}/warehouse.duckdb"
+    rows = [row for row in document["hours"] if row["project_id"] == "enwiki"]
+    assert [datetime.fromisoformat(row["batch_hour"]) for row in rows] == hours[:2]
+    assert [f"{row['row_count']:,}" for row in rows] == [line.split()[6] for line in lines_of(first, "enwiki")]
+    assert all(row["archive_bytes"] > 0 and row["state"] == "loaded" for row in rows)
+    # a run that fails is not silent
+    told = call("run", "--quiet", "--from", "2019-01-01T05", "--no-reference", environ=environ)
+    assert (told.code, told.out) == (1, "")
+    assert "2026-01-01" in told.err
+    told = call("run", "--dry-run", "--json", environ=environ)
+    assert (told.code, told.out) == (2, "")
+    # nor is what comes after it
+    assert "published" in call("status", environ=environ).out
+    figures = json.loads(call("status", "--json", environ=environ).out)["figures"]
+    assert figures["article_count"] > 50
+    assert figures["change_count"] > 100
+    assert figures["published_bytes"] > 1e6
+
+
 def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled, call, service, hours, tmp_path):
     service.requests.clear()
     told = call("run", "--dry-run", *between(hours[0], hours[1]), environ=environ)

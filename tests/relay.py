@@ -26,6 +26,8 @@ class Relay:
         #: In answers, one text in place of another of the same length.
         self.replaced: tuple[bytes, bytes] = b"", b""
         self._lock = threading.Lock()
+        #: Holds the port while nobody listens there.
+        self._taken: socket.socket | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -33,11 +35,15 @@ class Relay:
         self._serve()
 
     def cut(self) -> None:
-        """Close the port and every connection."""
+        """Refuse connections, and end every one that is open. The port stays taken: nobody else is to answer there."""
         with self._lock:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
             self._listener.close()
+            if self._taken is None:
+                self._taken = socket.socket()
+                self._taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._taken.bind(("127.0.0.1", self.port))
             for connection in list(self._open):
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
@@ -45,8 +51,16 @@ class Relay:
     def mend(self) -> None:
         """Listen on the same port again; no request cuts it any more."""
         self.is_last = lambda _path: False
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+        assert self._taken is not None
+        self._listener, self._taken = self._taken, None
+        self._listener.listen()
         self._serve()
+
+    def close(self) -> None:
+        """Cut it for good."""
+        self.cut()
+        if self._taken is not None:
+            self._taken.close()
 
     def _serve(self) -> None:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()

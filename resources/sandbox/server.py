@@ -50,7 +50,7 @@ Loopback = tuple[socket.socket, ...]
 _ADDRESSES = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 #: How often a free port is looked for.
 _TRIES = 20
-_START_SECONDS = 20
+_START_SECONDS = 60
 #: Answers still under way when a sandbox ends get this long.
 _GRACE_SECONDS = 1
 _POLL_SECONDS = 0.002
@@ -146,7 +146,7 @@ class Sandbox:
         """Serve; returns when all ports answer.
 
         Raises:
-            RuntimeError: They do not within 20 seconds.
+            RuntimeError: They do not within a minute.
         """
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS

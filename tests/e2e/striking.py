@@ -11,6 +11,7 @@ from __future__ import annotations
 import select
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class Kills:
         wait = chance.random()
         if run.wait_for(f"> {phase}", repetition):
             if in_the_middle:
-                _let_go_on(run, phase, 1.0, lambda: any(data.glob(MARKS[phase])))
+                _let_go_on(run, phase, 1.0, lambda: _lies(data, MARKS[phase]))
                 _let_go_on(run, phase, 0.02 * wait)
             else:
                 _let_go_on(run, phase, wait * self.seconds.get(phase, 0.02))
@@ -95,6 +96,13 @@ class Kills:
         self.hits[run.phase] += 1
         self.left.update({Path(name).suffix for name in unfinished(data)})
         return True
+
+
+def _lies(data: Path, pattern: str) -> bool:
+    """Whether there is such a file at this moment; folders may come and go meanwhile."""
+    with suppress(FileNotFoundError):
+        return any(data.glob(pattern))
+    return False
 
 
 def _let_go_on(run: Any, phase: str, seconds: float, until: Callable[[], bool] = lambda: False) -> None:

@@ -42,7 +42,7 @@ def told(project, words, folder, **environ):
         env={**kept, "PYTHONPATH": str(project), "DAGSTER_HOME": str(project.parent / "history"), **environ},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     return done.stdout + done.stderr

@@ -151,7 +151,7 @@ def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(
     tmp_path: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
 ) -> None:
     # others share the machine
-    campaign(1, 4, 20, tmp_path, account, hours, length, runner, unfinished)
+    campaign(1, 4, 60, tmp_path, account, hours, length, runner, unfinished)
 
 
 @pytest.mark.soak
@@ -213,4 +213,4 @@ def test_what_cannot_be_tidied_holds_nobody_up() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert (told.returncode, told.stderr) == (143, f"{SENTENCE}\n")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

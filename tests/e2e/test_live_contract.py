@@ -22,7 +22,7 @@ def run(**variables):
         env=environment | {"NO_PROXY": "127.0.0.1,localhost"} | variables,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
 

@@ -22,7 +22,7 @@ def make(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         | {"MFLAGS": ""},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
 

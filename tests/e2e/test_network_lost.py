@@ -38,7 +38,7 @@ ATTEMPTS = 6
 def relay(account: Any) -> Iterator[Relay]:
     relay = Relay(account.sandbox.url)
     yield relay
-    relay.cut()
+    relay.close()
 
 
 class Command:

@@ -25,7 +25,7 @@ def test_all_is_measured_on_a_short_history(tmp_path):
         "1",
     ]
     found = subprocess.run(
-        [*command, "--folder", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=250
+        [*command, "--folder", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=500
     )
     assert "of disk in" in found.stderr
     [age] = json.loads(found.stdout)["ages"]
@@ -42,7 +42,7 @@ def test_all_is_measured_on_a_short_history(tmp_path):
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_made(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "growth", "--days", "1000000", "--folder", str(tmp_path)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250)
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
     assert found.returncode == 1
     assert "Nothing was measured" in found.stderr
     assert list(tmp_path.iterdir()) == []

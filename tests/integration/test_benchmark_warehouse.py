@@ -18,7 +18,7 @@ def test_all_is_measured_on_few_pages(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=250,
+        timeout=500,
     )
     told = json.loads(found.stdout)
     assert [size["pages"] for size in told["sizes"]] == [2000]

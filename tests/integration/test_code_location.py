@@ -40,7 +40,7 @@ def clean(tmp_path: Path) -> dict[str, str]:
 def test_dg_check_defs_passes(clean):
     dg_command = Path(sys.executable).with_name("dg")
     told = subprocess.run(
-        [dg_command, "check", "defs"], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=120, check=False
+        [dg_command, "check", "defs"], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=False
     )
     assert told.returncode == 0, told.stderr
     assert "All definitions loaded successfully" in told.stdout + told.stderr
@@ -101,7 +101,7 @@ assert len(seen) > len(told), "the watch does not see an opened file"
         env=clean,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert told.returncode == 0, told.stderr

@@ -132,7 +132,7 @@ def test_a_backfill_of_a_job_from_the_command_line_is_a_run_per_hour(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert told.returncode == 0, told.stderr

@@ -18,30 +18,35 @@ def relay(mirror: Any) -> Iterator[Relay]:
     relay = Relay(mirror.sandbox.url)
     mirror.configure(base_url=relay.url)
     yield relay
-    relay.cut()
+    relay.close()
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nobody listens, and nobody will."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
-def lose(host: str, mirror: Any, relay: Relay, second: Any) -> None:
+def lose(host: str, mirror: Any, relay: Relay, second: Any, closed_port: int) -> None:
     if host == "the service":
         relay.is_last = lambda path: path == f"/v2/batches/{second:%Y-%m-%d}/{second:%H}"
     elif host == "accounts":
-        mirror.configure(auth_url=f"http://127.0.0.1:{closed_port()}", username=f"{mirror.username}-2")
+        mirror.configure(auth_url=f"http://127.0.0.1:{closed_port}", username=f"{mirror.username}-2")
     else:
         port = mirror.sandbox.object_url.rpartition(":")[2].encode()
-        relay.replaced = b":" + port, b":" + str(closed_port()).encode().zfill(len(port))
+        relay.replaced = b":" + port, b":" + str(closed_port).encode().zfill(len(port))
 
 
 @pytest.mark.parametrize("host", ["the service", "accounts", "the object store"])
-def test_the_run_says_so_once_and_loads_what_is_archived(mirror: Any, relay: Relay, host: str) -> None:
+def test_the_run_says_so_once_and_loads_what_is_archived(
+    mirror: Any, relay: Relay, host: str, closed_port: int
+) -> None:
     hours = mirror.newest(5)
     # an hour that is archived and not loaded, as a killed run leaves it
     assert mirror.materialize(hours[3:4], ["archive/batches"]).success
-    lose(host, mirror, relay, hours[1])
+    lose(host, mirror, relay, hours[1], closed_port)
     listed = len(mirror.requests(""))
     made = mirror.materialize(hours)
     assert made.sentence.count("the connection was refused (") == 1

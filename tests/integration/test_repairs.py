@@ -142,7 +142,7 @@ def test_a_kill_pays_for_nothing_twice_but_what_was_under_way(sandbox, account, 
     names = [event.title.text for event in pages][:20]
     words = [sandbox.url, account, PASSWORD, str(tmp_path), sandbox.clock.now().isoformat()]
     sandbox.requests.clear()
-    killed = subprocess.run([sys.executable, "-c", KILLED, *words, *names], cwd=ROOT, timeout=120, check=False)
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words, *names], cwd=ROOT, timeout=400, check=False)
     assert killed.returncode == -signal.SIGKILL
     spent = asked(sandbox).total()
     assert 5 <= spent < len(names)

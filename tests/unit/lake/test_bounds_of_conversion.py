@@ -154,7 +154,7 @@ def test_memory_of_a_conversion_is_bounded(tmp_path, case):
         check=True,
         capture_output=True,
         cwd=ROOT,
-        timeout=300,
+        timeout=500,
     )
     found = json.loads(done.stdout)
     assert (found["rows"], found["rejects"], found["bytes"]) == (row_count, reject_count, size)
@@ -183,7 +183,7 @@ def test_four_workers_and_nine_archives_at_a_time_stay_within_the_memory_allowed
         check=True,
         capture_output=True,
         cwd=ROOT,
-        timeout=300,
+        timeout=500,
     )
     found = json.loads(done.stdout)
     assert found["rows"] == [count] * 9

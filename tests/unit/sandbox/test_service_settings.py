@@ -161,7 +161,7 @@ def test_options_of_accounts_are_read(tmp_path):
 
 def test_a_clock_runs_stands_and_moves():
     clock = Clock()
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=5)
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
     clock.advance(timedelta(days=3))
     assert timedelta(days=2) < clock.now() - datetime.now(UTC) < timedelta(days=4)
     assert not clock.frozen
@@ -172,7 +172,7 @@ def test_a_clock_runs_stands_and_moves():
     with pytest.raises(ValueError, match="timezone-aware"):
         clock.set(datetime(2025, 3, 9))  # noqa: DTZ001
     clock.release()
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=5)
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
 
 
 def test_the_world_is_what_the_service_needs(tmp_path):

@@ -337,7 +337,7 @@ def test_killed_at_each_step_of_a_publication(mirror):
         capture_output=True,
         text=True,
         check=False,
-        timeout=250,
+        timeout=500,
     )
     assert told.returncode == 0, told.stderr
     assert told.stdout.splitlines() == [

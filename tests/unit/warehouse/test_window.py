@@ -394,4 +394,4 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, aga
         move(made, 2)
         assert content(made.warehouse) == before
     finally:
-        subprocess.run(["umount", str(disk)], capture_output=True, check=False)
+        subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)

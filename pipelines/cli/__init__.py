@@ -125,7 +125,7 @@ class _Group(click.Group):
 def main() -> None:
     """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
     try:
-        wme.main(standalone_mode=False)
+        wme.main(prog_name="wme", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:

@@ -683,6 +683,16 @@ def test_rows_that_do_not_fit_a_terminal_stand_below_one_another(monkeypatch, ca
 # --- help ------------------------------------------------------------------------------------------------------------
 
 
+def test_the_shell_completes_commands_and_options(wme, account, tmp_path):
+    """What the line that the operator's guide names asks for, and gets."""
+    environ = account.environ(tmp_path / "data")
+    for words, position, wanted in (("wme st", "1", "plain,status"), ("wme run --qu", "2", "plain,--quiet")):
+        asked = environ | {"_WME_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": position}
+        out, err = wme(environ=asked).communicate(timeout=120)
+        assert wanted in out.splitlines(), (out, err)
+    assert not (tmp_path / "data").exists()
+
+
 def commands(group, words=()):
     for name, command in group.commands.items():
         yield (*words, name), command

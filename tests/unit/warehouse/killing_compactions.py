@@ -52,7 +52,7 @@ if __name__ == "__main__":
     folder, moment = Path(sys.argv[1]), datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC)
     for line in sys.stdin:
         if (pid := os.fork()) == 0:
-            signal.alarm(120)
+            signal.alarm(400)
             try:
                 compact(folder, moment, line.strip())
             finally:

@@ -403,7 +403,7 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, aga
         assert len(compact(made, 0)) == 1
         assert content(made.warehouse) == before
     finally:
-        subprocess.run(["umount", str(disk)], capture_output=True, check=False)
+        subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)
 
 
 def test_two_compactions_at_a_time_are_one_too_many(mirror, again):

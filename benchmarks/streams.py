@@ -213,8 +213,8 @@ def _records(url: str) -> Iterator[dict[str, Any]]:
 def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, tuple[float, float]]:
     """Events a second and their lag through our client, where the source sends as many as the service does."""
     lags: list[float] = []
+    until = time.monotonic() + seconds  # from before the source begins to send
     with _client(url, folder) as client, client.stream() as stream:
-        until = time.monotonic() + seconds
         while time.monotonic() < until or len(lags) < 2:
             for block in stream.take(_TAKE_SECONDS):
                 now = datetime.now(UTC)

@@ -42,11 +42,19 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of the Dagster UI.")
-def ui(*, port: int) -> None:
+@click.option(
+    "--prepare",
+    is_flag=True,
+    help="Start nothing: only write dagster.yaml and workspace.yaml to <WME_DATA>/dagster where there are none, for services.",
+)
+def ui(*, port: int, prepare: bool) -> None:
     """Start the Dagster UI and daemon for this data folder."""
-    from pipelines.process.instance import serve
+    from pipelines.process import instance
 
     settings = read_settings()
+    if prepare:
+        terminal.say(f"Dagster's instance: {instance.prepare(settings.dagster_home)}")
+        return
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -61,4 +69,4 @@ def ui(*, port: int) -> None:
     terminal.ERR.print(
         f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
     )
-    serve(settings.data, port)
+    instance.serve(settings.data, port)

@@ -25,28 +25,12 @@ def place(tmp_path_factory):
     """A folder with an environment `env` that has the wheel and the packages it needs, and nothing of the checkout."""
     folder = tmp_path_factory.mktemp("elsewhere")
     source = folder / "source"
-    tracked = subprocess.run(
-        [
-            "git",
-            "ls-files",
-            "-z",
-            "--",
-            "pyproject.toml",
-            "setup.py",
-            "README.md",
-            "LICENSE",
-            "*.yaml",
-            "pipelines",
-            "assets",
-            "resources",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in tracked.stdout.decode().rstrip("\0").split("\0"):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, source / name, follow_symlinks=False)
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "workspace.yaml", "dagster.example.yaml"):
+        shutil.copy(ROOT / name, source)
+    for name in ("pipelines", "assets", "resources"):
+        built_here = shutil.ignore_patterns("__pycache__", "*.so", "*.dylib")
+        shutil.copytree(ROOT / name, source / name, ignore=built_here, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     built = [*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
     subprocess.run(built, check=True, timeout=BOUND_SECONDS)

@@ -18,6 +18,8 @@ from resources.sandbox.claim import find
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_SECONDS = 300
+#: A wheel is built, an environment made, and the whole main job run: minutes on a machine that others use as well.
+pytestmark = pytest.mark.timeout(4 * BOUND_SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 HARD_TITLE = 'AC//DC/: "why"? 100% <&#> 東京/'
-BOUND_SECONDS = 120
+BOUND_SECONDS = 300
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
-    """Waits until something happened in another thread or process; fails after two minutes."""
+    """Waits until something happened in another thread or process; fails after some minutes."""
     deadline = time.monotonic() + BOUND_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

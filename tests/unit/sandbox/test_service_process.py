@@ -149,10 +149,8 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
         with pytest.raises(SandboxConflictError, match=f"of process {os.getpid()} serves .* not as sandbox-2-"):
             attach(small(state, seed=2))
         attached = pool.submit(attach, small(state))
-        wait_until(lambda: caplog.messages)
-        assert re.fullmatch(
-            rf"Waiting for the sandbox of process {os.getpid()}: 0 of \d+ archives are prepared\.", caplog.messages[0]
-        )
+        told = rf"Waiting for the sandbox of process {os.getpid()}: 0 of \d+ archives are prepared\."
+        wait_until(lambda: any(re.fullmatch(told, message) for message in caplog.messages))
         assert not attached.done()
         goes_on.set()
         assert attached.result(BOUND_SECONDS).pid == os.getpid()

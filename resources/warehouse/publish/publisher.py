@@ -28,6 +28,7 @@ import duckdb
 from resources import files
 from resources.datasets.live import LIVE_CHANGES
 from resources.formatting import counted
+from resources.tables import ARTICLE_CHANGES
 from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import transaction
@@ -246,7 +247,8 @@ class Publisher:
                 for internal in _INTERNAL:
                     connection.execute(f"DROP {internal}")
                 for table, columns in INTERNAL_COLUMNS.items():
-                    for column in columns:
+                    # the view over the changes leaves them out
+                    for column in columns if table != ARTICLE_CHANGES.name else ():
                         connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
                 make_views(connection, found)
                 connection.executemany(
@@ -280,7 +282,7 @@ def _lake_words(found: Sources) -> dict[str, Any]:
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """The revision of the build file, and a digest of its ledger: one that was made anew counts from the beginning."""
     [(revision, ledger)] = connection.execute(
-        "SELECT revision, (SELECT CAST(bit_xor(hash(loads)) AS VARCHAR) FROM loads) FROM internal.meta"
+        "SELECT revision, (SELECT CAST(bit_xor(hash(lake_path, loaded_at)) AS VARCHAR) FROM loads) FROM internal.meta"
     ).fetchall()
     return {"revision": int(revision), "ledger": str(ledger)}
 

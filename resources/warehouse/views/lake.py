@@ -40,11 +40,10 @@ if TYPE_CHECKING:
 
 #: What the name of a view that analysts see has before it where it names the files.
 _INNER = "lake_"
-#: What a published file holds of the changes itself, where it does not hold all of them.
+#: What a published file holds of the changes itself: a table with all columns of the build file. To drop those that are internal would have
+#: DuckDB write down anew where each column of each row group is.
 _HOT = "hot_article_changes"
-_HOT_COMMENT = (
-    "What this file itself holds of article_changes: its newer hours. Ask article_changes, which has all of them."
-)
+_HOT_COMMENT = "What this file itself holds of article_changes, its newer hours, with columns of the pipeline besides. Ask article_changes, which has all hours."
 #: What a published file holds of the pages itself, where there may be events of the stream besides.
 _SETTLED = "settled_articles"
 _SETTLED_COMMENT = (
@@ -166,18 +165,16 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     if found.live:
         connection.execute(statement("views/live", files=quoted(f"{found.live}/*.parquet")))
     # without the stream's files again where they were not taken along
-    if found.live or _is_table(connection, _SETTLED):
+    if found.live or _is_view(connection, ARTICLES.name):
         _show_articles(connection, found)
-    if found.window is not None or found.live or found.has_visibility or _is_table(connection, _HOT):
-        _show_all_changes(connection, found)
+    _show_all_changes(connection, found)
     for made in _internal(found):
         connection.execute(made)
 
 
 def mend_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """The same in a published file of any version: an older one has no views between."""
-    inner = f"{_INNER}{ARTICLE_BODIES.name}"
-    if connection.execute("SELECT 1 FROM duckdb_views() WHERE view_name = ?", [inner]).fetchall():
+    if _is_view(connection, f"{_INNER}{ARTICLE_BODIES.name}"):
         make_views(connection, found)
         return
     queries, described = _queries(found), shown()
@@ -218,7 +215,7 @@ def _show_articles(connection: duckdb.DuckDBPyConnection, found: Sources) -> Non
 
 def _show_instead(connection: duckdb.DuckDBPyConnection, table: Table, held: str, comment: str, query: str) -> None:
     """Let a view take the place of a table, which from then on has the name `held`."""
-    if not _is_table(connection, held):
+    if not _is_view(connection, table.name):
         connection.execute(f"ALTER TABLE {table.name} RENAME TO {held}")
         connection.execute(f"COMMENT ON TABLE {held} IS {quoted(comment)}")
     connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS\n{query}")
@@ -226,9 +223,10 @@ def _show_instead(connection: duckdb.DuckDBPyConnection, table: Table, held: str
         connection.execute(one)
 
 
-def _is_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    # asked of DuckDB's own list: a name that is not there would end the transaction
-    return bool(connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name]).fetchall())
+def _is_view(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    # asked of DuckDB's own list, since a name that is not there would end the transaction: of views, since that of tables counts their rows
+    here = "database_name = current_database()"
+    return bool(connection.execute(f"SELECT 1 FROM duckdb_views() WHERE {here} AND view_name = ?", [name]).fetchall())  # noqa: S608
 
 
 def _internal(found: Sources) -> Iterator[str]:

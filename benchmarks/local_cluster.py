@@ -23,11 +23,11 @@ PATIENCE_SECONDS = 120.0
 
 def free_port() -> int:
     """A port that nobody listens at, and that no connection is given by chance: those are given higher ones."""
-    while True:
-        port = random.randrange(20_000, 30_000)
+    for port in random.sample(range(20_000, 30_000), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise RuntimeError("None of 100 ports tried is free.")
 
 
 @dataclass

@@ -21,10 +21,14 @@ from resources.datasets import Family
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pipelines.operations.run import RunReport
     from pipelines.settings import Settings
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient
+    from resources.warehouse import Warehouse
+    from resources.warehouse.records import SummaryRow
 
 
 #: The questions of the closing table, each with its SQL: what an analyst could ask first.
@@ -158,7 +162,7 @@ def run(
     if as_json:
         click.echo(json.dumps(_as_json(settings, hours, report), ensure_ascii=False, indent=2))
     elif hours and not quiet:
-        _show_run(settings, hours, report.seconds)
+        _show_run(settings, hours, report)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
 
@@ -186,35 +190,35 @@ def _as_json(settings: Settings, hours: list[datetime], report: RunReport) -> di
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)
-    found = [
-        {
-            "table": dataset.name,
-            **vars(row),
-            "batch_hour": row.batch_hour.isoformat(),
-            "seconds": report.seconds.get(_archive_of(dataset, row), 0.0),
-        }
-        for dataset in datasets.datasets(Family.HOURLY)
-        for row in (warehouse.summary(hours=hours, published=False, dataset=dataset) if hours else ())
-    ]
+    has_file = warehouse.publication() is not None
     return {
         "data": str(settings.data),
-        "published_file": str(warehouse.published_path) if warehouse.publication() is not None else None,
-        "is_published": bool(hours) and warehouse.unpublished_revision() is None,
-        "hours": found,
+        "published_file": str(warehouse.published_path) if has_file else None,
+        "is_published": has_file and warehouse.unpublished_revision() is None,
+        "hours": [
+            {"table": dataset.name, **vars(row), "batch_hour": row.batch_hour.isoformat(), "seconds": seconds}
+            for dataset, row, seconds in _rows(warehouse, hours, report)
+        ],
         "failures": report.failures,
         "is_unreachable": report.unreachable,
     }
 
 
-def _archive_of(dataset: Dataset, row: Any) -> tuple[str, datetime, str]:
-    return dataset.name, row.batch_hour, f"{row.project_id}_namespace_{row.namespace_id}"
+def _rows(
+    warehouse: Warehouse, hours: list[datetime], report: RunReport
+) -> Iterator[tuple[Dataset, SummaryRow, float]]:
+    """The hours by dataset, project and namespace, each with the seconds of fetching and converting."""
+    # not of the published file, which this run may have left as it was
+    for dataset in datasets.datasets(Family.HOURLY) if hours else ():
+        for row in warehouse.summary(hours=hours, published=False, dataset=dataset):
+            archive = f"{row.project_id}_namespace_{row.namespace_id}"
+            yield dataset, row, report.seconds.get((dataset.name, row.batch_hour, archive), 0.0)
 
 
-def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str, datetime, str], float]) -> None:
+def _show_run(settings: Settings, hours: list[datetime], report: RunReport) -> None:
     from resources.warehouse import Warehouse, next_text
 
     warehouse = Warehouse(settings.data)
-    hourly = datasets.datasets(Family.HOURLY)
     rows = [
         (
             dataset.name,
@@ -230,11 +234,9 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str
             row.reject_count,
             size_text(row.archive_bytes),
             size_text(row.ndjson_bytes),
-            seconds.get(_archive_of(dataset, row), 0.0),
+            seconds,
         )
-        for dataset in hourly
-        # not of the published file, which this run may have left as it was
-        for row in warehouse.summary(hours=hours, published=False, dataset=dataset)
+        for dataset, row, seconds in _rows(warehouse, hours, report)
     ]
     columns = (
         *(
@@ -260,7 +262,9 @@ def _show_run(settings: Settings, hours: list[datetime], seconds: dict[tuple[str
         terminal.say(f"\nNot published yet. The next publication is made {when}.")
     if warehouse.publication() is None:
         return
-    rows_of_hours = [row for one in hourly for row in warehouse.coverage(published=False, dataset=one)]
+    rows_of_hours = [
+        row for one in datasets.datasets(Family.HOURLY) for row in warehouse.coverage(published=False, dataset=one)
+    ]
     missing = len({row.batch_hour for row in rows_of_hours if row.state == "missing"})
     if missing:
         terminal.say(f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.")

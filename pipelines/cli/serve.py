@@ -45,7 +45,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 @click.option(
     "--prepare",
     is_flag=True,
-    help="Start nothing: only write dagster.yaml and workspace.yaml to <WME_DATA>/dagster where there are none, for services.",
+    help="Only set up <WME_DATA>/dagster: its settings if there are none, and its pools. For services that start Dagster themselves.",
 )
 def ui(*, port: int, prepare: bool) -> None:
     """Start the Dagster UI and daemon for this data folder."""
@@ -53,7 +53,8 @@ def ui(*, port: int, prepare: bool) -> None:
 
     settings = read_settings()
     if prepare:
-        terminal.say(f"Dagster's instance: {instance.prepare(settings.dagster_home)}")
+        with instance.opened(settings.dagster_home) as opened:
+            terminal.say(f"Dagster's instance: {opened.root_directory}")
         return
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -68,11 +68,11 @@ def serve(data: Path, port: int = 3000) -> None:
     data = data.absolute()
     # absolute, because Dagster's processes run in the project's folder and not in the caller's
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
-    with opened(data / FOLDER) as instance:  # set up and tidied before anything else opens it
-        workspace = Path(instance.root_directory) / WORKSPACE.name
+    with opened(data / FOLDER):
+        pass  # set up and tidied before anything else opens it
     os.chdir(PROJECT)
     interrupts.release()
     # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
     words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "dagster", "dev"]
-    words += ["--workspace", str(workspace), "--port", str(port), "--log-level", "warning"]
+    words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
     os.execv(sys.executable, words)  # noqa: S606 - our own environment's command

@@ -16,6 +16,7 @@ from dagster_webserver.cli import dagster_webserver
 
 from pipelines import cli
 from pipelines.process import instance
+from resources.adapters import POOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
@@ -80,5 +81,6 @@ def test_what_services_need_is_written_once(tmp_path, monkeypatch):
         assert (told.exit_code, told.output) == (0, f"Dagster's instance: {home}\n")
         assert yaml.safe_load((home / "workspace.yaml").read_text())["load_from"]
         (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")  # the operator's own stays
-    assert sorted(path.name for path in home.iterdir()) == ["dagster.yaml", "workspace.yaml"]
     assert "pools" not in (home / "dagster.yaml").read_text()
+    with instance.opened(home) as opened:
+        assert {pool.name for pool in opened.event_log_storage.get_pool_limits()} >= set(POOLS)

@@ -43,7 +43,7 @@ _INNER = "lake_"
 #: What a published file holds of the changes itself: a table with all columns of the build file. To drop those that are internal would have
 #: DuckDB write down anew where each column of each row group is.
 _HOT = "hot_article_changes"
-_HOT_COMMENT = "What this file itself holds of article_changes, its newer hours, with columns of the pipeline besides. Ask article_changes, which has all hours."
+_HOT_COMMENT = "The newer hours of article_changes, which this file holds itself, with internal columns besides. Ask article_changes, which has all hours."
 #: What a published file holds of the pages itself, where there may be events of the stream besides.
 _SETTLED = "settled_articles"
 _SETTLED_COMMENT = (

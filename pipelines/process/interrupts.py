@@ -34,7 +34,8 @@ def watch() -> None:
     """From now on end the process with 128 + the number of the signal, whatever it does. Once, from the main thread."""
     # one that is ignored was meant to be: `nohup`, and jobs in the background of a script
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    # blocked as well: Dagster has a handler of its own while a run goes on, whatever was there before
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     screen = _Screen()
     # registered first, so called last: behind it, an interrupt comes too late to change how the process ends
     atexit.register(_ending.acquire)

@@ -201,6 +201,22 @@ def test_signals_that_were_ignored_stay_so(tmp_path: Path) -> None:
     assert (told.returncode, told.stderr) == (130, f"{SENTENCE}\n")
 
 
+def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_own() -> None:
+    """It installs one for each step of a run, whatever was there before; of Ctrl-C a script's background knows nothing."""
+    code = (
+        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from pipelines.process import interrupts; interrupts.watch()\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "os.kill(os.getpid(), signal.SIGTERM); signal.pause()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (told.returncode, told.stderr) == (143, f"{SENTENCE}\n")
+
+
 def test_what_cannot_be_tidied_holds_nobody_up() -> None:
     code = (
         "import os, signal, threading; from pipelines.process import interrupts; interrupts.watch()\n"

@@ -299,7 +299,7 @@ def runner() -> Iterator[Runner]:
 def _nothing_goes_on() -> Iterator[None]:
     """Runs and programs of a test that failed end with it, those that were stopped too."""
     yield
-    for one in _going:
+    for one in _going.copy():  # each takes itself away from it
         one.abandon()
 
 

@@ -11,7 +11,8 @@ import select
 import signal
 import sys
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
@@ -64,7 +65,8 @@ class House:
             zip(("port", "object_port", "realtime_port"), (int(url.split(":")[-1]) for url in urls), strict=True)
         )
         self._stack.close()
-        self.sandbox = self._stack.enter_context(running(self._settings, world=world, **ports))
+        settings = replace(self._settings, now=self.sandbox.clock.now())
+        self.sandbox = self._stack.enter_context(running(settings, world=world, **ports))
         assert (self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url) == urls
 
     def __enter__(self) -> Self:
@@ -87,7 +89,7 @@ class Siege:
         self.lake = lambda: LiveLake(Layout(data), "live_changes", ARTICLE_CHANGES)
         self.clock_is_back = False
         self.kept = self.hits = self.lives = 0
-        self._ends: dict[int, int] = {}
+        self._ends: dict[datetime, dict[int, int]] = {}
         self._process: Any = None
 
     def begin(self) -> None:
@@ -104,7 +106,7 @@ class Siege:
             self.house.sandbox.faults.add(STREAM, kind=kind, where="api", after=after)
 
     def listen(self, until: int) -> None:
-        """Read what it says until so many events were told."""
+        """Read what it says until so many events were told, or all that have happened are kept."""
         while self.kept < until and not self.is_whole():
             line = self._process.stdout.readline()
             assert " kept" in line, (line, self._process.communicate(timeout=PATIENCE_SECONDS))
@@ -123,11 +125,12 @@ class Siege:
         self.house.begin_anew()
         self.cut(left)
 
-    def fill_disk(self, disk: Path) -> None:
-        """Let the disk be full: it ends with a sentence. Then make room."""
+    def fill_disk(self, disk: Path, moment: datetime) -> None:
+        """Let the disk be full when more happens, until `moment`: it ends with a sentence. Then make room."""
         with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
             while True:
                 ballast.write(bytes(4096))
+        self.house.sandbox.clock.set(moment)
         _, said = self._process.communicate(timeout=PATIENCE_SECONDS)
         (disk / "ballast").unlink()
         assert self._process.returncode == 1
@@ -143,13 +146,14 @@ class Siege:
         self.hits += sum(fault.hits for fault in self.house.sandbox.faults.active())
 
     def is_whole(self) -> bool:
-        """Whether every event is kept."""
+        """Whether every event that has happened is kept."""
         last = self.lake().last()
         if last is None or last.number == 1:
             return False
-        if not self._ends:
-            self._ends = {place: offset + 1 for place, offset, _ in sorted(self.truth(last.since))}
-        return all(last.offsets.get(place, 0) >= end for place, end in self._ends.items())
+        now = self.house.sandbox.clock.now()
+        if now not in self._ends:
+            self._ends[now] = {place: offset + 1 for place, offset, _ in sorted(self.truth(last.since))}
+        return all(last.offsets.get(place, 0) >= end for place, end in self._ends[now].items())
 
     def truth(self, since: datetime) -> set[tuple[int, int, int]]:
         """Partition, offset and page of all events since then."""
@@ -199,23 +203,27 @@ def check(
         warehouse.publish()
         deeds = ["kill"] * kills + ["restart"] * restarts + ["fill", "set back"]
         chance.shuffle(deeds)
-        moments = sorted(chance.uniform(0.02, 0.8) * events for _ in deeds)
+        shares = sorted(chance.uniform(0.02, 0.7) for _ in deeds)
+        # so much has happened before each of them, and after the last: however fast it is kept, there is always more to come
+        happened = [settings.now - timedelta(hours=hours) * (1 - share) for share in (*shares[1:], 0.8, 1)]
         # each process has some from its beginning
         each = cuts // (kills + 3)
         siege.cut(cuts - (kills + 2) * each)
+        house.sandbox.clock.set(happened[0])
         siege.begin()
-        for deed, moment in zip(deeds, moments, strict=True):
-            siege.listen(int(moment))
-            if deed == "restart":
-                siege.begin_service_anew()
-                continue
+        for deed, share, moment in zip(deeds, shares, happened[1:], strict=True):
+            siege.listen(int(share * events))
             if deed == "fill":
-                siege.fill_disk(disk)
+                siege.fill_disk(disk, moment)
+            elif deed == "restart":
+                siege.begin_service_anew()
             else:
                 siege.kill()
-            siege.clock_is_back |= deed == "set back"
-            siege.cut(each)
-            siege.begin()
+            house.sandbox.clock.set(moment)
+            if deed != "restart":
+                siege.clock_is_back |= deed == "set back"
+                siege.cut(each)
+                siege.begin()
         siege.finish()
         assert siege.hits == cuts
         files = [str(path) for path in siege.lake().files()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ PREVIEW = ("project_id", "name", "version_id", "event_at", "editor_name")
 PREVIEW_ROWS = 5
 
 
+@functools.lru_cache(maxsize=64)
 def column_schema(table: Table) -> dg.TableSchema:
     """The declaration as Dagster's column schema: names, types, descriptions, what may not be null."""
     return dg.TableSchema(

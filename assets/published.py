@@ -11,7 +11,7 @@ from assets.failures import as_failure
 from assets.housekeeping import clean, is_due
 from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.data_folder import origin_of
+from resources.data_folder import facts_of
 from resources.datasets import Family
 from resources.warehouse import QueryResult, Warehouse, WarehouseError, next_text
 
@@ -61,7 +61,7 @@ def published_warehouse() -> dg.AssetsDefinition:
             metadata = _times(store, every) | {"changed": False}
             return dg.MaterializeResult(metadata=metadata | _kept(context, lake, store))
         with as_failure():
-            published = store.publish({"service": origin_of(store.data) or "unknown"})
+            published = store.publish(facts_of(store.data))
         context.log.info("%s", published)
         metadata = {
             "dagster/uri": str(published.path),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
-from resources import data_folder, sandbox
+from resources import data_folder
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
@@ -26,6 +26,7 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from resources import sandbox
     from resources.datasets import Dataset
 
 #: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what reads the stream. A run holds its pool from
@@ -89,6 +90,8 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
             data_folder.claim(data, service.base_url)
             return service
+        from resources import sandbox
+
         settings = sandbox_settings(data)
         data_folder.claim(data, f"sandbox {settings.identity}")
         endpoint = sandbox.attach(settings)
@@ -120,6 +123,8 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 def sandbox_settings(data: Path) -> sandbox.Settings:
     """The settings of a data folder's own sandbox: the default world, kept in `data/sandbox`."""
+    from resources import sandbox
+
     return sandbox.Settings(state=data / "sandbox")
 
 

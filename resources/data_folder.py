@@ -81,6 +81,11 @@ def origin_of(data: Path) -> str | None:
         return None
 
 
+def facts_of(data: Path) -> dict[str, str]:
+    """What the table `about` of the published file says of where its content came from."""
+    return {"service": origin_of(data) or "unknown"}
+
+
 def claim(data: Path, service: str) -> None:
     """Bind a data folder to `service`, or see that it is bound to it already.
 

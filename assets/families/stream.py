@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.data_folder import origin_of
+from resources.data_folder import facts_of
 from resources.datasets import RETENTION
 from resources.datasets.live import Run
 from resources.errors import MirrorError
@@ -167,7 +167,7 @@ def publisher(warehouse: Warehouse) -> Callable[[], str | None]:
     def publish() -> str | None:
         if not warehouse.published_path.exists():
             return "Analysts see events once there is a published file: `wme run` makes one."
-        if warehouse.publish_live({"service": origin_of(warehouse.data) or "unknown"}) is None:
+        if warehouse.publish_live(facts_of(warehouse.data)) is None:
             return "Hours were loaded that are not published: analysts see newer events after the next publication (`wme publish`)."
         return None
 

@@ -12,22 +12,26 @@ import click
 from pipelines.cli import terminal
 from pipelines.cli.parameters import PROJECT
 from pipelines.settings import read as read_settings
+from resources.data_folder import facts_of
 from resources.formatting import counted, moment_text, size_text
 
 
 @click.command()
 def publish() -> None:
     """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH)."""
-    from pipelines.operations import run as runs
     from resources.warehouse import Warehouse, next_text
 
     settings = read_settings()
     warehouse = Warehouse(settings.data)
     before = warehouse.publication()
-    with terminal.progress():
-        report = runs.publish(settings)
-    if report.failures:
-        raise click.ClickException("\n".join(report.failures))
+    # a run of Dagster's takes seconds, even to find that there is nothing to do
+    if before is None or not warehouse.is_published(facts_of(settings.data)):
+        from pipelines.operations import run as runs
+
+        with terminal.progress():
+            report = runs.publish(settings)
+        if report.failures:
+            raise click.ClickException("\n".join(report.failures))
     last = warehouse.publication()
     if last is not None:
         at = f"{moment_text(last.published_at)} UTC"

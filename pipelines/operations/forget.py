@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipelines.process import instance as instances
 from pipelines.settings import SettingsError
 from resources import datasets
-from resources.data_folder import origin_of
+from resources.data_folder import facts_of
 from resources.datasets import Family
 from resources.datasets.paths import hour_folders
 from resources.lake import Layout
@@ -119,7 +119,7 @@ def forget(settings: Settings, project: str) -> Remains:
     if found.row_counts:
         warehouse.drop_project(project)
     if warehouse.build_path.exists():
-        warehouse.publish({"service": origin_of(settings.data) or "unknown"})
+        warehouse.publish(facts_of(settings.data))
     if found.partitions:
         with instances.opened(settings.dagster_home) as instance:
             for snapshots, name in found.partitions:

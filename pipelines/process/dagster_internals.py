@@ -1,18 +1,20 @@
-"""The names that Dagster does not publish and that are needed all the same; no other module of `pipelines` imports any."""
+"""The names that Dagster does not publish and that are needed all the same.
+
+Only this module of `pipelines` and `dagster_storages`, which takes as long to import as the rest of Dagster, import any.
+"""
 
 from __future__ import annotations
+
+import sys
 
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.execution.context.system import PlanOrchestrationContext
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 from dagster._core.execution.step_dependency_config import StepDependencyConfig
+from dagster._core.instance import factory as instance_factory
 from dagster._core.instance.ref import InstanceRef
-from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
-from dagster._core.storage.runs.sqlite import sqlite_run_storage
-from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
-from dagster._core.storage.sql import ScriptDirectory, create_engine  # type: ignore[attr-defined] # Alembic's
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -22,8 +24,11 @@ from dagster._core.storage.tags import (
     RUN_KEY_TAG,
 )
 
-#: The modules that make engines, each by its own name `create_engine`.
-SQLITE_STORAGES = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage)
+
+def storages_are_imported() -> bool:
+    """Whether an instance was opened, or somebody else needed what `dagster_storages` imports."""
+    return "dagster._core.storage.sql" in sys.modules
+
 
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
@@ -32,14 +37,13 @@ __all__ = [
     "PARTITION_NAME_TAG",
     "RUN_FAILURE_REASON_TAG",
     "RUN_KEY_TAG",
-    "SQLITE_STORAGES",
     "ExecutionPlan",
     "InstanceRef",
     "NoOpComputeLogManager",
     "PlanOrchestrationContext",
     "RetryMode",
-    "ScriptDirectory",
     "StepDependencyConfig",
     "UnresolvedAssetJobDefinition",
-    "create_engine",
+    "instance_factory",
+    "storages_are_imported",
 ]

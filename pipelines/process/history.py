@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import functools
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipelines.process.dagster_internals import SQLITE_STORAGES, ScriptDirectory, create_engine
+from pipelines.process.dagster_internals import instance_factory, storages_are_imported
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from pipelines.process.dagster_internals import InstanceRef
 
 #: Runs, schedules, assets and the run under way, with some room for those that sensors look at.
 ENGINES = 8
@@ -22,6 +27,8 @@ FOLDERS = 3
 
 @functools.lru_cache(maxsize=ENGINES)
 def _engine(address: str, connecting: frozenset[tuple[str, Any]], **options: Any) -> Any:
+    from pipelines.process.dagster_storages import create_engine
+
     return create_engine(address, connect_args=dict(connecting), **options)
 
 
@@ -32,7 +39,26 @@ def engine(address: str, *, connect_args: MappingProxyType[str, Any] = MappingPr
 
 @functools.cache
 def reuse() -> None:
-    """Have Dagster use these from now on, in this process."""
+    """Have Dagster use these from now on, in this process.
+
+    The code location is loaded before most processes open an instance, if they ever do: until then nothing of the storage is imported.
+    """
+    if storages_are_imported():
+        _reuse()
+    make = instance_factory.create_instance_from_ref
+
+    @functools.wraps(make)
+    def opened(instance_ref: InstanceRef) -> dg.DagsterInstance:
+        _reuse()
+        return make(instance_ref)
+
+    instance_factory.create_instance_from_ref = opened
+
+
+@functools.cache
+def _reuse() -> None:
+    from pipelines.process.dagster_storages import SQLITE_STORAGES, ScriptDirectory
+
     for storage in SQLITE_STORAGES:
         storage.create_engine = engine  # type: ignore[attr-defined]
     # keyed by Alembic's configuration, of which Dagster keeps one for each folder

@@ -321,6 +321,10 @@ class Warehouse(Reader):
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""
         return self._publisher().is_due(every, self._clock())
 
+    def is_published(self, about: Mapping[str, str] | None = None) -> bool:
+        """Whether nothing is pending and analysts have everything that is loaded: `publish` would change nothing."""
+        return self._publisher().is_current(about or {}, self._clock())
+
     def publication(self) -> Publication | None:
         """What was published last, and when; None: nothing so far. Reads no DuckDB file and takes no lock."""
         return self._publisher().receipt.last()

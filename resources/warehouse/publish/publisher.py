@@ -93,8 +93,7 @@ class Publisher:
         unchanged: Sources | None = None
 
         def read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-            streamed = {"stream": True} if self.beside.is_used(now) else {}
-            return self._words(connection) | streamed | {"about": dict(about)}
+            return self._words(connection, about, now)
 
         def is_wanted(words: dict[str, Any]) -> bool:
             nonlocal unchanged, whole_because
@@ -124,6 +123,15 @@ class Publisher:
             locked_seconds=copied.locked_seconds,
             seconds=time.perf_counter() - started,
         )
+
+    def is_current(self, about: Mapping[str, str], now: datetime) -> bool:
+        """Whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
+        with self.connector.build("read the ledger") as connection:
+            [(pending,)] = connection.execute(
+                "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS NULL)"
+            ).fetchall()
+            words = self._words(connection, about, now)
+        return not pending and self._published_sources(words) is not None
 
     def is_due(self, every: timedelta | None, now: datetime) -> bool:
         """Whether the last publication is as old as `every` says, or there is none; None: never."""
@@ -202,7 +210,7 @@ class Publisher:
             finally:
                 _sweep(target)
 
-    def _words(self, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    def _words(self, connection: duckdb.DuckDBPyConnection, about: Mapping[str, str], now: datetime) -> dict[str, Any]:
         """What is to be published, in words by which it is recognised later. Revision and ledger stand for everything in the build file."""
         [(version,)] = connection.execute("SELECT schema_version FROM internal.meta").fetchall()
         [(storage,)] = connection.execute(
@@ -213,6 +221,8 @@ class Publisher:
             **_state(connection),
             "storage_version": storage.rstrip("+"),
             "lake_root": str(self.lake_root.resolve()),
+            **({"stream": True} if self.beside.is_used(now) else {}),
+            "about": dict(about),
         }
 
     def _published_sources(self, words: dict[str, Any]) -> Sources | None:

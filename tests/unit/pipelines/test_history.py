@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -11,8 +13,9 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from pipelines import cli, definitions
-from pipelines.process import history, instance
-from pipelines.process.dagster_internals import SQLITE_STORAGES
+from pipelines.process import dagster_storages, history, instance
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @dg.asset
@@ -29,8 +32,10 @@ def test_engines_and_scripts_are_made_once_and_no_database_stays_open(tmp_path: 
         made.append(Path(address.removeprefix("sqlite:///")).name)
         return kept(address, **options)
 
-    kept = history.create_engine
-    monkeypatch.setattr(history, "create_engine", counted)
+    kept = dagster_storages.create_engine
+    monkeypatch.setattr(dagster_storages, "create_engine", counted)
+    with instance.opened(tmp_path / "first"):
+        pass  # what is kept is so from the first instance on
     defs = dg.Definitions(assets=[looked_at], jobs=[dg.define_asset_job("look")]).resolve_job_def("look")
     for folder in ("one", "other", "one"):
         made.clear()
@@ -51,9 +56,23 @@ def test_engines_and_scripts_are_made_once_and_no_database_stays_open(tmp_path: 
     assert not [path for path in found if path.startswith(str(tmp_path)) and path.endswith(".db")]
 
 
-def test_all_that_dagster_keeps_in_sqlite_goes_through_it() -> None:
-    assert definitions.defs is not None
-    assert {storage.create_engine for storage in SQLITE_STORAGES} == {history.engine}
+@pytest.mark.parametrize("order", ["definitions first", "instance first"])
+def test_all_that_dagster_keeps_in_sqlite_goes_through_it(tmp_path: Path, order: str) -> None:
+    definitions, opened = (
+        "import pipelines.definitions",
+        f"import dagster; dagster.DagsterInstance.local_temp({str(tmp_path)!r})",
+    )
+    steps = [definitions, opened] if order.startswith("definitions") else [opened, definitions]
+    program = f"""
+import sys
+{steps[0]}
+assert ("sqlalchemy" in sys.modules) == {order.startswith("instance")}, "imported before it is needed"
+{steps[1]}
+from pipelines.process import dagster_storages, history
+assert {{storage.create_engine for storage in dagster_storages.SQLITE_STORAGES}} == {{history.engine}}
+"""
+    environ = {**os.environ, "WME_DATA": str(tmp_path / "data"), "PYTHON_DOTENV_DISABLED": "1"}
+    subprocess.run([sys.executable, "-c", program], env=environ, check=True, timeout=600, cwd=ROOT)
 
 
 @pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])

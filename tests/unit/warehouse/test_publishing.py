@@ -216,7 +216,12 @@ def test_file_is_read_only_and_in_the_storage_version_asked_for(library):
 
 def test_unchanged_is_a_no_op_and_each_change_is_not(published, lake, clock):
     def publish(**about):
-        return published.publish({"service": "sandbox"} | about)
+        facts = {"service": "sandbox"} | about
+        known = published.is_published(facts)
+        made = published.publish(facts)
+        assert made.changed is not known
+        assert published.is_published(facts)
+        return made
 
     mark = published.published_path.stat().st_ino
     again = publish()
@@ -332,10 +337,12 @@ def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):
         made = published.publish({"service": "sandbox"})
     assert (made.changed, made.lake_file_count, made.missing_lake_file_count) == (True, 1, 1)
     assert "Missing: 1 lake file, whose bodies are left out." in str(made)
+    assert published.is_published({"service": "sandbox"})
     assert path.name in caplog.text
     assert published.sql("SELECT article_id FROM article_bodies").rows == [(1,)]
     assert published.sql("SELECT value FROM about WHERE name = 'missing_lake_file_count'").rows == [("1",)]
     path.write_bytes(content)
+    assert not published.is_published({"service": "sandbox"})
     assert published.publish({"service": "sandbox"}).lake_file_count == 2
     assert published.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
 
@@ -456,6 +463,8 @@ def test_what_was_loaded_since_the_articles_were_brought_up_to_date_is_taken_in(
     for edition in ("first", "second"):
         page = lake.change(1, "Page", 1, version_id=len(edition), event_id=edition, html=edition)
         warehouse.load_hour(lake.hour(0), [lake.file(0, [page])])
+        assert not warehouse.is_published()
         warehouse.publish()
+        assert warehouse.is_published()
         query = "SELECT html FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
         assert warehouse.sql(query).rows == [(edition,)]

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import growth, lakes, report, streams
+from benchmarks import endurance, growth, lakes, report, streams
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
@@ -294,17 +294,31 @@ def grow(
 @click.option("--events", type=click.IntRange(100), default=100_000, show_default=True, help="Events that are read.")
 @click.option("--event-bytes", default=20_000, show_default=True, help="Bytes of an event, about.")
 @click.option("--throttled", default=20.0, show_default=True, help="Seconds of a stream at the service's pace.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Instead, let wme stream run for so long, and sample its memory.",
+)
+@click.option("--rate", default=100.0, show_default=True, help="Events a second, with --minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-def stream(events: int, event_bytes: int, throttled: float, *, as_json: bool) -> None:
+def stream(
+    events: int, event_bytes: int, throttled: float, minutes: float | None, rate: float, *, as_json: bool
+) -> None:
     """Read a stream: ours, which keeps every event in Parquet, beside plain loops that store nothing, and row by row in DuckDB."""
     console = Console(stderr=True)
+    found: streams.Streams | endurance.Endurance
     with tempfile.TemporaryDirectory(prefix="benchmark-") as text, console.status("") as status:
-        found = streams.measure(Path(text), events, event_bytes, throttled, status.update)
+        if minutes is None:
+            found = streams.measure(Path(text), events, event_bytes, throttled, status.update)
+            table = report.streams(found)
+        else:
+            found = endurance.measure(Path(text), minutes, rate, event_bytes, status.update)
+            table = report.endurance(found)
     if as_json:
         sys.stdout.write(json.dumps(found.facts() | {"provenance": report.provenance()}) + "\n")
         return
     printer = Console(width=None if sys.stdout.isatty() else 120)
-    printer.print(report.streams(found))
+    printer.print(table)
     printer.print(report.provenance(), soft_wrap=True, highlight=False)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.bound import Bound
     from benchmarks.contenders import Job
     from benchmarks.costs import Cost
+    from benchmarks.endurance import Endurance
     from benchmarks.engines import Engines
     from benchmarks.growth import Age
     from benchmarks.measure import Figures
@@ -122,6 +123,21 @@ def streams(found: Streams) -> Table:
         memory = f"{read.early_mib:,.0f} - {read.late_mib:,.0f}"
         figures = f"{read.events:,}", f"{read.events_s:,.0f}", f"{read.cpu_us:,.0f}"
         table.add_row(name, *figures, memory, f"{read.bytes_out / 1e6:,.1f}")
+    return table
+
+
+def endurance(found: Endurance) -> Table:
+    """Memory of a long run, part by part."""
+    table = Table(
+        title=f"wme stream for {found.minutes:g} minutes: {found.rate:,.0f} events a second of {found.event_bytes / 1000:,.1f} kB",
+        caption=f"{found.events:,} events kept, {found.shown:,} shown to analysts; {found.cpu_seconds / found.events * 1e6:,.0f} us of processor time for "
+        "each, publications and the source included. Memory is the most in each sixth of the time, in MiB.",
+    )
+    table.add_column("memory")
+    for part in range(len(found.resident_mib)):
+        table.add_column(f"{part + 1}/{len(found.resident_mib)}", justify="right")
+    for name, figures in (("resident", found.resident_mib), ("of it anonymous", found.anonymous_mib)):
+        table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
     return table
 
 

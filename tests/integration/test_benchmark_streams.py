@@ -10,7 +10,7 @@ import sys
 import duckdb
 import pytest
 
-from benchmarks import streams
+from benchmarks import endurance, streams
 from benchmarks.stream_source import render, serving
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -35,6 +35,14 @@ def test_events_are_read_by_all_and_measured():
     # the source keeps to the pace, whatever the machine
     assert 0 < facts["throttled_events_s"] < 80
     assert 0 < facts["lag_ms"][0] <= facts["lag_ms"][1]
+
+
+def test_memory_of_a_long_run_is_sampled():
+    facts = json.loads(run("--minutes", 0.1, "--rate", 100, "--json"))
+    assert 0 < facts["shown"] <= facts["events"] <= 700
+    assert len(facts["resident_mib"]) == len(facts["anonymous_mib"]) == endurance.PARTS
+    assert all(0 < own < whole for own, whole in zip(facts["anonymous_mib"], facts["resident_mib"], strict=True))
+    assert facts["cpu_seconds"] > 0
 
 
 def test_every_event_is_stored_once(tmp_path):

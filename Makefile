@@ -68,6 +68,7 @@ ui: $(STAMP) ## open Dagster on http://localhost:3000
 bench: $(STAMP) ## measured work with its peers beside it: minutes, then half an hour and 20 GB each for the warehouse and for growth
 	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,short,members,huge,giant,structured
 	@$(BIN)/python -m benchmarks stream
+	@$(BIN)/python -m benchmarks orchestration
 	@$(BIN)/python -m benchmarks warehouse
 	@$(BIN)/python -m benchmarks growth
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import endurance, growth, lakes, report, streams
+from benchmarks import endurance, growth, lakes, orchestration, report, streams
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
@@ -319,6 +319,27 @@ def stream(
         return
     printer = Console(width=None if sys.stdout.isatty() else 120)
     printer.print(table)
+    printer.print(report.provenance(), soft_wrap=True, highlight=False)
+
+
+@main.command("orchestration")
+@click.option("--hours", type=click.IntRange(2, 40), default=24, show_default=True, help="Hours that are brought in.")
+@click.option(
+    "--megabytes", default=50.0, show_default=True, help="NDJSON (MB) of each hour that is not empty; 0: none."
+)
+@click.option("--rounds", default=3, show_default=True, help="Rounds, of which the median counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def orchestrate(hours: int, megabytes: float, rounds: int, *, as_json: bool) -> None:
+    """Hours under Dagster beside the same functions in a loop, and what a run, a step and the start of each command cost."""
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as text, console.status("") as status:
+        found = orchestration.measure(Path(text), hours, megabytes, rounds, status.update)
+    if as_json:
+        sys.stdout.write(json.dumps(found.facts() | {"provenance": report.provenance()}) + "\n")
+        return
+    printer = Console(width=None if sys.stdout.isatty() else 120)
+    for table in report.orchestration(found):
+        printer.print(table)
     printer.print(report.provenance(), soft_wrap=True, highlight=False)
 
 

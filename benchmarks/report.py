@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.engines import Engines
     from benchmarks.growth import Age
     from benchmarks.measure import Figures
+    from benchmarks.orchestration import Orchestration
     from benchmarks.streams import Streams
     from benchmarks.warehouse import Size
     from benchmarks.workers import Scaling
@@ -139,6 +140,24 @@ def endurance(found: Endurance) -> Table:
     for name, figures in (("resident", found.resident_mib), ("of it anonymous", found.anonymous_mib)):
         table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
     return table
+
+
+def orchestration(found: Orchestration) -> list[Table]:
+    """What each way costs, and the ratios that are to stay small."""
+    costs = Table(
+        title=f"Seconds, processor seconds, peak MiB; full hours have {found.megabytes:g} MB",
+        caption="Processor seconds are those of the process, without the sandbox's.",
+    )
+    costs.add_column("what")
+    costs.add_column("cost", justify="right")
+    for name, cost in found.costs.items():
+        costs.add_row(name, _cost_words(cost))
+    ratios = Table(title="Ratios of processor seconds")
+    ratios.add_column("what")
+    ratios.add_column("times", justify="right")
+    for name, ratio in found.ratios.items():
+        ratios.add_row(name, f"{ratio:.2f}")
+    return [costs, ratios]
 
 
 def cases(workloads: dict[str, Workload], found: dict[str, Figures]) -> Table:

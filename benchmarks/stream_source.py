@@ -88,8 +88,9 @@ def _answer(connection: socket.socket, records: list[tuple[bytes, bytes]], rate:
         for number, (before, after) in zip(itertools.count(), itertools.cycle(records), strict=False):
             turn = number % len(places)
             if pause:
-                due = max(due + pause, time.monotonic())
-                time.sleep(due - time.monotonic())
+                late = time.monotonic() - due - pause
+                due += pause + max(late, 0.0)
+                time.sleep(max(-late, 0.0))
             now = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6]
             place = b'"date_published":"%sZ","partition":%d,"offset":%d' % (now.encode(), places[turn], offsets[turn])
             offsets[turn] += 1

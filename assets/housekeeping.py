@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from assets.families.snapshot import archived_sets
 from resources import datasets, files
+from resources.data_folder import removing
 from resources.datasets import Family, paths
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import read_listing
@@ -98,7 +99,7 @@ def clean(
 ) -> Cleaning:
     """Remove what has been replaced for as long as the grace period; with `dry_run` only tell of it.
 
-    Nobody loads or publishes meanwhile. A hundred thousand files are looked through in some seconds, a day at a time.
+    Nobody loads or publishes meanwhile, and while a backup is taken everything waits for the next call. A hundred thousand files are looked through in some seconds, a day at a time.
 
     Raises:
         OSError: A file cannot be removed; those before it are.
@@ -107,16 +108,16 @@ def clean(
     journal = _journal(layout)
     if not warehouse.build_path.exists():
         return Cleaning((), ())
-    with warehouse.ledger() as ledger:
+    with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
         since = _read(journal)
         found = []
         for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
             with contextlib.suppress(FileNotFoundError):  # its note went with it
                 name = layout.relative(path)
                 found.append(Replaced(name, path.stat().st_size, why, since.get(name, now) + grace))
-        cleaning = Cleaning(
-            tuple(file for file in found if file.due_at <= now), tuple(file for file in found if file.due_at > now)
-        )
+        # whoever copies the files, for a backup, finds all that its copy of the ledger names
+        freed = tuple(file for file in found if may_remove and file.due_at <= now)
+        cleaning = Cleaning(freed, tuple(file for file in found if file not in freed))
         if dry_run:
             return cleaning
         seen = {file.path: (file.due_at - grace).isoformat() for file in found}

@@ -6,22 +6,33 @@ note of the service that it was filled from. The room that a run needs is for it
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 from resources import files
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: For a new history of runs, tokens and locks, whatever a run fetches.
 ROOM_BYTES = 8_000_000
+_POLL_SECONDS = 0.05
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 _MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
+
+
+class BackupUnderWayError(MirrorError):
+    """Files are copied at this moment, or removed."""
+
+    retryable = True
 
 
 class FolderError(MirrorError):
@@ -108,6 +119,50 @@ def claim(data: Path, service: str) -> None:
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
             told += f" Nothing was fetched so far: if {known} was a slip, remove {_note(data)}."
         raise OriginError(told)
+
+
+@contextlib.contextmanager
+def removing(data: Path) -> Iterator[bool]:
+    """Whether files of the archive and the lake may be removed now; where they may, nobody begins to copy them within."""
+    with _flock(data) as descriptor:
+        yield _taken(descriptor, fcntl.LOCK_SH)
+
+
+@contextlib.contextmanager
+def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
+    """Keep every file of the archive and the lake in its place. Files are added meanwhile, and none is removed.
+
+    Raises:
+        BackupUnderWayError: Another process copies them, or has been removing files for `wait_seconds`.
+    """
+    deadline = time.monotonic() + wait_seconds
+    with _flock(data) as descriptor:
+        while not _taken(descriptor, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise BackupUnderWayError(
+                    f"Another process backs up {data} or removes files of it. Nothing was changed. Wait for it, then run this again."
+                )
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+@contextlib.contextmanager
+def _flock(data: Path) -> Iterator[int]:
+    lock = data / "state" / "backup.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _note(data: Path) -> Path:

@@ -23,6 +23,7 @@ import click
 _COMMANDS = {
     "article": ("families.lookups", "Look up the article NAME as it is now, in all projects that have one."),
     "auth": ("account.auth", "Manage the account: log in, show or revoke the tokens, change the password."),
+    "backup": ("backup", "Back up the mirror into a folder of DESTINATION, while runs go on."),
     "batches": (
         "families.batches",
         "List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.",
@@ -61,6 +62,7 @@ _COMMANDS = {
         "maintenance",
         "Point the views of the published file to the lake after the data folder was moved.",
     ),
+    "restore": ("backup", "Restore the backup SOURCE into an empty data folder (WME_DATA), and publish."),
     "run": (
         "run",
         "Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file.",

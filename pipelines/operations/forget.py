@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipelines.process import instance as instances
 from pipelines.settings import SettingsError
 from resources import datasets
-from resources.data_folder import facts_of
+from resources.data_folder import BackupUnderWayError, facts_of, removing
 from resources.datasets import Family
 from resources.datasets.paths import hour_folders
 from resources.lake import Layout
@@ -105,6 +105,7 @@ def forget(settings: Settings, project: str) -> Remains:
     Raises:
         SettingsError: The project is still among those to mirror; nothing was removed.
         WarehouseBusyError: Another process used the warehouse all the time; nothing of it was removed.
+        BackupUnderWayError: Files are copied for a backup; nothing was removed.
         OSError: A file cannot be removed; those before it are.
     """
     if project in settings.projects:
@@ -116,18 +117,23 @@ def forget(settings: Settings, project: str) -> Remains:
     found = survey(settings, project)
     if not found:
         return found
-    if found.row_counts:
-        warehouse.drop_project(project)
-    if warehouse.build_path.exists():
-        warehouse.publish(facts_of(settings.data))
-    if found.partitions:
-        with instances.opened(settings.dagster_home) as instance:
-            for snapshots, name in found.partitions:
-                instance.delete_dynamic_partition(snapshots, name)
-    for root, files in ((layout.lake, found.lake), (layout.archive, found.archive)):
-        for path in files:
-            path.unlink(missing_ok=True)
-            _remove_empty(path.parent, root)
+    with removing(settings.data) as may_remove:
+        if not may_remove:
+            raise BackupUnderWayError(
+                f"A backup of {settings.data} is under way, which copies these files. Nothing was removed. Wait for it, then run this again."
+            )
+        if found.row_counts:
+            warehouse.drop_project(project)
+        if warehouse.build_path.exists():
+            warehouse.publish(facts_of(settings.data))
+        if found.partitions:
+            with instances.opened(settings.dagster_home) as instance:
+                for snapshots, name in found.partitions:
+                    instance.delete_dynamic_partition(snapshots, name)
+        for root, files in ((layout.lake, found.lake), (layout.archive, found.archive)):
+            for path in files:
+                path.unlink(missing_ok=True)
+                _remove_empty(path.parent, root)
     return found
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from isal import igzip
 
 from resources import files
+from resources.data_folder import removing
 from resources.datasets import LOOKUPS
 from resources.datasets.paths import hour_folders, name_of, safe
 from resources.lake.archives import LookupArchive
@@ -104,7 +105,7 @@ def pack(layout: Layout) -> None:
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for journal in sorted(folder.glob(f"*{_SUFFIX}")):
             identifier, micros, _ = journal.name.split(".")
-            _pack(journal, identifier, _EPOCH + int(micros, 16) * _MICROSECOND)
+            _pack(layout.root, journal, identifier, _EPOCH + int(micros, 16) * _MICROSECOND)
 
 
 def archives(layout: Layout) -> Iterator[LookupArchive]:
@@ -127,7 +128,7 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
     yield from sorted(found, key=lambda one: (one.source_at, one.identifier))
 
 
-def _pack(journal: Path, identifier: str, source_at: datetime) -> None:
+def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
     """Make an archive of the whole lines of a journal, with its sidecar, and remove the journal. The same bytes each time."""
     size = _whole_lines(journal)
     if size:
@@ -146,7 +147,10 @@ def _pack(journal: Path, identifier: str, source_at: datetime) -> None:
         note: dict[str, Any] = {"identifier": identifier, "version": version, "source_at": source_at.isoformat()}
         files.put(packed, target)
         files.write(target.with_name(f"{target.name}.json"), json.dumps(note).encode())
-    journal.unlink()
+    with removing(root) as may_remove:
+        # packed again by the next run, into the same bytes
+        if may_remove:
+            journal.unlink()
 
 
 def _whole_lines(journal: Path) -> int:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources import files
+from resources.data_folder import removing
 from resources.datasets.live import (
     METADATA_KEY,
     Step,
@@ -109,6 +110,7 @@ class LiveLake:
         bodies: frozenset[str] | None = None,
         scope: Collection[tuple[str, int]] | None = None,
     ) -> None:
+        self._root = layout.root
         self.folder = layout.lake / name
         self._rejects = layout.lake / f"{name}_rejects"
         self._table = table
@@ -222,8 +224,9 @@ class LiveLake:
         sums = {name: sum(getattr(step, name) for step in steps) for name in counts}
         target = files[0].path.with_name(name_of(files[0].first, files[-1].last))
         self._write(replace(steps[-1], path=target, **sums), _rows_of([file.path for file in files], self._table))
-        for path in replaced(self.folder, _KEEP_SECONDS):
-            path.unlink(missing_ok=True)
+        with removing(self._root) as may_remove:
+            for path in replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
+                path.unlink(missing_ok=True)
         return target
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
 )
 from resources.warehouse.live.comparison import Comparison
-from resources.warehouse.read.ledger import Ledger, LoadedFile, Named
+from resources.warehouse.read.ledger import Ledger, LoadedFile, Named, named_in
 from resources.warehouse.records import (
     Applied,
     AppliedEntities,
@@ -75,5 +75,6 @@ __all__ = [
     "WarehouseError",
     "WarehouseFullError",
     "WarehouseVersionError",
+    "named_in",
     "next_text",
 ]

@@ -20,6 +20,7 @@ from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
 from resources.warehouse.load.lookups import load_lookups
 from resources.warehouse.load.snapshots import load_snapshot
+from resources.warehouse.publish.copying import copy_build
 from resources.warehouse.publish.publisher import Publisher
 from resources.warehouse.publish.receipt import Receipt
 from resources.warehouse.publish.standby import Standby
@@ -355,6 +356,16 @@ class Warehouse(Reader):
             Beside(self._connector, self.data),
             state / "publish.lock",
         )
+
+    def copy_to(self, target: Path) -> None:
+        """Write a copy of the build file as it is at one moment, with everything that is committed. Hours are loaded meanwhile."""
+        copy_build(self._connector, target, lambda _: None, lambda _: None, lambda _: True)
+
+    @contextlib.contextmanager
+    def writing(self, purpose: str) -> Iterator[None]:
+        """Keep others from writing the build file, which need not be there."""
+        with locked(self._connector.lock_path, self._connector.lock_timeout, purpose):
+            yield
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:

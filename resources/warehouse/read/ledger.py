@@ -6,17 +6,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.paths import with_bodies
 from resources.warehouse.database.connect import answer, has_table
+from resources.warehouse.database.sql import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import date
-
-    import duckdb
+    from pathlib import Path
 
     from resources.datasets import Dataset
+
+
+#: Rows of the ledger read at once.
+_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -89,3 +95,14 @@ class Ledger:
             query = f"SELECT lake_path FROM loads WHERE {condition} AND compaction_id IS NULL"  # noqa: S608  constant
             paths |= {path for (path,) in answer(self._published, query, parameters)}
         return Named(tuple(LoadedFile(*row) for row in rows), frozenset(paths))
+
+
+def named_in(copy: Path) -> Iterator[tuple[str, int | None]]:
+    """The lake files that a copy of the build file reads, relative to the lake, with their bytes where the ledger knows them."""
+    with duckdb.connect(copy, read_only=True) as connection:
+        found = connection.execute(statement("read/named"))
+        while rows := found.fetchmany(_ROWS):
+            for path, size, is_compacted in rows:
+                yield path, size
+                if is_compacted and (bodies := with_bodies(path)) != path:
+                    yield bodies, None

@@ -1,0 +1,79 @@
+"""`wme backup` and `wme restore`. The work is in `pipelines/operations/backup.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipelines.cli import terminal
+from pipelines.settings import read_data
+from resources.formatting import counted, size_text
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("destination", type=_FOLDER)
+@click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, this one included. Default: all.")
+@click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
+def backup(*, destination: Path, keep: int | None, dry_run: bool) -> None:
+    """Back up the mirror into a folder of DESTINATION, while runs go on.
+
+    Only files that are new since the last backup are copied; the others are hard links to it. A backup that was killed is continued by the
+    same command, and the complete ones stay as they are. Tokens and passwords are not backed up.
+    """
+    from pipelines.operations import backup as backups
+
+    data, destination = read_data(), destination.absolute()
+    if dry_run:
+        found = backups.plan(data, destination)
+        terminal.say(
+            f"To be copied: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). In the last backup already: "
+            f"{counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was copied."
+        )
+        return
+    with terminal.progress() as reporter:
+        report = backups.take(data, destination, reporter, keep)
+    done, planned = report.taken, report.taken.plan
+    terminal.say(
+        f"{data} is backed up in {done.backup.path}: {counted(done.backup.file_count, 'file')} ({size_text(done.backup.size_bytes)}), of which about "
+        f"{size_text(planned.copied_bytes)} were copied and the others linked to the backup before."
+    )
+    if done.removed:
+        terminal.say(f"{counted(len(done.removed), 'older backup')} removed.")
+    if report.problems:
+        raise click.ClickException("\n".join(report.problems))
+
+
+@click.command()
+@click.argument("source", type=_FOLDER)
+@click.option("--dry-run", is_flag=True, help="Show what would be restored; copy nothing.")
+def restore(*, source: Path, dry_run: bool) -> None:
+    """Restore the backup SOURCE into an empty data folder (WME_DATA), and publish.
+
+    SOURCE is a backup, or a folder of backups, of which the newest is restored. Every file is verified. A restore that was killed is
+    continued by the same command. The path of the data folder may be another one than before.
+    """
+    from pipelines.operations import backup as backups
+    from resources.backup import find
+
+    data, source = read_data(), source.absolute()
+    if dry_run:
+        found = find(source)
+        terminal.say(
+            f"{found.path} would be restored into {data}: {counted(found.file_count, 'file')} ({size_text(found.size_bytes)}). Nothing was copied."
+        )
+        return
+    with terminal.progress() as reporter:
+        found, done = backups.restore(source, data, reporter)
+    terminal.say(
+        f"{found.path} is restored in {data} and published: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
+        "runs log in with WME_PASSWORD, or after `wme auth login`."
+    )
+    if done.damaged:
+        names = "\n".join(f"  {name}" for name in done.damaged)
+        raise click.ClickException(
+            f"{counted(len(done.damaged), 'file')} of the backup {'is' if len(done.damaged) == 1 else 'are'} missing or damaged, and left out:\n{names}\n"
+            "All others are restored. Copy them from an older backup; files of the lake can be made again from the archive."
+        )

@@ -1,0 +1,195 @@
+"""Backups of a mirror, taken while it is used, and restoring one.
+
+A backup has what cannot be made again, and what would take long to: the build file as it is at one moment, which says what is loaded; the
+lake and the archive, whose files are never changed, and of which none is removed while they are copied; Dagster's history; which service it
+all came from. The build file is copied first, so every file that it names is there when its turn comes. What is written later is
+in the next backup. Left out are secrets (tokens), locks, what is unfinished, and the published file, which is made from the build file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from resources import backup as backups
+from resources.backup import BackupError, Source, walk
+from resources.data_folder import copying, facts_of, origin_of
+from resources.datasets.paths import ARCHIVE
+from resources.formatting import counted, listed
+from resources.lake import Layout
+from resources.warehouse import Warehouse, named_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from resources.backup import Backup, Plan, Restored, Taken
+    from resources.engine import Reporter
+
+BUILD = "warehouse/build.duckdb"
+#: Which service, and what was spent of the day's lookups. Tokens are secrets, and all else is about files that are not copied.
+_STATE = ("service.json", "lookups.json")
+#: Of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed to go on.
+_HISTORY = ("dagster/history/", "dagster/schedules/", "dagster/dagster.yaml", "dagster/workspace.yaml")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """A backup that was taken. `problems`: sentences about files that it should have and has not."""
+
+    taken: Taken
+    problems: tuple[str, ...]
+
+
+def plan(data: Path, destination: Path) -> Plan:
+    """See what a backup to a destination would copy; nothing is written, except the lock of the data folder.
+
+    Raises:
+        BackupError: There is nothing to back up, or the destination cannot be one.
+    """
+    _check(data, destination)
+    return backups.plan(destination, _sources(data))
+
+
+def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = None) -> Report:
+    """Take a backup, or continue the one that was killed. Loads, compactions, publications and the stream go on meanwhile.
+
+    Args:
+        data: The data folder.
+        destination: Folder of the backups, anywhere but in the data folder.
+        reporter: Shows how far the copying is.
+        keep: How many complete backups stay, this one included. Default: all.
+
+    Raises:
+        BackupError: It could not be taken; complete backups are as they were, and what was copied is kept.
+        BackupUnderWayError: Another process backs up this data folder, or removes files of it.
+        WarehouseBusyError: Another process used the warehouse all the time.
+    """
+    _check(data, destination)
+    with copying(data):
+        planned = backups.plan(destination, _sources(data))
+        task = reporter.start("copy", planned.copied_bytes, "B")
+        taken = backups.take(
+            destination,
+            lambda: _sources(data),
+            origin_of(data) or "unknown",
+            verified=_verified,
+            advance=task.advance,
+            planned=planned,
+            now=datetime.now(UTC),
+        )
+        task.finish()
+    if keep is not None:
+        taken.removed += backups.remove_older(destination, keep)
+    return Report(taken, tuple(_problems(taken)))
+
+
+def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Restored]:
+    """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
+
+    A restore that was killed is continued by the same call. Nothing of the path that the backup was taken from is left in the published file.
+
+    Raises:
+        BackupError: There is no backup, the folder is not empty, or there is no room for it.
+    """
+    backup = backups.find(source)
+    warehouse = Warehouse(data)
+    with backups.restoring(backup, data):
+        with warehouse.writing("restore the backup"):
+            task = reporter.start("restore", backup.size_bytes, "B")
+            restored = backups.restore(backup, data, BUILD, task.advance)
+            task.finish()
+        if warehouse.build_path.exists():
+            warehouse.publish(facts_of(data))
+    return backup, restored
+
+
+def _check(data: Path, destination: Path) -> None:
+    if not (data / "archive").exists() and not (data / BUILD).exists():
+        raise BackupError(f"There is nothing to back up in {data}. If another data folder is meant, set WME_DATA.")
+    ours, theirs = data.resolve(), destination.resolve()
+    if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
+        raise BackupError(
+            f"{destination} and the data folder {data} lie in one another. Nothing was copied. Name a folder elsewhere, on another disk."
+        )
+    if destination.exists() and not destination.is_dir():
+        raise BackupError(
+            f"{destination} is no folder. Nothing was copied. Name a folder, which is made if it does not exist."
+        )
+
+
+def _sources(data: Path) -> Iterator[Source]:
+    """The files of a backup, in descending order of their paths."""
+    layout, warehouse = Layout(data), Warehouse(data)
+    if warehouse.build_path.exists():
+        yield Source(BUILD, warehouse.build_path, warehouse.build_path.stat().st_size, None, warehouse.copy_to)
+    yield from (source for source in walk(data / "state", "state") if source.path.name in _STATE)
+    yield from walk(layout.lake, "lake")
+    yield from _history(data)
+    yield from walk(layout.archive, "archive")
+
+
+def _history(data: Path) -> Iterator[Source]:
+    for source in walk(data / "dagster", "dagster"):
+        if not source.name.startswith(_HISTORY) or source.name.endswith(("-wal", "-shm", "-journal")):
+            continue
+        if not source.name.endswith(".db"):
+            yield source
+            continue
+        # what is committed may still be in the log beside it; reading makes an empty one
+        log = source.path.with_name(f"{source.path.name}-wal")
+        logs = [log] if log.exists() and log.stat().st_size else []
+        changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))
+        yield replace(source, mtime_ns=changed, write=_sqlite_copy(source.path))
+
+
+def _sqlite_copy(path: Path) -> Callable[[Path], None]:
+    def write(target: Path) -> None:
+        if not path.exists():
+            raise FileNotFoundError(path)
+        with (
+            contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
+            contextlib.closing(sqlite3.connect(target)) as copy,
+        ):
+            database.backup(copy)
+
+    return write
+
+
+def _verified(source: Source) -> str | None:
+    """The MD5 with which the service's file was verified, by the note beside it."""
+    if not source.name.endswith(f".{ARCHIVE}"):
+        return None
+    try:
+        return str(json.loads(source.path.with_name(f"{source.path.name}.json").read_bytes())["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _problems(taken: Taken) -> Iterator[str]:
+    if taken.damaged:
+        yield (
+            f"{counted(len(taken.damaged), 'archive')} on disk {'is' if len(taken.damaged) == 1 else 'are'} not what was fetched and verified "
+            f"({listed(taken.damaged, _SHOWN)}), and left out. Remove each with its .json; a run fetches the hours again that the service still "
+            "has, and an older backup may have the others."
+        )
+    build, lake = taken.backup.path / BUILD, taken.backup.path / "lake"
+    missing = [path for path, size in named_in(build) if not _is_there(lake / path, size)] if build.exists() else []
+    if missing:
+        yield (
+            f"{counted(len(missing), 'lake file')} that the warehouse names {'is' if len(missing) == 1 else 'are'} missing or of another size in the data "
+            f"folder ({listed(missing, _SHOWN)}), and so in the backup. Convert the archives again, load their hours, and back up again."
+        )
+
+
+def _is_there(path: Path, size: int | None) -> bool:
+    try:
+        return size in {None, path.stat().st_size}
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,242 @@
+"""Backups of a mirror that is used meanwhile: killed on the way, taken again, restored elsewhere and compared row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from resources import backup as backups
+from resources.data_folder import copying
+from resources.warehouse import Warehouse
+from tests.e2e.conftest import PATIENCE_SECONDS, bare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+#: Ends its process by SIGKILL when a file or folder is about to get a name that a pattern is found in.
+KILLED = """
+import os, re, signal, sys
+at = re.compile(sys.argv.pop(1))
+def look(event, arguments):
+    if event in {"os.rename", "os.link"} and at.search(str(arguments[1])):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(look)
+from pipelines.cli import main
+main()
+"""
+#: When something was done, which is another time in each mirror.
+MOMENTS = ("loaded_at", "applied_at", "checked_at", "compacted_at")
+
+
+def digests(data: Path, *, moments: bool = True) -> dict[str, Any]:
+    """Number and digest of all rows of every published table, bodies included, but for what is said of the publication."""
+    with Warehouse(data).connect_published() as connection:
+        columns = connection.execute(
+            "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' AND database_name = current_database() "
+            "AND table_name IN (SELECT table_name FROM duckdb_tables() UNION SELECT 'article_changes' UNION SELECT 'article_bodies' UNION SELECT 'snapshot_articles') "
+            "AND table_name != 'about' GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        found = {}
+        for name, of in columns:
+            kept = ", ".join(f'"{one}"' for one in of if moments or one not in MOMENTS)
+            query = f"SELECT count(*), bit_xor(hash(t)), sum(hash(t)) FROM (SELECT {kept} FROM {name}) AS t"
+            found[name] = connection.execute(query).fetchone()
+        return found
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Digests of all files of a folder."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def copied(filled: tuple[dict[str, str], Any], call: Callable[..., Any], tmp_path: Path) -> dict[str, str]:
+    """The environment of a copy of the filled data folder."""
+    environ = filled[0] | {"WME_DATA": str(tmp_path / "data")}
+    shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
+    assert call("relocate", environ=environ).code == 0
+    return environ
+
+
+def test_what_was_backed_up_during_loads_and_kills_is_the_same_mirror(
+    call: Callable[..., Any], runner: Any, copied: dict[str, str], hours: list[datetime], tmp_path: Path
+) -> None:
+    data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
+    before = digests(data)
+    assert {"articles", "article_changes", "article_bodies", "hours", "loads", "codes"} <= before.keys()
+    # killed as the first file comes, in the middle, and when all is there but the name
+    for at in (r"build\.duckdb", r"/archive/", r"\d{6}Z$"):
+        child = runner.program(KILLED, at, "backup", str(to), environ=bare() | copied)
+        _, err = child.communicate(timeout=PATIENCE_SECONDS)
+        assert child.returncode == -signal.SIGKILL, err
+        assert not backups.completed(to)
+    refused = call("restore", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")})
+    assert refused.code == 1
+    assert "It holds an unfinished one, which `wme backup` continues." in refused.err
+    assert not (tmp_path / "none").exists()
+    assert call("backup", str(to), environ=copied).code == 0
+    [first] = backups.completed(to)
+    is_first = contents(first.path)
+
+    # an hour is fetched, converted, loaded and published meanwhile
+    loading = runner.start(copied, hours[2:])
+    for at in (r"unfinished/lake/", r"history", r"backup\.json", r"build\.duckdb"):
+        child = runner.program(KILLED, at, "backup", str(to), environ=bare() | copied)
+        _, err = child.communicate(timeout=PATIENCE_SECONDS)
+        assert child.returncode == -signal.SIGKILL, err
+        assert [one.path for one in backups.completed(to)] == [first.path]
+    told = call("backup", str(to), environ=copied)
+    assert told.code == 0, told.err
+    assert loading.finish() == []
+    after = digests(data, moments=False)
+    assert after["articles"] != before["articles"]
+
+    assert contents(first.path) == is_first
+    for number, backup in enumerate(backups.completed(to)):
+        restored = copied | {"WME_DATA": str(tmp_path / f"restored {number}, it's here")}
+        told = call("restore", str(backup.path), environ=restored)
+        assert told.code == 0, told.err
+        folder = Path(restored["WME_DATA"])
+        assert not list(folder.glob("state/tokens*")), "tokens are secrets"
+        if number == 0:
+            assert digests(folder) == before
+            continue
+        # and it goes on from there: the hour is loaded where the backup has not got it
+        told = call("run", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=restored)
+        assert told.code == 0, told.err
+        assert digests(folder, moments=False) == after
+
+
+def test_only_new_files_are_copied_and_older_backups_go_when_asked(
+    call: Callable[..., Any], copied: dict[str, str], tmp_path: Path
+) -> None:
+    data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
+    dry = call("backup", str(to), "--dry-run", environ=copied)
+    assert dry.code == 0, dry.err
+    assert dry.out.endswith("In the last backup already: 0 files (0 B). Nothing was copied.\n")
+    assert not to.exists()
+    assert call("backup", str(to), environ=copied).code == 0
+    archived = len([path for path in data.glob("archive/**/*") if path.is_file()])
+    dry = call("backup", str(to), "--dry-run", environ=copied)
+    assert dry.out.startswith("To be copied: 1 file (")  # the build file
+    assert call("backup", str(to), environ=copied).code == 0
+    first, second = backups.completed(to)
+    one, same = (next(backup.path.glob("archive/batches/*/*/*.tar.gz")) for backup in (first, second))
+    assert one.samefile(same)
+    assert len([path for path in second.path.glob("archive/**/*") if path.is_file()]) == archived
+    for name, digest in second.sums():
+        assert hashlib.md5((second.path / name).read_bytes()).hexdigest() == digest
+    # half removed by somebody who was killed
+    (first.path / "backup.json").unlink()
+    told = call("backup", str(to), "--keep", "1", environ=copied)
+    assert "1 older backup removed." in told.out
+    assert [path.name for path in sorted(to.glob("2*"))] == [backups.completed(to)[0].path.name]
+    assert not second.path.exists()
+
+
+def test_what_is_damaged_is_left_out_and_named(
+    call: Callable[..., Any], copied: dict[str, str], tmp_path: Path
+) -> None:
+    data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
+    archive = next(data.glob("archive/batches/*/*/enwiki*.tar.gz"))
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    lake = next(data.glob("lake/article_changes/*/*/*.parquet"))
+    aside = lake.rename(tmp_path / lake.name)
+    told = call("backup", str(to), environ=copied)
+    assert told.code == 1
+    assert (
+        f"1 archive on disk is not what was fetched and verified ({archive.relative_to(data)}), and left out."
+        in told.err
+    )
+    assert (
+        f"1 lake file that the warehouse names is missing or of another size in the data folder ({lake.relative_to(data / 'lake')})"
+        in told.err
+    )
+    archive.write_bytes(whole)
+    aside.rename(lake)
+    assert call("backup", str(to), environ=copied).code == 0
+
+    newest = backups.completed(to)[-1].path
+    hurt = newest / lake.relative_to(data)
+    hurt.write_bytes(b"PAR1" + hurt.read_bytes()[4:-1] + b"?")
+    restored = copied | {"WME_DATA": str(tmp_path / "restored")}
+    told = call("restore", str(to), environ=restored)
+    assert told.code == 1
+    assert f"1 file of the backup is missing or damaged, and left out:\n  {lake.relative_to(data)}\n" in told.err
+    assert not (tmp_path / "restored" / lake.relative_to(data)).exists()
+    assert call("sql", "FROM articles LIMIT 1", environ=restored).code == 0
+    with (newest / "MD5SUMS").open("a") as sums:
+        sums.write("\n")
+    told = call("restore", str(newest), environ=copied | {"WME_DATA": str(tmp_path / "second")})
+    assert told.code == 1
+    assert "MD5SUMS is damaged" in told.err
+
+
+def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
+    call: Callable[..., Any], runner: Any, copied: dict[str, str], tmp_path: Path
+) -> None:
+    data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
+    assert call("backup", str(to), environ=copied).code == 0
+    everything = contents(data)
+    refused = call("restore", str(to), environ=copied)
+    assert refused.code == 1
+    assert f"The data folder {data} is not empty. Nothing was changed." in refused.err
+    assert contents(data) == everything
+    for inside in (data / "backups", data, tmp_path):
+        told = call("backup", str(inside), environ=copied)
+        assert told.code == 1
+        assert "lie in one another. Nothing was copied." in told.err
+    restored = copied | {"WME_DATA": str(tmp_path / "restored")}
+    for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
+        child = runner.program(KILLED, at, "restore", str(to), environ=bare() | restored)
+        _, err = child.communicate(timeout=PATIENCE_SECONDS)
+        assert child.returncode == -signal.SIGKILL, err
+    assert call("restore", str(to), environ=restored).code == 0
+    assert digests(tmp_path / "restored") == digests(data)
+    again = call("restore", str(to), environ=restored)
+    assert "is not empty" in again.err
+    # of another service
+    (tmp_path / "restored/state/service.json").write_text('{"service": "https://elsewhere.example"}')
+    told = call("backup", str(to), environ=restored)
+    assert told.code == 1
+    assert "and this one is of https://elsewhere.example. Nothing was changed." in told.err
+    assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
+
+
+def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], copied: dict[str, str]) -> None:
+    data = Path(copied["WME_DATA"])
+    loaded = next(data.glob("lake/article_changes/**/enwiki_namespace_0.*.parquet"))
+    old = loaded.with_name("enwiki_namespace_0.00000000.parquet")
+    old.write_bytes(b"an earlier conversion")
+    os.utime(old, (0, 0))
+    at_once = copied | {"WME_GRACE_HOURS": "0"}
+    with copying(data):
+        assert "0 files removed (0 B)." in call("clean", environ=at_once).out
+        refused = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
+        assert refused.code == 1
+        assert "is under way, which copies these files. Nothing was removed." in refused.err
+        assert old.exists()
+    assert "1 file removed (21 B)." in call("clean", environ=at_once).out
+
+
+def test_a_full_disk_is_a_sentence(
+    call: Callable[..., Any], copied: dict[str, str], mounted: Callable[[str], Path]
+) -> None:
+    small = mounted("size=9m")
+    told = call("backup", str(small / "backups"), environ=copied)
+    assert told.code == 1
+    assert "The backup needs about " in told.err
+    assert "Complete backups are as they were" in told.err
+    assert not backups.completed(small / "backups")

@@ -78,12 +78,13 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
     """
     beside = target.with_name(f".{target.name}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
+    changed = source.mtime_ns
     if source.write is None:
         digest, changed = _copy(source.path, beside, advance)
     else:
         beside.unlink(missing_ok=True)
         source.write(beside)
-        digest, changed = md5_of(beside, advance), source.mtime_ns
+        digest = md5_of(beside, advance)
     if changed is not None:
         os.utime(beside, ns=(changed, changed))
     beside.replace(target)

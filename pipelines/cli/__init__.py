@@ -54,6 +54,10 @@ _COMMANDS = {
         "maintenance",
         "Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).",
     ),
+    "rebuild": (
+        "maintenance",
+        "Convert and load everything that is archived and not loaded, without the service: a whole mirror from its archive.",
+    ),
     "rejects": (
         "rejects",
         "List the lines that could not be converted, by reason and by location, or try them again.",

@@ -1,11 +1,12 @@
-"""`wme publish`, `relocate`, `clean` and `forget`: maintenance of the published file and the data folder.
+"""`wme publish`, `relocate`, `rebuild`, `clean` and `forget`: maintenance of the published file and the data folder.
 
-The work is in `pipelines/operations/run.py`, `pipelines/operations/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
+The work is in `pipelines/operations/run.py`, `pipelines/operations/rebuild.py`, `pipelines/operations/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import click
 
@@ -66,6 +67,31 @@ def relocate() -> None:
                 "missing files, then run `wme publish`."
             )
     terminal.say(f"{warehouse.published_path} {told}")
+
+
+@click.command()
+def rebuild() -> None:
+    """Convert and load everything that is archived and not loaded, without the service: a whole mirror from its archive.
+
+    What is converted or loaded already is kept. After an interrupt, run it again.
+    """
+    from pipelines.cli.terminal_engine import TerminalEngine
+    from pipelines.definitions import engine_fields
+    from pipelines.operations import rebuild as rebuilding
+
+    settings = read_settings()
+    if not (settings.data / "archive").exists():
+        raise click.ClickException(
+            f"There is no archive in {settings.data}. If another data folder is meant, set WME_DATA."
+        )
+    with terminal.progress():
+        done = rebuilding.rebuild(settings, engine=TerminalEngine(**engine_fields(settings)))
+    terminal.say(
+        f"Converted: {counted(done.file_count, 'archive')}. Loaded: {counted(done.snapshot_count, 'version')} of snapshots, "
+        f"{counted(done.hour_count, 'hour')}. {Path(settings.data, 'warehouse.duckdb')} is published."
+    )
+    if done.failures:
+        raise click.ClickException("\n".join(done.failures))
 
 
 @click.command()

@@ -215,6 +215,51 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
+def test_the_archive_alone_makes_the_identical_warehouse(
+    call: Callable[..., Any],
+    runner: Any,
+    copied: dict[str, str],
+    service: Any,
+    hours: list[datetime],
+    tmp_path: Path,
+) -> None:
+    data, watched = Path(copied["WME_DATA"]), tmp_path / "watched.txt"
+    # with a snapshot underneath, and answers that were paid for
+    words = ("--snapshots", "--dataset", "snapshot_articles", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference")
+    assert call("run", *words, environ=copied).code == 0
+    [(name,)] = Warehouse(data).sql("SELECT min(name) FROM articles WHERE project_id = 'enwiki'").rows
+    watched.write_text(f"enwiki {name}\n")
+    told = call("lookups", environ=copied | {"WME_WATCHLIST": str(watched)})
+    assert told.code == 0, told.err
+    assert call("publish", environ=copied).code == 0
+    before = digests(data, moments=False)
+    assert all(before[table][0] for table in ("articles", "lookups", "snapshot_articles", "snapshots", "codes"))
+
+    for made in ("lake", "warehouse"):
+        shutil.rmtree(data / made)
+    (data / "warehouse.duckdb").unlink()
+    service.requests.clear()
+    child = runner.program(KILLED, rf"article_changes/.*hour={hours[1]:%H}", "rebuild", environ=bare() | copied)
+    _, err = child.communicate(timeout=PATIENCE_SECONDS)
+    assert child.returncode == -signal.SIGKILL, err
+    told = call("rebuild", environ=copied)
+    assert told.code == 0, told.err
+    assert digests(data, moments=False) == before
+    again = call("rebuild", environ=copied)
+    assert "Converted: 0 archives. Loaded: 0 versions of snapshots, 0 hours." in again.out
+    assert not service.requests
+    assert digests(data, moments=False) == before
+    # an archive that is damaged keeps nothing else back
+    (data / "warehouse/build.duckdb").unlink()
+    shutil.rmtree(data / "lake/article_changes")
+    next(data.glob(f"archive/batches/*/hour={hours[0]:%H}/enwiki*.tar.gz")).write_bytes(b"no archive")
+    told = call("rebuild", environ=copied)
+    assert told.code == 1
+    assert f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: " in told.err
+    assert "Loaded: 2 versions of snapshots, 2 hours." in told.out
+    assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
+
+
 def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], copied: dict[str, str]) -> None:
     data = Path(copied["WME_DATA"])
     loaded = next(data.glob("lake/article_changes/**/enwiki_namespace_0.*.parquet"))

@@ -149,7 +149,7 @@ class Connector:
             raise WarehouseVersionError(
                 f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({error}). Nothing was "
                 "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
-                "warehouse/build.duckdb and load every hour from the archive again."
+                "warehouse/build.duckdb and run `wme rebuild`."
             ) from error
         return connection
 

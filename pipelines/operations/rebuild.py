@@ -1,0 +1,144 @@
+"""Making the lake and the warehouse again from the archive alone. The service is not asked for anything.
+
+What is converted and loaded already is found and kept, so a rebuild that was killed goes on where it was, and one of a whole mirror changes
+nothing. Dagster's history is left as it is: it says of each hour that it is made, which is true again in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from assets.failures import sentence
+from assets.families import hour as batches
+from assets.families import lookup
+from assets.families import snapshot as snapshot_sets
+from assets.families.converting import convert_archives
+from pipelines.definitions import build_enterprise, build_resources
+from resources import datasets
+from resources.data_folder import facts_of
+from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family
+from resources.datasets.paths import hour_folders
+from resources.enterprise import read_listing
+from resources.errors import MirrorError, ends_run
+from resources.formatting import hour_text
+from resources.lake import convert_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from assets.families.snapshot import ArchivedSnapshot
+    from pipelines.settings import Settings
+    from resources.adapters import EnterpriseResource
+    from resources.datasets import Dataset
+    from resources.engine import Engine
+    from resources.lake import Conversion, Layout
+    from resources.warehouse import Warehouse
+
+#: Versions of a snapshot of articles that the warehouse keeps: the newest, and replaced ones for the pages as they were.
+_VERSIONS = 3
+
+
+@dataclass
+class Rebuilt:
+    """What was made: files of the lake, hours and versions of snapshots that were not loaded as they are, and a sentence for each failure."""
+
+    file_count: int = 0
+    hour_count: int = 0
+    snapshot_count: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
+    """Convert and load everything that is archived and not loaded, and publish. One hour or snapshot that fails does not stop the others.
+
+    Args:
+        settings: The settings. Projects that they do not name are loaded as well if they are archived.
+        overrides: Resources in place of the settings' own, for example `engine`.
+
+    Raises:
+        MirrorError: What would stop everything else as well: the disk is full, another process holds the warehouse.
+    """
+    resources = build_resources(settings) | overrides
+    lake, engine, store = resources["lake"], resources["engine"], resources["warehouse"].warehouse
+    enterprise, layout, done = build_enterprise(settings), lake.layout, Rebuilt()
+    workers: Engine = engine.engine(lambda _: None)
+    with engine.converter(lake) as converter:
+
+        def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Conversion]:
+            bodies = lake.bodies_of(dataset)
+            made = convert_archives(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
+            done.file_count += sum(conversion.converted for conversion in made)
+            return made
+
+        for name, step in _steps(layout, store, enterprise, convert, done):
+            try:
+                step()
+            except (MirrorError, OSError) as error:
+                if ends_run(error):
+                    raise
+                done.failures.append(f"{name}: {sentence(error)}")
+        with lookup.alone(layout):
+            lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
+    for dataset in datasets.datasets(Family.HOURLY):
+        if scope := enterprise.scope_of(dataset):
+            projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
+            store.fill_coverage(projects, namespaces, dataset=dataset)
+    store.publish(facts_of(settings.data))
+    return done
+
+
+def _steps(
+    layout: Layout,
+    store: Warehouse,
+    enterprise: EnterpriseResource,
+    convert: Callable[[str, Sequence[Any], Dataset], list[Conversion]],
+    done: Rebuilt,
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The lists, then the snapshots with the oldest version first, then the hours: their names, and what takes each to DuckDB."""
+
+    def load_list(dataset: Dataset) -> None:
+        store.load_list(dataset, convert_list(dataset, layout.list_archive(dataset).read_bytes(), layout).path)
+
+    def load_snapshot(dataset: Dataset, archived: ArchivedSnapshot) -> None:
+        made = convert(archived.identifier, archived.archives, dataset)
+        done.snapshot_count += snapshot_sets.load_snapshot(archived, made, store).changed
+
+    def load_hour(dataset: Dataset, hour: datetime) -> None:
+        archived = batches.archived_hour(hour, layout, _scope(dataset, hour, layout, enterprise), dataset)
+        made = convert(hour_text(hour), archived.archives, dataset)
+        done.hour_count += batches.load_hour(archived, made, store, dataset).changed
+
+    for dataset in datasets.datasets(Family.LIST):
+        if layout.list_archive(dataset).exists():
+            yield dataset.name, partial(load_list, dataset)
+    for dataset in datasets.datasets(Family.SNAPSHOT):
+        for folder in sorted((layout.archive / dataset.archive).glob("*/")):
+            for archived in _kept(layout, dataset, folder.name):
+                yield archived.identifier, partial(load_snapshot, dataset, archived)
+    for dataset in datasets.datasets(Family.HOURLY):
+        for hour, _ in hour_folders(layout.archive / dataset.archive):
+            # without a list, a download was killed: the hour is the next run's
+            if layout.batch_list(dataset, hour).exists():
+                yield f"{dataset.name} {hour_text(hour)} UTC", partial(load_hour, dataset, hour)
+
+
+def _kept(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
+    """The archived versions of a snapshot that the warehouse keeps, the oldest first; those of which files were removed are none of them."""
+    sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
+    whole = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
+    return sorted(whole, key=lambda one: one.exported_at)[-_VERSIONS if dataset == SNAPSHOT_ARTICLES else -1 :]
+
+
+def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: EnterpriseResource) -> list[tuple[str, int]]:
+    """The projects and namespaces of an hour that are archived, and those to mirror that its list does not name, which were quiet."""
+    records = read_listing(layout.batch_list(dataset, hour))
+    named = {(record.project_id, record.namespace_id): record for record in records}
+    archived = [
+        place
+        for place, record in named.items()
+        if layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
+    ]
+    return [*archived, *(place for place in enterprise.scope_of(dataset) if place not in named)]

@@ -1,8 +1,10 @@
-"""The units for systemd: what they start exists and takes these words, and systemd itself finds nothing wrong."""
+"""What services are started from: units for systemd, the image of containers. What they start exists and takes these words; linters find nothing wrong."""
 
 from __future__ import annotations
 
 import configparser
+import inspect
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,12 +13,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster._daemon.cli import run_command
+from dagster._core.instance.ref import InstanceRef
+from dagster._daemon.cli import liveness_check_command, run_command
 from dagster_webserver.cli import dagster_webserver
+from dagster_webserver.webserver import DagsterWebserver
+from pip._internal.commands import create_command
 
 from pipelines import cli
 from pipelines.process import instance
 from resources.adapters import POOLS
+from tests import containerfile
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
@@ -84,3 +90,84 @@ def test_what_services_need_is_written_once(tmp_path, monkeypatch):
     assert "pools" not in (home / "dagster.yaml").read_text()
     with instance.opened(home) as opened:
         assert {pool.name for pool in opened.event_log_storage.get_pool_limits()} >= set(POOLS)
+
+
+def started(command):
+    """The program that a shell line of a container prepares the instance for and becomes, with its words."""
+    shell, option, line = command
+    assert (shell, option) == ("sh", "-c")
+    before, _, program = line.partition(" && exec ")
+    assert before == "wme ui --prepare"
+    return shlex.split(program)
+
+
+def compose():
+    return yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+
+
+def test_what_containers_start_exists_and_takes_its_words(tmp_path):
+    instance.prepare(tmp_path / "dagster")
+    services = compose()["services"]
+    last = [one for one in containerfile.instructions() if one.name == "CMD"][-1]
+    assert "command" not in services["web"], "it is the image's own"
+    for command in (last.words, services["daemon"]["command"]):
+        program, *words = started(command)
+        parser, skipped = PARSERS[program]
+        words = [word.replace("/data", str(tmp_path)) for word in words]
+        parser.make_context(program, words[skipped:], resilient_parsing=False)
+    assert services["daemon"]["healthcheck"]["test"] == ["CMD", "dagster-daemon", liveness_check_command.name]
+    [healthy] = [one.words for one in containerfile.instructions() if one.name == "HEALTHCHECK"]
+    compile(healthy[-1], "healthcheck", "exec")
+    path = re.search(r"127\.0\.0\.1:3000(/\w+)", healthy[-1])[1]
+    assert f'"{path}"' in inspect.getsource(DagsterWebserver.build_routes)
+
+
+def test_what_the_image_is_built_from_is_there_and_nothing_else_is_sent():
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = containerfile.copied()
+    assert set(copied) == allowed
+    assert all((ROOT / name).exists() for name in copied)
+    # no secret and no data could be, whatever lies beside them
+    assert not allowed & {".env", "data", ".git", ".venv"}
+    final = containerfile.instructions()
+    final = {one.name: one for one in final[max(place for place, one in enumerate(final) if one.name == "FROM") :]}
+    assert final["USER"].text.split(":")[0].isdigit()
+    assert final["VOLUME"].text == "/data"
+    assert "WME_DATA=/data" in final["ENV"].words
+    for service in compose()["services"].values():
+        assert service["volumes"] == ["data:/data"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+def test_steps_of_the_image_take_the_locked_versions():
+    """Each entry of the lock has hashes, and the builder's lines are pip's, as pip reads them."""
+    entries = re.split(r"^(?=[a-z])", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert any(entry.startswith("setuptools==") for entry in entries)
+    lines = [one.text for one in containerfile.instructions() if one.name == "RUN" and "pip" in one.text]
+    found = re.findall(r"pip ((?:wheel|install) [^&\n]*)", "\n".join(lines))
+    assert [shlex.split(words)[0] for words in found] == ["wheel", "install", "wheel", "install"]
+    for words in found:
+        name, *rest = shlex.split(words)
+        options, _ = create_command(name, isolated=True).parse_args(rest)
+        # from the lock, or from nowhere but what the lock gave
+        assert options.no_index != (options.require_hashes and options.requirements == ["requirements.lock"])
+        assert options.find_links in ([], ["wheels"])
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
+def test_linter_of_container_files_finds_nothing():
+    told = subprocess.run(
+        ["hadolint", "--no-color", str(containerfile.PATH)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (told.returncode, told.stdout) == (0, "")
+
+
+def test_history_in_postgres_is_read_by_dagster(tmp_path):
+    text = instance.TEMPLATE.read_text()
+    before = InstanceRef.from_dir(str(instance.prepare(tmp_path / "before"))).storage_data
+    assert before.class_name == "DagsterSqliteStorage"
+    (tmp_path / "dagster.yaml").write_text(re.sub(r"^#(?=storage:|  )", "", text, flags=re.MULTILINE))
+    data = InstanceRef.from_dir(str(tmp_path)).storage_data
+    assert (data.module_name, data.class_name) == ("dagster_postgres", "DagsterPostgresStorage")
+    assert data.config_dict["postgres_url"] == {"env": "DAGSTER_POSTGRES_URL"}

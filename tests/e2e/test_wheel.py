@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from resources.sandbox.claim import find
+from tests import containerfile
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_SECONDS = 300
@@ -29,11 +30,13 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("elsewhere")
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "workspace.yaml", "dagster.example.yaml"):
-        shutil.copy(ROOT / name, source)
-    for name in ("pipelines", "assets", "resources"):
-        built_here = shutil.ignore_patterns("__pycache__", "*.so", "*.dylib")
-        shutil.copytree(ROOT / name, source / name, ignore=built_here, symlinks=True)
+    built_here = shutil.ignore_patterns("__pycache__", "*.so", "*.dylib")
+    # what the container file copies is enough to build the package
+    for name in containerfile.copied():
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=built_here, symlinks=True)
+        else:
+            shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     built = [*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
     subprocess.run(built, check=True, timeout=BOUND_SECONDS)

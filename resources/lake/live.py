@@ -157,12 +157,10 @@ class LiveLake:
         """
         before = self.begin(now, now)
         batches, rejects = [], _Rejects()
-        for block in blocks:
-            for start, end in _pieces(block):
-                view = memoryview(block)[start:end]
-                rows = self._reader.read(view, "stream", 1, 0)
-                batches.append(self._filled(rows.batch))
-                rejects.add(rows.rejects)
+        for piece in _pieces(blocks):
+            rows = self._reader.read(memoryview(piece), "stream", 1, 0)
+            batches.append(self._filled(rows.batch))
+            rejects.add(rows.rejects)
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
@@ -295,11 +293,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
 
 
 def _columns(path: Path) -> list[str]:
-    """The columns of a file.
-
-    Raises:
-        LakeError: It cannot be read.
-    """
+    """The columns of a file; a LakeError says that it cannot be read."""
     try:
         return list(pq.read_schema(path).names)
     except (OSError, ValueError) as error:
@@ -336,13 +330,20 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _pieces(block: bytes) -> Iterator[tuple[int, int]]:
-    """Whole lines of a block, about a MiB at a time: what becomes of them takes much more, if they are small."""
-    start = 0
-    while start < len(block):
-        end = block.rfind(b"\n", start, start + _PIECE_BYTES) + 1 or block.find(b"\n", start) + 1 or len(block)
-        yield start, end
-        start = end
+def _pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines, about a MiB at a time: what becomes of more takes much memory, if they are small.
+
+    Connections bring an event or two at a time, and the rows of each would have buffers of their own for every column.
+    """
+    held = bytearray()
+    for block in blocks:
+        held += block
+        while len(held) >= _PIECE_BYTES:
+            end = held.rfind(b"\n", 0, _PIECE_BYTES) + 1 or held.find(b"\n") + 1 or len(held)
+            yield bytes(held[:end])
+            del held[:end]
+    if held:
+        yield bytes(held)
 
 
 def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:

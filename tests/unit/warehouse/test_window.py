@@ -172,7 +172,12 @@ def test_whatever_happens_to_older_hours_all_is_as_in_a_mirror_without_a_window(
     windowed.warehouse.rebuild_articles()
     assert state(windowed.warehouse) == state(plain.warehouse)
     assert audits(windowed) == audits(plain)
-    assert cold_files(windowed.warehouse)
+    # some seeds leave nothing before the window, or a single file, which is not compacted by itself
+    with looking(windowed.warehouse) as connection:
+        older = "SELECT count(*) FROM loads WHERE batch_hour < ? AND compaction_id IS NOT NULL"
+        [(compacted,)] = connection.execute(older, [windowed.lake.hour(8)]).fetchall()
+    assert bool(cold_files(windowed.warehouse)) == bool(compacted)
+    assert compacted or seed != 1
 
 
 def audits(made):

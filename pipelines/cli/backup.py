@@ -42,6 +42,11 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool) -> None:
     )
     if done.removed:
         terminal.say(f"{counted(len(done.removed), 'older backup')} removed.")
+    if lost := done.gone["archive"]:
+        terminal.say(
+            f"{counted(lost, 'file')} of the archive that the backup before has {'is' if lost == 1 else 'are'} no longer in the data folder. Removed snapshots "
+            "and dropped projects are a reason; if there is another, keep that backup."
+        )
     if report.problems:
         raise click.ClickException("\n".join(report.problems))
 

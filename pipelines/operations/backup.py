@@ -64,7 +64,7 @@ def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = N
         data: The data folder.
         destination: Folder of the backups, anywhere but in the data folder.
         reporter: Shows how far the copying is.
-        keep: How many complete backups stay, this one included. Default: all.
+        keep: How many complete backups stay, this one included, if it lacks nothing. Default: all.
 
     Raises:
         BackupError: It could not be taken; complete backups are as they were, and what was copied is kept.
@@ -85,9 +85,11 @@ def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = N
             now=datetime.now(UTC),
         )
         task.finish()
-    if keep is not None:
+    problems = tuple(_problems(taken))
+    # what this one lacks, an older one may have
+    if keep is not None and not problems:
         taken.removed += backups.remove_older(destination, keep)
-    return Report(taken, tuple(_problems(taken)))
+    return Report(taken, problems)
 
 
 def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Restored]:

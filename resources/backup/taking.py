@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -46,12 +47,14 @@ class Taken:
 
     Attributes:
         damaged: Files left out, because their bytes are not those that were once verified.
+        gone: Files of the backup before that are not found any more, by the first folder of their paths.
         removed: Older backups that were removed.
     """
 
     backup: Backup
     plan: Plan
     damaged: list[str] = field(default_factory=list)
+    gone: Counter[str] = field(default_factory=Counter)
     removed: list[Path] = field(default_factory=list)
 
 
@@ -102,7 +105,8 @@ def take(
     with saying_full(destination, kept), _alone(destination):
         _see_room(destination, unfinished, planned, kept)
         unfinished.mkdir(exist_ok=True)
-        damaged, count, size = _fill(unfinished, newest, sources(), verified, advance)
+        known, damaged = _Known(newest), list[str]()
+        count, size = _fill(unfinished, known, damaged, sources(), verified, advance)
         _prune(unfinished)
         backup = complete(unfinished, service, count, size)
         # once for all files
@@ -110,7 +114,7 @@ def take(
         target = destination / _name(now, newest)
         unfinished.rename(target)
         files.sync(destination)
-    return Taken(type(backup)(**{**vars(backup), "path": target}), planned, damaged)
+    return Taken(replace(backup, path=target), planned, damaged, known.rest())
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:
@@ -159,14 +163,13 @@ def _see_room(destination: Path, unfinished: Path, planned: Plan, kept: str) -> 
 
 def _fill(
     unfinished: Path,
-    newest: Backup | None,
+    known: _Known,
+    damaged: list[str],
     sources: Iterable[Source],
     verified: Callable[[Source], str | None],
     advance: Callable[[float], None],
-) -> tuple[list[str], int, int]:
-    """Link and copy all files, and list them; returns those left out, and the number and bytes of the others."""
-    known = _Known(newest)
-    damaged: list[str] = []
+) -> tuple[int, int]:
+    """Link and copy all files but those that are `damaged`, and list them; returns their number and bytes."""
     count = size = 0
     with (unfinished / SUMS).open("w") as sums:
         for source in sources:
@@ -183,7 +186,7 @@ def _fill(
                     continue
             sums.write(line_of(source.name, digest))
             count, size = count + 1, size + target.stat().st_size
-    return damaged, count, size
+    return count, size
 
 
 class _Known:
@@ -192,16 +195,28 @@ class _Known:
     def __init__(self, newest: Backup | None) -> None:
         self._folder = newest.path if newest else None
         self._sums = iter(newest.sums()) if newest else iter(())
+        self._gone: Counter[str] = Counter()
         self._next = next(self._sums, None)
 
     def linked(self, source: Source, target: Path) -> str | None:
         """Link a file that is the same in the backup before; returns its MD5, or None where it has to be copied."""
         while self._next is not None and order(self._next[0]) > order(source.name):
-            self._next = next(self._sums, None)
+            self._pass_over(self._next[0])
         if self._folder is None or self._next is None or self._next[0] != source.name:
             return None
-        before = self._folder / source.name
-        return self._next[1] if source.is_same(before) and link(before, target) else None
+        before, digest = self._folder / source.name, self._next[1]
+        self._next = next(self._sums, None)
+        return digest if source.is_same(before) and link(before, target) else None
+
+    def rest(self) -> Counter[str]:
+        """The files that were not asked for, counted by the first folder of their paths."""
+        while self._next is not None:
+            self._pass_over(self._next[0])
+        return self._gone
+
+    def _pass_over(self, name: str) -> None:
+        self._gone[order(name)[0]] += 1
+        self._next = next(self._sums, None)
 
 
 def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> str:

@@ -139,7 +139,9 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
         assert hashlib.md5((second.path / name).read_bytes()).hexdigest() == digest
     # half removed by somebody who was killed
     (first.path / "backup.json").unlink()
+    (data / one.relative_to(first.path)).unlink()
     told = call("backup", str(to), "--keep", "1", environ=copied)
+    assert "1 file of the archive that the backup before has is no longer in the data folder." in told.out
     assert "1 older backup removed." in told.out
     assert [path.name for path in sorted(to.glob("2*"))] == [backups.completed(to)[0].path.name]
     assert not second.path.exists()
@@ -149,6 +151,7 @@ def test_what_is_damaged_is_left_out_and_named(
     call: Callable[..., Any], copied: dict[str, str], tmp_path: Path
 ) -> None:
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
+    assert call("backup", str(to), environ=copied).code == 0
     archive = next(data.glob("archive/batches/*/*/enwiki*.tar.gz"))
     whole = archive.read_bytes()
     archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -166,7 +169,9 @@ def test_what_is_damaged_is_left_out_and_named(
     )
     archive.write_bytes(whole)
     aside.rename(lake)
-    assert call("backup", str(to), environ=copied).code == 0
+    told = call("backup", str(to), environ=copied)
+    assert told.code == 0, told.err
+    assert "of the archive that the backup before has" not in told.out
 
     newest = backups.completed(to)[-1].path
     hurt = newest / lake.relative_to(data)

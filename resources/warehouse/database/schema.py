@@ -180,7 +180,7 @@ def _add_columns(connection: duckdb.DuckDBPyConnection, script: str, found: str,
 def _refusal(path: Path, found: str) -> WarehouseVersionError:
     return WarehouseVersionError(
         f"{path.name} was made for tables of version {found}, and this program declares version {digest()}. "
-        f"Nothing was changed. Remove {path.name} and load the hours again: archive and lake are enough for that."
+        f"Nothing was changed. Remove {path.name} and run `wme rebuild`, which makes it again from the archive."
     )
 
 

@@ -1,0 +1,183 @@
+"""Backups of plain files: what is linked, copied and compared, in which order, and what a kill or a full disk leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from resources import backup as backups
+from resources.backup import BackupDiskFullError, BackupError, walk
+from resources.backup import copying as of_files
+from resources.data_folder import BackupUnderWayError, copying, removing
+
+NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
+FILES = {
+    f"lake/t/date=2026-11-{day:02}/hour={hour:02}/a.parquet": b"%d %d" % (day, hour)
+    for day in (1, 2)
+    for hour in (3, 20)
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name, content in {**FILES, "lake/t-2/b.parquet": b"b"}.items():
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(content)
+    return tmp_path / "data"
+
+
+def take(data, to, *, now=NOW, service="s", verified=lambda _: None, sources=None):
+    sources = sources or (lambda: walk(data / "lake", "lake"))
+    planned = backups.plan(to, sources())
+    return backups.take(to, sources, service, verified=verified, advance=lambda _: None, planned=planned, now=now)
+
+
+def test_the_newest_come_first_and_what_is_unfinished_not_at_all(data):
+    for name in ("x.part", "x.tar.gz.part.json", ".x.tmp", "x.lock", "build.duckdb.wal"):
+        (data / "lake" / name).write_bytes(b"half")
+    names = [source.name for source in walk(data / "lake", "lake")]
+    assert names == sorted([*FILES, "lake/t-2/b.parquet"], key=lambda name: name.split("/"), reverse=True)
+    assert list(walk(data / "none", "none")) == []
+
+
+def test_what_changed_is_copied_and_what_went_is_counted(data, tmp_path):
+    to = tmp_path / "to"
+    first = take(data, to).backup
+    changed, gone = (data / name for name in list(FILES)[:2])
+    changed.write_bytes(b"other")
+    gone.unlink()
+    (data / "lake/z").mkdir()
+    (data / "lake/z/new").write_bytes(b"new")
+    taken = take(data, to)
+    assert (taken.plan.copied_count, taken.plan.linked_count) == (2, 3)
+    assert taken.gone == {"lake": 1}
+    assert (first.path / changed.relative_to(data)).read_bytes() == FILES[changed.relative_to(data).as_posix()]
+    assert (taken.backup.path / changed.relative_to(data)).read_bytes() == b"other"
+    # the clock has not gone on, and names are in the order of the backups
+    assert [one.path.name for one in backups.completed(to)] == ["2026-11-23T080500Z", "2026-11-23T080501Z"]
+    later = take(data, to, now=NOW - timedelta(days=1)).backup
+    assert backups.find(to) == later
+    assert backups.find(first.path) == first
+
+
+def test_without_hard_links_every_file_is_copied(data, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    take(data, tmp_path / "to")
+    monkeypatch.setattr(os, "link", refuse)
+    backup = take(data, tmp_path / "to").backup
+    for name, content in FILES.items():
+        assert (backup.path / name).read_bytes() == content
+        assert (backup.path / name).stat().st_nlink == 1
+
+
+def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
+    to = tmp_path / "to"
+    right, wrong = list(FILES)[:2]
+    for name, content in ((right, FILES[right]), (wrong, b"?" * len(FILES[wrong]))):
+        left = to / "unfinished" / name
+        left.parent.mkdir(parents=True)
+        left.write_bytes(content)
+        seen = (data / name).stat()
+        os.utime(left, ns=(seen.st_mtime_ns, seen.st_mtime_ns))
+    (to / "unfinished/lake/.half.tmp").write_bytes(b"half")
+    (to / "unfinished/lake/went").write_bytes(b"since")
+    kept = (to / "unfinished" / right).stat().st_ino
+    backup = take(data, to).backup
+    assert (backup.path / right).stat().st_ino == kept
+    assert (backup.path / wrong).read_bytes() == FILES[wrong]
+    found = {path.relative_to(backup.path).as_posix() for path in backup.path.rglob("*") if path.is_file()}
+    assert found == {*FILES, "lake/t-2/b.parquet", "MD5SUMS", "backup.json"}
+    assert backup.file_count == 5
+
+
+def test_a_file_that_vanishes_is_passed_over_and_one_that_grows_is_of_one_moment(data, tmp_path):
+    gone, growing = (data / name for name in list(FILES)[:2])
+
+    def sources():
+        for source in walk(data / "lake", "lake"):
+            if source.path == gone:
+                gone.unlink(missing_ok=True)
+            yield source
+
+    def grow(_):
+        with growing.open("ab") as file:
+            file.write(b"more")
+
+    planned = backups.plan(tmp_path / "to", walk(data / "lake", "lake"))
+    taken = backups.take(tmp_path / "to", sources, "s", verified=lambda _: None, advance=grow, planned=planned, now=NOW)
+    assert taken.backup.file_count == 4
+    for name, digest in taken.backup.sums():
+        assert of_files.md5_of(taken.backup.path / name, lambda _: None) == digest
+
+
+def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
+    to = tmp_path / "to"
+    first = take(data, to).backup
+    (data / "lake/new").write_bytes(b"new")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(of_files, "_copy", full)
+        with pytest.raises(BackupDiskFullError, match=r"There is no room left in .* Complete backups are as they were"):
+            take(data, to)
+        assert backups.completed(to) == [first]
+        with pytest.raises(
+            BackupDiskFullError, match=r"What was copied is kept\. Make room and run the same command again\."
+        ):
+            restored(first, tmp_path / "restored")
+    assert take(data, to).backup.file_count == 6
+    assert restored(first, tmp_path / "restored").file_count == 5
+
+
+def restored(backup, data):
+    with backups.restoring(backup, data):
+        return backups.restore(backup, data, "last", lambda _: None)
+
+
+def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path):
+    first, second = take(data, tmp_path / "to").backup, None
+    (data / "lake/new").write_bytes(b"new")
+    second = take(data, tmp_path / "to").backup
+    with pytest.raises(KeyboardInterrupt), backups.restoring(first, tmp_path / "half"):
+        raise KeyboardInterrupt
+    with pytest.raises(BackupError, match=r"is not empty\. Nothing was changed"):
+        restored(second, tmp_path / "half")
+    assert restored(first, tmp_path / "half").file_count == 5
+    with pytest.raises(BackupError, match="is not empty"):
+        restored(first, tmp_path / "half")
+
+
+def test_one_backup_at_a_time_and_of_one_service(data, tmp_path):
+    to = tmp_path / "to"
+
+    def sources():
+        with pytest.raises(BackupError, match=r"Another backup to .* is under way"):
+            take(data, to)
+        yield from walk(data / "lake", "lake")
+
+    backups.take(to, sources, "s", verified=lambda _: None, advance=lambda _: None, planned=backups.Plan(), now=NOW)
+    with pytest.raises(
+        BackupError, match=r"holds backups of a mirror of s, and this one is of other\. Nothing was changed"
+    ):
+        take(data, to, service="other")
+
+
+def test_files_are_not_removed_while_they_are_copied(tmp_path):
+    with removing(tmp_path) as one, removing(tmp_path) as other:
+        assert (one, other) == (True, True)
+        with pytest.raises(BackupUnderWayError, match="or removes files of it"), copying(tmp_path, wait_seconds=0):
+            pass
+    with copying(tmp_path, wait_seconds=0):
+        with removing(tmp_path) as may_remove:
+            assert not may_remove
+        with pytest.raises(BackupUnderWayError), copying(tmp_path, wait_seconds=0):
+            pass
+    with removing(tmp_path) as may_remove:
+        assert may_remove

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from resources.data_folder import copying
 from resources.datasets.live import Run
 from resources.lake import Layout
 from resources.lake.errors import LakeError
@@ -259,6 +260,26 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
     # killed before the newest large file was durable: those that it is made of are still there
     [*lake.files()][1].unlink()
     assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 70), (1, 100)])
+
+
+def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):
+    lake, there = lake_of(layout), []
+
+    def merged_after_an_hour(first):
+        for number in range(first, first + 8):
+            lake.add([lines(record(0, number))], NOW)
+        for path in lake.folder.rglob("*.parquet"):
+            os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
+        there[:] = lake.folder.rglob("*.parquet")
+        assert lake.merge() is not None
+
+    merged_after_an_hour(0)
+    with copying(layout.root, wait_seconds=0):
+        merged_after_an_hour(8)
+        assert all(path.exists() for path in there)
+    merged_after_an_hour(16)
+    assert not all(path.exists() for path in there)
+    assert stored(layout) == Counter((0, n) for n in range(24))
 
 
 @pytest.mark.parametrize("where", [200, -100])

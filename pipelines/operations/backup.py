@@ -48,7 +48,7 @@ class Report:
 
 
 def plan(data: Path, destination: Path) -> Plan:
-    """See what a backup to a destination would copy; nothing is written, except the lock of the data folder.
+    """See what a backup to a destination would copy; nothing is written.
 
     Raises:
         BackupError: There is nothing to back up, or the destination cannot be one.

@@ -75,7 +75,7 @@ def write(
     connection.execute("BEGIN")
     try:
         _load(connection, paths, since)
-        if take_in(connection, lake_root, now).file_count:
+        if take_in(connection, lake_root, now, passing=True).file_count:
             connection.execute("INSERT INTO live_left SELECT project_id, article_id FROM leaving")
         rows = statement(
             "live/rows",

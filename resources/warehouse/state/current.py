@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from resources.tables import ARTICLES
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.formulas import STATE
-from resources.warehouse.database.sql import column_list, quoted, statement, transaction
+from resources.warehouse.database.sql import column_list, moment, quoted, statement, transaction
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
@@ -100,8 +100,12 @@ def take_in(
     *,
     renewed: str = _RENEWED,
     rebuilt: bool = False,
+    passing: bool = False,
 ) -> Applied:
-    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction."""
+    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction.
+
+    `passing`: it is rolled back. Only the rows that are new then have to stand in `articles`, and the pages whose row of before counts no longer, in `leaving`.
+    """
     started = time.perf_counter()
     upserted = removed = recomputed = 0
     pending = "table_name IN ('article_changes', 'lookups')" + ("" if rebuilt else " AND applied_at IS NULL")
@@ -123,7 +127,7 @@ def take_in(
         if projects:
             upserted += _renew(connection, lake_root, bases)
         if not rebuilt:
-            counts = _advance(connection, lake_root, bases)
+            counts = _advance(connection, lake_root, bases, passing=passing)
             upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
         _mark_applied(connection, now)
     article_count = _count(connection, "articles")
@@ -156,7 +160,9 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> tuple[int, int, int]:
+def _advance(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version], *, passing: bool
+) -> tuple[int, int, int]:
     """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
     connection.execute(statement("state/apply_pending"))
     if not _count(connection, "advancing"):
@@ -166,11 +172,25 @@ def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     if recomputed:
         _compete(connection, lake_root, bases, "SELECT DISTINCT project_id FROM advancing")
         connection.execute(statement("state/apply_history"))
-    connection.execute(statement("state/apply_maxima", living=_LIVING))
+    connection.execute(statement("state/moved"))
+    # what was looked up anew may be older than anything
+    first = None if recomputed or not passing else _first(connection)
+    near = "state/near" if first is None else "live/near"
+    connection.execute(statement(near, living=_LIVING, first_at="NULL" if first is None else moment(first)))
+    connection.execute(statement("state/apply_maxima"))
+    if first is not None:
+        connection.execute("INSERT INTO leaving SELECT NULL, project_id, article_id FROM outlived")
     removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
     # where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
+
+
+def _first(connection: duckdb.DuckDBPyConnection) -> datetime | None:
+    """The first moment of what is new; None: one has no moment."""
+    query = "SELECT CASE WHEN count(*) = count(event_at) THEN min(event_at) END FROM fresh"
+    first: datetime | None = answer(connection, query)[0][0]
+    return first
 
 
 def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> int:

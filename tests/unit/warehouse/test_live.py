@@ -17,6 +17,7 @@ import pytest
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, NotPublishedError, Warehouse
+from resources.warehouse.database.formulas import FORMULAS
 
 MOMENTS = (30, 95, 200, 260, 290, 359)
 
@@ -99,6 +100,24 @@ def test_provisional_rows_are_those_that_the_files_of_their_hours_bring(make, st
     assert mirror.warehouse.publish_live().event_count == 0
     assert found(mirror) == found(wanted)
     assert state(mirror.warehouse) == state(wanted.warehouse)
+
+
+def test_titles_that_share_a_key_and_rows_that_are_newer_than_the_stream(make, monkeypatch):
+    monkeypatch.setitem(FORMULAS, "title_key", "CAST(length(title) AS UBIGINT)")
+    mirror, wanted = make(), make()
+    change = mirror.lake.change
+    # the file of an hour may go on into the next one
+    settled = [change(n, f"T{n}", minute) for n, minute in enumerate((5, 100, 5, 100, 5, 5, 5), 1)]
+    events = [change(1, "T1", 70), change(2, "T2", 80), change(8, "T3", 75), change(9, "T4", 90), change(5, "T0", 62)]
+    hours = {(0, "enwiki", 0): settled, (1, "enwiki", 0): [*events, change(6, "T6", 65, "delete"), change(8, "T9", 85)]}
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 0})
+    stream(mirror.lake, hours, 1)
+    mirror.warehouse.publish()
+    load(wanted, hours)
+    wanted.warehouse.publish()
+    assert found(mirror) == found(wanted)
+    left = "SELECT article_id, name FROM articles ORDER BY ALL"
+    assert mirror.warehouse.sql(left).rows == [(1, "T1"), (2, "T2"), (4, "T4"), (5, "T0"), (7, "T7"), (8, "T9")]
 
 
 def test_an_open_reader_sees_what_has_come_since(make):

@@ -23,8 +23,9 @@ from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.formatting import counted, hour_text
 from resources.tables import ARTICLE_CHANGES, COVERED, STREAM_COMPARISONS, Difference
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
-from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement, transaction
+from resources.warehouse.database.sql import column_list, identifier, quoted, statement, transaction
 from resources.warehouse.errors import LakeFileError
+from resources.warehouse.live.provisional import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,12 +199,4 @@ def _compare(
 
 
 def _rows(paths: Sequence[Path]) -> str:
-    """What to select all rows of some files from, and their places; columns that a file does not have are null."""
-    rows = f"SELECT {nulls(ARTICLE_CHANGES)}, NULL AS filename, NULL AS file_row_number WHERE false"
-    if paths:
-        names = ", ".join(quoted(str(path)) for path in paths)
-        rows += (
-            f" UNION ALL BY NAME FROM read_parquet([{names}], hive_partitioning := false, union_by_name := true, "
-            "filename := true, file_row_number := true)"
-        )
-    return f"({rows})"
+    return rows_of([str(path) for path in paths], ARTICLE_CHANGES)

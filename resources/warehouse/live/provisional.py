@@ -20,7 +20,7 @@ import duckdb
 from resources import files
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, step_of
-from resources.tables import ARTICLE_CHANGES, COVERED
+from resources.tables import ARTICLE_CHANGES, COVERED, Table
 from resources.warehouse.database.connect import answer, is_exhausted
 from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
 from resources.warehouse.errors import LakeFileError, WarehouseFullError
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 
 _COVERED = ", ".join(quoted(state) for state in sorted(COVERED))
+#: The columns by which it is decided which page lives; the others stay in the files.
+_DECIDING = Table(
+    ARTICLE_CHANGES.name, "", tuple(one for one in ARTICLE_CHANGES.narrow if one.required), ARTICLE_CHANGES.key
+)
+#: Rows of a row group of the file: while it is written, so many are in memory as a whole.
+_GROUP_ROWS = 8192
 #: More than a file has: places of rows in several files are told apart by it.
 _ROWS_OF_A_FILE = "4294967296"
 
@@ -80,13 +86,14 @@ def write(
         rows = statement(
             "live/rows",
             columns=column_list(ARTICLE_CHANGES.narrow, "event."),
-            paths=f"[{', '.join(map(quoted, paths))}]",
+            events=rows_of(paths),
+            paths=_list(paths),
             rows_of_a_file=_ROWS_OF_A_FILE,
             since=moment(since),
         )
         said = ", ".join(f"{name}: {quoted(json.dumps(told))}" for name, told in _state(lake_root).items())
         connection.execute(
-            f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{said}}})"
+            f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, KV_METADATA {{{said}}})"
         )
         [(events, pages, left, newest)] = answer(
             connection,
@@ -144,10 +151,24 @@ def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: da
     )
     if paths:
         connection.execute(statement("live/hours", covered=_COVERED), {"paths": paths, "since": since})
-        narrow = ARTICLE_CHANGES.narrow
-        columns = {"columns": column_list(narrow), "nothing": nulls(narrow)}
-        connection.execute(statement("live/events", **columns, rows_of_a_file=_ROWS_OF_A_FILE), {"paths": paths})
+        connection.execute(statement("live/kept", events=rows_of(paths)))
+        columns = column_list(_DECIDING)
+        events = {"events": rows_of(paths), "paths": _list(paths), "rows_of_a_file": _ROWS_OF_A_FILE}
+        connection.execute(statement("live/events", columns=columns, **events))
         connection.execute(statement("live/pending"))
+
+
+def rows_of(paths: Sequence[str], table: Table = ARTICLE_CHANGES.narrow) -> str:
+    """What to select all rows of some files from, and their places; columns that a file does not have are null."""
+    rows = f"SELECT {nulls(table)}, NULL AS filename, NULL AS file_row_number WHERE false"
+    if paths:
+        options = "hive_partitioning := false, union_by_name := true, filename := true, file_row_number := true"
+        rows += f" UNION ALL BY NAME FROM read_parquet({_list(paths)}, {options})"
+    return f"({rows})"
+
+
+def _list(paths: Sequence[str]) -> str:
+    return f"[{', '.join(map(quoted, paths))}]"
 
 
 def first_hour(now: datetime) -> datetime:

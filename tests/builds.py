@@ -19,6 +19,10 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Begins a program for `python -c` that asks DuckDB and prints the answers: where Python was started without a file, a bar is drawn
+#: among them as soon as a question takes two seconds.
+NO_BAR = "__file__ = 'program'\n"
+
 
 @cache
 def _new() -> bytes:

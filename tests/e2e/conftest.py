@@ -309,7 +309,8 @@ def bare() -> dict[str, str]:
 
 
 def _start(arguments: Sequence[str], environ: dict[str, str], **pipes: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WME, *arguments]
+    # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that takes two seconds
+    command = [sys.executable, "-m", "pipelines", *arguments]
     return subprocess.Popen(command, cwd=ROOT, env=bare() | environ, text=True, **pipes)
 
 

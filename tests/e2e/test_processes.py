@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from resources.warehouse import Warehouse
+from tests.builds import NO_BAR
 from tests.e2e.conftest import PATIENCE_SECONDS, WME, bare
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def test_a_reader_sees_whole_hours_only_while_hours_come_in(
 ) -> None:
     data = tmp_path / "data"
     reader = subprocess.Popen(
-        [sys.executable, "-c", READER, str(data / "warehouse.duckdb")],
+        [sys.executable, "-c", NO_BAR + READER, str(data / "warehouse.duckdb")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

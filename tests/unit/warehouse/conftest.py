@@ -21,7 +21,7 @@ import pytest
 from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.warehouse import LakeFile, LookupFile, Snapshot, SnapshotFile, Warehouse
-from tests.builds import lay, looking
+from tests.builds import NO_BAR, lay, looking
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[3]
@@ -233,7 +233,7 @@ def elsewhere(tmp_path):
         command = [
             sys.executable,
             "-c",
-            "import duckdb, sys\npath = sys.argv[1]\n" + textwrap.dedent(program),
+            NO_BAR + "import duckdb, sys\npath = sys.argv[1]\n" + textwrap.dedent(program),
             str(path),
         ]
         told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)

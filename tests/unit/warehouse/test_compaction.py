@@ -28,7 +28,7 @@ from resources.lake.parquet.writer import ParquetFile
 from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import looking
+from tests.builds import NO_BAR, looking
 
 PROJECTS = ("dewiki", "enwiki")
 ROOT = Path(__file__).parents[3]
@@ -374,7 +374,7 @@ def test_another_duckdb_reads_compacted_files(mirror, again):
     bodies = content(mirror.warehouse)["article_bodies"]
     program = "import duckdb, sys; print(*duckdb.connect(sys.argv[1], read_only=True).execute(sys.argv[2]).fetchone())"
     query = "SELECT (SELECT count(html) FROM article_bodies), (SELECT wikitext FROM article_text('enwiki', 'Page_3'))"
-    command = [sys.executable, "-c", program, str(mirror.data / "warehouse.duckdb"), query]
+    command = [sys.executable, "-c", NO_BAR + program, str(mirror.data / "warehouse.duckdb"), query]
     told = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=120, capture_output=True
     )

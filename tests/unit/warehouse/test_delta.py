@@ -18,7 +18,7 @@ import pytest
 
 from resources.warehouse import Warehouse
 from resources.warehouse.publish import copying, publisher, standby
-from tests.builds import looking
+from tests.builds import NO_BAR, looking
 
 ROOT = Path(__file__).parents[3]
 #: Opens the published file twice and closes it once: with any of its descriptors a process loses its locks on a file. Says so, and asks again
@@ -108,7 +108,7 @@ def mirror(template, data, make_lake, clock):
 def holding(mirror):
     """Another process that has the file open which is published now; `ask()` says whether it still answers as it did."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(mirror.warehouse.published_path)],
+        [sys.executable, "-c", NO_BAR + HOLDER, str(mirror.warehouse.published_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -18,6 +18,7 @@ from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, NotPublishedError, Warehouse
 from resources.warehouse.database.formulas import FORMULAS
+from tests.builds import NO_BAR
 
 MOMENTS = (30, 95, 200, 260, 290, 359)
 
@@ -283,6 +284,6 @@ def test_another_duckdb_reads_provisional_rows(make):
     mirror.warehouse.publish()
     query = "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes), (SELECT count(*) FROM article_bodies)"
     asked = f"import duckdb, sys; print(duckdb.connect(sys.argv[1], read_only=True).execute({query!r}).fetchall())"
-    command = [sys.executable, "-c", asked, str(mirror.warehouse.published_path)]
+    command = [sys.executable, "-c", NO_BAR + asked, str(mirror.warehouse.published_path)]
     told = subprocess.run(command, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True, timeout=120)
     assert told.stdout.strip() == str([tuple(row) for row in mirror.warehouse.sql(query).rows])

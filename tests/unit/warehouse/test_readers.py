@@ -12,6 +12,7 @@ import pytest
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from resources.warehouse.publish import standby
+from tests.builds import NO_BAR
 
 ROWS = 40
 
@@ -39,7 +40,7 @@ def reader(warehouse, lake):
     warehouse.apply_changes()
     warehouse.publish()
     process = subprocess.Popen(
-        [sys.executable, "-c", READER, str(warehouse.published_path)],
+        [sys.executable, "-c", NO_BAR + READER, str(warehouse.published_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -102,7 +103,7 @@ def test_readers_in_loops_see_whole_states_only(lake, warehouse, monkeypatch, co
     monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(n, f"T{n}", n) for n in range(ROWS)])])
     warehouse.publish()
-    command = [sys.executable, "-c", LOOPING, str(warehouse.published_path)]
+    command = [sys.executable, "-c", NO_BAR + LOOPING, str(warehouse.published_path)]
     readers = [
         subprocess.Popen([*command, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for seed in range(1 if count < 10 else 3)

@@ -13,6 +13,7 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse, WarehouseVersionError
+from tests.builds import NO_BAR
 
 #: Folder with another DuckDB than the installed one. `make test` makes it and names it here.
 OTHER = "TEST_OTHER_DUCKDB"
@@ -71,7 +72,7 @@ def storage(path):
 
 def ask(published, folder, **environ):
     told = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(published), json.dumps(list(ANSWERS))],
+        [sys.executable, "-c", NO_BAR + CLIENT, str(published), json.dumps(list(ANSWERS))],
         cwd=folder,
         env=os.environ | environ,
         capture_output=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.partitions import HOURS, hour_of, key_of
@@ -13,6 +13,7 @@ from resources.datasets import last_complete_hour
 MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
 
+@settings(deadline=None, derandomize=True)
 @given(MOMENTS)
 def test_a_key_names_the_hour_that_the_moment_lies_in(moment):
     hour = hour_of(key_of(moment))

@@ -36,7 +36,9 @@ def copied(folder, new, old):
     return written
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 700), st.integers(0, 700), st.lists(st.integers(0, 699), max_size=4), st.booleans())
 def test_bytes_are_those_of_the_source_whatever_was_there(tmp_path, new_size, old_size, changed, is_related):
     new = bytes(number % 251 for number in range(new_size))

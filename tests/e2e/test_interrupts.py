@@ -179,8 +179,8 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, 
     assert process.wait(timeout=PATIENCE_SECONDS) == 130
     assert termios.tcgetattr(theirs) == before
     shown = b""
-    # what was written comes through the terminal in pieces
-    while not shown.endswith(b"\r\n"):
+    # what was written comes through the terminal in pieces, a line before the sentence among them
+    while not shown.endswith(f"{SENTENCE}\r\n".encode()):
         assert select.select([ours], [], [], PATIENCE_SECONDS)[0], shown
         shown += os.read(ours, 65536)
     assert shown.decode().replace("\x1b[?25h", "").split("\r\n")[-2:] == [SENTENCE, ""]

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PIECE_BYTES: Final = 1 << 20
 _POLL_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 60.0
 
@@ -41,10 +42,16 @@ def md5(content: bytes) -> str:
     return _md5(content).hexdigest()
 
 
-def md5_of(path: Path) -> str:
-    """MD5 of a file, lower-case hex: what the service calls its version."""
+def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
+    """MD5 of a file, lower-case hex: what the service calls its version. `advance` is told the bytes that were read."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, _md5).hexdigest()
+        if advance is None:
+            return hashlib.file_digest(file, _md5).hexdigest()
+        digest = _md5()
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+            advance(len(piece))
+        return digest.hexdigest()
 
 
 def _md5(content: bytes = b"") -> hashlib._Hash:

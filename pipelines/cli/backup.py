@@ -20,7 +20,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def backup(*, destination: Path, keep: int | None, dry_run: bool) -> None:
     """Back up the mirror into a folder of DESTINATION, while runs go on.
 
-    Only files that are new since the last backup are copied; the others are hard links to it. A backup that was killed is continued by the
+    Only files that are new since the previous backup are copied; the others are hard links to it. A backup that was killed is continued by the
     same command, and the complete ones stay as they are. Tokens and passwords are not backed up.
     """
     from pipelines.operations import backup as backups
@@ -29,22 +29,26 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool) -> None:
     if dry_run:
         found = backups.plan(data, destination)
         terminal.say(
-            f"To be copied: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). In the last backup already: "
+            f"To be copied: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). In the previous backup already: "
             f"{counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was copied."
         )
         return
     with terminal.progress() as reporter:
         report = backups.take(data, destination, reporter, keep)
     done, planned = report.taken, report.taken.plan
+    linked = (
+        f", about {size_text(planned.copied_bytes)} of it copied, the rest linked to the previous backup"
+        if planned.linked_count
+        else ""
+    )
     terminal.say(
-        f"{data} is backed up in {done.backup.path}: {counted(done.backup.file_count, 'file')} ({size_text(done.backup.size_bytes)}), of which about "
-        f"{size_text(planned.copied_bytes)} were copied and the others linked to the backup before."
+        f"{data} is backed up in {done.backup.path}: {counted(done.backup.file_count, 'file')} ({size_text(done.backup.size_bytes)}){linked}."
     )
     if done.removed:
         terminal.say(f"{counted(len(done.removed), 'older backup')} removed.")
     if lost := done.gone["archive"]:
         terminal.say(
-            f"{counted(lost, 'file')} of the archive that the backup before has {'is' if lost == 1 else 'are'} no longer in the data folder. Removed snapshots "
+            f"{counted(lost, 'file')} of the archive that the previous backup has {'is' if lost == 1 else 'are'} no longer in the data folder. Removed snapshots "
             "and dropped projects are a reason; if there is another, keep that backup."
         )
     if report.problems:
@@ -62,6 +66,7 @@ def restore(*, source: Path, dry_run: bool) -> None:
     """
     from pipelines.operations import backup as backups
     from resources.backup import find
+    from resources.warehouse import Warehouse
 
     data, source = read_data(), source.absolute()
     if dry_run:
@@ -72,8 +77,10 @@ def restore(*, source: Path, dry_run: bool) -> None:
         return
     with terminal.progress() as reporter:
         found, done = backups.restore(source, data, reporter)
+    # a backup of a mirror that had loaded nothing has nothing to publish
+    published = " and published" if Warehouse(data).published_path.exists() else ""
     terminal.say(
-        f"{found.path} is restored in {data} and published: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
+        f"{found.path} is restored in {data}{published}: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
         "runs log in with WME_PASSWORD, or after `wme auth login`."
     )
     if done.damaged:

@@ -118,11 +118,11 @@ def _check(data: Path, destination: Path) -> None:
     ours, theirs = data.resolve(), destination.resolve()
     if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
         raise BackupError(
-            f"{destination} and the data folder {data} lie in one another. Nothing was copied. Name a folder elsewhere, on another disk."
+            f"{destination} and the data folder {data} must not contain one another. Nothing was copied. Name a folder elsewhere, on another disk."
         )
     if destination.exists() and not destination.is_dir():
         raise BackupError(
-            f"{destination} is no folder. Nothing was copied. Name a folder, which is made if it does not exist."
+            f"{destination} is not a folder. Nothing was copied. Name a folder, which is made if it does not exist."
         )
 
 

@@ -9,8 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resources import files
 from resources.backup.errors import BackupDiskFullError
-from resources.files import is_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
     else:
         beside.unlink(missing_ok=True)
         source.write(beside)
-        digest = md5_of(beside, advance)
+        digest = files.md5_of(beside, advance)
     if changed is not None:
         os.utime(beside, ns=(changed, changed))
     beside.replace(target)
@@ -104,16 +104,6 @@ def _copy(source: Path, target: Path, advance: Callable[[float], None]) -> tuple
             advance(len(piece))
             left -= len(piece)
     return digest.hexdigest(), seen.st_mtime_ns
-
-
-def md5_of(path: Path, advance: Callable[[float], None]) -> str:
-    """MD5 of a file."""
-    digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as reader:
-        while piece := reader.read(_PIECE_BYTES):
-            digest.update(piece)
-            advance(len(piece))
-    return digest.hexdigest()
 
 
 def link(existing: Path, target: Path) -> bool:
@@ -141,6 +131,6 @@ def saying_full(folder: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not is_full(error):
+        if not files.is_full(error):
             raise
         raise BackupDiskFullError(f"There is no room left in {folder} ({error.strerror}). {kept}") from error

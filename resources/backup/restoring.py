@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.backup.copying import Source, copy, md5_of, saying_full
+from resources.backup.copying import Source, copy, saying_full
 from resources.backup.errors import BackupDiskFullError, BackupError
 from resources.formatting import size_text
 
@@ -47,6 +48,8 @@ def restoring(backup: Backup, data: Path) -> Iterator[None]:
         )
     files.write(note, mark)
     yield
+    # once for all files: without the note nobody looks at them again
+    os.sync()
     note.unlink()
 
 
@@ -66,7 +69,7 @@ def restore(backup: Backup, data: Path, last: str, advance: Callable[[float], No
     free, needed = shutil.disk_usage(data).free, backup.size_bytes - _there(backup, data)
     if needed > free:
         raise BackupDiskFullError(
-            f"The backup needs {size_text(needed)} more, and {data} has {size_text(free)}. Nothing was copied. {kept}"
+            f"The backup needs {size_text(needed)} more, and {data} has {size_text(free)}. Nothing more was copied. {kept}"
         )
     done, final = Restored(), None
     with saying_full(data, kept):
@@ -96,7 +99,7 @@ def _put(source: Path, data: Path, name: str, digest: str, done: Restored, advan
     try:
         seen = source.stat()
         of = Source(name, source, seen.st_size, seen.st_mtime_ns)
-        is_whole = of.is_same(target) and md5_of(target, advance) == digest
+        is_whole = of.is_same(target) and files.md5_of(target, advance) == digest
         is_whole = is_whole or copy(of, target, advance) == digest
     except FileNotFoundError:
         is_whole = False

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.backup.copying import copy, link, md5_of, saying_full, walk
+from resources.backup.copying import copy, link, saying_full, walk
 from resources.backup.errors import BackupDiskFullError, BackupError
 from resources.backup.store import FACTS, SUMS, UNFINISHED, complete, completed, line_of, order
 from resources.formatting import size_text
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from resources.backup.copying import Source
     from resources.backup.store import Backup
 
+#: Begins the name of a backup that is being removed.
+_REMOVED = ".removed-"
 #: For folders and links, whatever else is copied.
 _ROOM_BYTES = 8_000_000
 
@@ -120,17 +122,15 @@ def take(
 def remove_older(destination: Path, keep: int) -> list[Path]:
     """Remove all but the newest complete backups, and what a kill left of such a removal; returns their folders.
 
-    What they share with others stays there.
+    What they share with others stays there, and so does a folder that only looks like a backup, or is a damaged one.
     """
     found = completed(destination)
     older = [backup.path for backup in found[: max(0, len(found) - keep)]]
     with _alone(destination):
         for path in older:
-            (path / FACTS).unlink(missing_ok=True)  # from now on it is not complete
-        kept = {backup.path for backup in found} - set(older)
-        for path in destination.glob("????-??-??T??????Z"):
-            if path not in kept:
-                shutil.rmtree(path)
+            path.rename(destination / f"{_REMOVED}{path.name}")
+        for path in destination.glob(f"{_REMOVED}*"):
+            shutil.rmtree(path)
     return older
 
 
@@ -157,7 +157,7 @@ def _see_room(destination: Path, unfinished: Path, planned: Plan, kept: str) -> 
     needed, free = planned.copied_bytes - there + _ROOM_BYTES, shutil.disk_usage(destination).free
     if needed > free:
         raise BackupDiskFullError(
-            f"The backup needs about {size_text(needed)} more, and {destination} has {size_text(free)}. Nothing was copied. {kept}"
+            f"The backup needs about {size_text(needed)} more, and {destination} has {size_text(free)}. Nothing more was copied. {kept}"
         )
 
 
@@ -222,8 +222,8 @@ class _Known:
 def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> str:
     """Copy a file, unless a backup that was killed has copied it already; returns its MD5."""
     if source.write is None and source.is_same(target):
-        digest = md5_of(target, advance)
-        if md5_of(source.path, lambda _: None) == digest:
+        digest = files.md5_of(target, advance)
+        if files.md5_of(source.path) == digest:
             return digest
     return copy(source, target, advance)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from resources import backup as backups
+from resources import files
 from resources.backup import BackupDiskFullError, BackupError, walk
 from resources.backup import copying as of_files
 from resources.data_folder import BackupUnderWayError, copying, removing
@@ -112,7 +114,7 @@ def test_a_file_that_vanishes_is_passed_over_and_one_that_grows_is_of_one_moment
     taken = backups.take(tmp_path / "to", sources, "s", verified=lambda _: None, advance=grow, planned=planned, now=NOW)
     assert taken.backup.file_count == 4
     for name, digest in taken.backup.sums():
-        assert of_files.md5_of(taken.backup.path / name, lambda _: None) == digest
+        assert files.md5_of(taken.backup.path / name) == digest
 
 
 def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
@@ -169,10 +171,35 @@ def test_one_backup_at_a_time_and_of_one_service(data, tmp_path):
         take(data, to, service="other")
 
 
+def test_older_backups_are_removed_and_a_damaged_one_is_not(data, tmp_path, monkeypatch):
+    to = tmp_path / "to"
+    taken = [take(data, to, now=NOW + timedelta(hours=number)).backup.path for number in range(4)]
+    (taken[1] / "backup.json").write_text("damaged")
+    remove = shutil.rmtree
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            backups.remove_older(to, 2)
+    assert shutil.rmtree is remove
+    assert [one.path for one in backups.completed(to)] == taken[2:]
+    assert backups.remove_older(to, 1) == [taken[2]]
+    assert sorted(path.name for path in to.iterdir()) == [".lock", taken[1].name, taken[3].name]
+
+
+def test_a_restore_is_on_disk_before_its_note_goes(data, tmp_path, monkeypatch):
+    backup, target = take(data, tmp_path / "to").backup, tmp_path / "target"
+    seen = []
+    monkeypatch.setattr(os, "sync", lambda: seen.append(sorted(path.name for path in target.iterdir())))
+    with backups.restoring(backup, target):
+        backups.restore(backup, target, "none", lambda _: None)
+    assert seen == [["lake", "restoring.json"]]
+    assert [path.name for path in target.iterdir()] == ["lake"]
+
+
 def test_files_are_not_removed_while_they_are_copied(tmp_path):
     with removing(tmp_path) as one, removing(tmp_path) as other:
         assert (one, other) == (True, True)
-        with pytest.raises(BackupUnderWayError, match="or removes files of it"), copying(tmp_path, wait_seconds=0):
+        with pytest.raises(BackupUnderWayError, match="or removing files from it"), copying(tmp_path, wait_seconds=0):
             pass
     with copying(tmp_path, wait_seconds=0):
         with removing(tmp_path) as may_remove:

@@ -43,6 +43,7 @@ GRACE = timedelta(hours=24)
 _STREAMED = datasets.RETENTION + timedelta(hours=2)
 #: Nobody waits for the space within a day, and each look walks through every file of the lake.
 _BETWEEN_LOOKS = timedelta(days=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,11 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What was removed, or would be, and what waits for the end of its grace period."""
+    """What was removed, or would be, and what waits for the end of its grace period; `is_held`: or of a backup that is under way."""
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]
+    is_held: bool = False
 
     @property
     def freed_bytes(self) -> int:
@@ -116,8 +118,12 @@ def clean(
                 name = layout.relative(path)
                 found.append(Replaced(name, path.stat().st_size, why, since.get(name, now) + grace))
         # whoever copies the files, for a backup, finds all that its copy of the ledger names
-        freed = tuple(file for file in found if may_remove and file.due_at <= now)
-        cleaning = Cleaning(freed, tuple(file for file in found if file not in freed))
+        until = now if may_remove else _NEVER
+        cleaning = Cleaning(
+            tuple(file for file in found if file.due_at <= until),
+            tuple(file for file in found if file.due_at > until),
+            is_held=not may_remove,
+        )
         if dry_run:
             return cleaning
         seen = {file.path: (file.due_at - grace).isoformat() for file in found}

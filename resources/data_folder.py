@@ -140,7 +140,7 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
         while not _taken(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise BackupUnderWayError(
-                    f"Another process backs up {data} or removes files of it. Nothing was changed. Wait for it, then run this again."
+                    f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until it has finished, then run this again."
                 )
             time.sleep(_POLL_SECONDS)
         yield

@@ -7,6 +7,7 @@ processes begin without one, as people do.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -57,3 +58,12 @@ def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
             yield connection
     finally:
         _instance().execute("DETACH warehouse")
+
+
+def replaced_file(data: Path) -> Path:
+    """Lay a file of 21 bytes beside a loaded one of the lake, as if that had replaced it long ago."""
+    loaded = next(data.glob("lake/article_changes/**/enwiki_namespace_0.*.parquet"))
+    old = loaded.with_name("enwiki_namespace_0.00000000.parquet")
+    old.write_bytes(b"an earlier conversion")
+    os.utime(old, (0, 0))
+    return old

@@ -113,6 +113,8 @@ def clean(*, dry_run: bool) -> None:
         if rows:
             terminal.show(("file", "size", "may be removed from (UTC)", "reason"), rows, spare=("reason",))
     verb = "would be removed now" if dry_run else "removed"
+    if done.is_held:
+        terminal.say("A backup is under way: nothing is removed until it has finished.")
     terminal.say(
         f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Replaced less than {settings.grace_hours:g} hours ago "
         f"and kept until then: {counted(len(done.waiting), 'file')} ({size_text(done.waiting_bytes)}).{' Nothing was removed.' if dry_run else ''}"

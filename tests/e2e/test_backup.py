@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from resources import backup as backups
 from resources.data_folder import copying
 from resources.warehouse import Warehouse
+from tests.builds import replaced_file
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     dry = call("backup", str(to), "--dry-run", environ=copied)
     assert dry.code == 0, dry.err
-    assert dry.out.endswith("In the last backup already: 0 files (0 B). Nothing was copied.\n")
+    assert dry.out.endswith("In the previous backup already: 0 files (0 B). Nothing was copied.\n")
     assert not to.exists()
     assert call("backup", str(to), environ=copied).code == 0
     archived = len([path for path in data.glob("archive/**/*") if path.is_file()])
@@ -138,12 +138,12 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     for name, digest in second.sums():
         assert hashlib.md5((second.path / name).read_bytes()).hexdigest() == digest
     # half removed by somebody who was killed
-    (first.path / "backup.json").unlink()
+    first.path.rename(to / f".removed-{first.path.name}")
     (data / one.relative_to(first.path)).unlink()
     told = call("backup", str(to), "--keep", "1", environ=copied)
-    assert "1 file of the archive that the backup before has is no longer in the data folder." in told.out
+    assert "1 file of the archive that the previous backup has is no longer in the data folder." in told.out
     assert "1 older backup removed." in told.out
-    assert [path.name for path in sorted(to.glob("2*"))] == [backups.completed(to)[0].path.name]
+    assert {path.name for path in to.iterdir()} == {".lock", backups.completed(to)[0].path.name}
     assert not second.path.exists()
 
 
@@ -202,7 +202,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
     for inside in (data / "backups", data, tmp_path):
         told = call("backup", str(inside), environ=copied)
         assert told.code == 1
-        assert "lie in one another. Nothing was copied." in told.err
+        assert "must not contain one another. Nothing was copied." in told.err
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
         child = runner.program(KILLED, at, "restore", str(to), environ=bare() | restored)
@@ -267,13 +267,12 @@ def test_the_archive_alone_makes_the_identical_warehouse(
 
 def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], copied: dict[str, str]) -> None:
     data = Path(copied["WME_DATA"])
-    loaded = next(data.glob("lake/article_changes/**/enwiki_namespace_0.*.parquet"))
-    old = loaded.with_name("enwiki_namespace_0.00000000.parquet")
-    old.write_bytes(b"an earlier conversion")
-    os.utime(old, (0, 0))
+    old = replaced_file(data)
     at_once = copied | {"WME_GRACE_HOURS": "0"}
     with copying(data):
-        assert "0 files removed (0 B)." in call("clean", environ=at_once).out
+        kept = call("clean", environ=at_once).out
+        assert "A backup is under way: nothing is removed until it has finished." in kept
+        assert "0 files removed (0 B)." in kept
         refused = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
         assert refused.code == 1
         assert "is under way, which copies these files. Nothing was removed." in refused.err

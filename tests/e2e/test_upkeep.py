@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.builds import replaced_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,10 +97,7 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
 
 def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], copied: dict[str, str]) -> None:
     data = Path(copied["WME_DATA"])
-    loaded = next(data.glob("lake/article_changes/**/enwiki_namespace_0.*.parquet"))
-    old = loaded.with_name("enwiki_namespace_0.00000000.parquet")
-    old.write_bytes(b"an earlier conversion")
-    os.utime(old, (0, 0))
+    old = replaced_file(data)
     before = sorted(data.glob("lake/**/*.parquet"))
     told = call("clean", "--dry-run", environ=copied | {"COLUMNS": "300"})
     assert told.code == 0, told.err

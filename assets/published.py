@@ -52,10 +52,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         store, every = warehouse.warehouse, warehouse.publish_every
         with as_failure():
             # in any case, since the checks look for gaps there
-            for dataset in datasets.datasets(Family.HOURLY):
-                if scope := enterprise.scope_of(dataset):
-                    projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
-                    store.fill_coverage(projects, namespaces, dataset=dataset)
+            fill_coverage(enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
             metadata = _times(store, every) | {"changed": False}
@@ -78,6 +75,14 @@ def published_warehouse() -> dg.AssetsDefinition:
         return dg.MaterializeResult(metadata=metadata | _times(store, every) | _kept(context, lake, store))
 
     return publish
+
+
+def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
+    """Say of every hour of what is mirrored whether it is there, missing or past the service's retention."""
+    for dataset in datasets.datasets(Family.HOURLY):
+        if scope := enterprise.scope_of(dataset):
+            projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
+            store.fill_coverage(projects, namespaces, dataset=dataset)
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import dagster as dg
 from assets import layers
 from assets.families import hourly_checks
 from assets.families.hour import HourlyRun
+from assets.published import fill_coverage
 from benchmarks.costs import median, of_process, timed
 from pipelines.definitions import build_enterprise, build_resources
 from pipelines.operations import run as runs
@@ -184,8 +185,7 @@ def _plain(settings: Settings, hours: Sequence[datetime]) -> None:
             if not check.result(run).passed:
                 raise RuntimeError(f"{check.spec.name} failed.")
     store = warehouse.warehouse
-    projects, namespaces = settings.projects, settings.namespaces
-    store.fill_coverage(projects, namespaces)
+    fill_coverage(enterprise, store)
     store.apply_changes()
     store.apply_entity_changes()
     store.publish(facts_of(settings.data))

@@ -15,6 +15,7 @@ from assets.families import hour as batches
 from assets.families import lookup
 from assets.families import snapshot as snapshot_sets
 from assets.families.converting import convert_archives
+from assets.published import fill_coverage
 from pipelines.definitions import build_enterprise, build_resources
 from resources import datasets
 from resources.data_folder import facts_of
@@ -24,6 +25,7 @@ from resources.enterprise import read_listing
 from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text
 from resources.lake import convert_list
+from resources.warehouse import KEEP_REPLACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.lake import Conversion, Layout
     from resources.warehouse import Warehouse
-
-#: Versions of a snapshot of articles that the warehouse keeps: the newest, and replaced ones for the pages as they were.
-_VERSIONS = 3
 
 
 @dataclass
@@ -82,10 +81,7 @@ def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
                 done.failures.append(f"{name}: {sentence(error)}")
         with lookup.alone(layout):
             lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
-    for dataset in datasets.datasets(Family.HOURLY):
-        if scope := enterprise.scope_of(dataset):
-            projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
-            store.fill_coverage(projects, namespaces, dataset=dataset)
+    fill_coverage(enterprise, store)
     store.publish(facts_of(settings.data))
     return done
 
@@ -129,7 +125,9 @@ def _kept(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSna
     """The archived versions of a snapshot that the warehouse keeps, the oldest first; those of which files were removed are none of them."""
     sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     whole = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
-    return sorted(whole, key=lambda one: one.exported_at)[-_VERSIONS if dataset == SNAPSHOT_ARTICLES else -1 :]
+    return sorted(whole, key=lambda one: one.exported_at)[
+        -(1 + KEEP_REPLACED) if dataset == SNAPSHOT_ARTICLES else -1 :
+    ]
 
 
 def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: EnterpriseResource) -> list[tuple[str, int]]:

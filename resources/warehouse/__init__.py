@@ -39,9 +39,10 @@ from resources.warehouse.records import (
     SummaryRow,
     next_text,
 )
-from resources.warehouse.warehouse import Warehouse
+from resources.warehouse.warehouse import KEEP_REPLACED, Warehouse
 
 __all__ = [
+    "KEEP_REPLACED",
     "Applied",
     "AppliedEntities",
     "Committed",

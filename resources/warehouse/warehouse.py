@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     )
 
 
+#: Versions of a snapshot of articles that stay besides the newest, for the pages as they were.
+KEEP_REPLACED = 2
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -129,7 +133,9 @@ class Warehouse(Reader):
         with self._connector.build(f"load the hour {hour:%Y-%m-%dT%H}") as connection:
             return load_hour(connection, self._lake_root, dataset, hour, files, statuses, self._clock(), reload=reload)
 
-    def load_snapshot(self, snapshot: Snapshot, *, keep_replaced: int = 2, reload: bool = False) -> SnapshotLoad:
+    def load_snapshot(
+        self, snapshot: Snapshot, *, keep_replaced: int = KEEP_REPLACED, reload: bool = False
+    ) -> SnapshotLoad:
         """Load one version of a snapshot, whole, in one transaction.
 
         The version that is loaded under the same digests already is left alone unless `reload`; the answer says so

@@ -188,17 +188,22 @@ def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, 
         os.close(descriptor)
 
 
-def test_signals_that_were_ignored_stay_so(tmp_path: Path) -> None:
+def ended(code: str) -> tuple[int, str]:
+    """The exit code and what a program says that ends itself by signals."""
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    return told.returncode, told.stderr
+
+
+def test_signals_that_were_ignored_stay_so() -> None:
     """As after `nohup`, and in the background of a script."""
     code = (
         "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "from pipelines.process import interrupts; interrupts.watch()\n"
         "os.kill(os.getpid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGINT); signal.pause()"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    assert (told.returncode, told.stderr) == (130, f"{SENTENCE}\n")
+    assert ended(code) == (130, f"{SENTENCE}\n")
 
 
 def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_own() -> None:
@@ -211,10 +216,7 @@ def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_o
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "os.kill(os.getpid(), signal.SIGTERM); signal.pause()"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    assert (told.returncode, told.stderr) == (143, f"{SENTENCE}\n")
+    assert ended(code) == (143, f"{SENTENCE}\n")
 
 
 def test_what_cannot_be_tidied_holds_nobody_up() -> None:
@@ -225,8 +227,5 @@ def test_what_cannot_be_tidied_holds_nobody_up() -> None:
         "    while True: pass"
     )
     began = time.monotonic()
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    assert (told.returncode, told.stderr) == (143, f"{SENTENCE}\n")
+    assert ended(code) == (143, f"{SENTENCE}\n")
     assert time.monotonic() - began < 60

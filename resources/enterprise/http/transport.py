@@ -13,17 +13,14 @@ import random
 import threading
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 from pydantic import TypeAdapter, ValidationError
-from requests.auth import AuthBase
-from requests.cookies import RequestsCookieJar
 from urllib3.exceptions import (
     ConnectTimeoutError,
     DecodeError,
-    InvalidHeader,
     NewConnectionError,
     ProtocolError,
 )
@@ -40,13 +37,14 @@ from resources.enterprise.http.answers import (
     requests_of,
 )
 from resources.enterprise.http.foreign import FOREIGN, reason, stems_from
+from resources.enterprise.http.session import BoundedRetry, NoAuth, NoCookies, Session
 from resources.enterprise.http.wire import Adapter, Deadline, Limits, TooSlowError, until
 from resources.enterprise.redaction import Redactor, hide_queries_in_http_log, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from urllib3.response import BaseHTTPResponse
+    from requests.auth import AuthBase
 
     from resources.enterprise.http.clock import ServiceClock
     from resources.enterprise.service import Service
@@ -94,48 +92,6 @@ class Patience:
     def timeouts(self) -> tuple[float, float]:
         """As requests wants them."""
         return self.connect_timeout, self.read_timeout
-
-
-class NoAuth(AuthBase):
-    """Sends no credentials, also none that requests would take from a .netrc file."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
-
-
-class _NoCookies(RequestsCookieJar):
-    """Takes none: so threads share no state that answers could spoil, and nobody parses them."""
-
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        pass
-
-
-class _Session(requests.Session):
-    """Knows no redirects: requests would otherwise prepare the next request, for whatever address it is given."""
-
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
-        return None
-
-
-class _BoundedRetry(Retry):
-    """urllib3's retries, with a `Retry-After` of hours cut to the longest wait, and one that is no date left aside."""
-
-    #: Not 429: whether waiting helps is for the client to find out.
-    RETRY_AFTER_STATUS_CODES = frozenset({503})
-
-    def increment(self, *args: Any, **options: Any) -> Self:
-        following = super().increment(*args, **options)
-        error: Exception | None = options.get("error")
-        if error is not None and not self.history:  # once, in place of the library's line for every attempt
-            _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
-        return following
-
-    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        try:
-            asked = super().get_retry_after(response)
-        except (InvalidHeader, ValueError, OverflowError):  # a number of 5,000 digits, a date of the year 99999
-            return None
-        return None if asked is None else min(asked, float(self.backoff_max))
 
 
 class Transport:
@@ -349,7 +305,7 @@ class Transport:
         with self._making:
             if self._service is None:
                 self._service = self._session(
-                    _BoundedRetry(
+                    BoundedRetry(
                         total=p.retries,
                         read=min(p.retries, _READ_RETRIES),
                         status_forcelist=_RETRIED,
@@ -369,8 +325,8 @@ class Transport:
             return self._store
 
     def _session(self, retry: Retry) -> requests.Session:
-        session = _Session()
-        session.cookies = _NoCookies()
+        session = Session()
+        session.cookies = NoCookies()
         session.headers["User-Agent"] = user_agent(self._contact)
         adapter = Adapter(max_retries=retry, pool_maxsize=32)
         session.mount("https://", adapter)

@@ -20,10 +20,10 @@ from assets.families import hourly_checks
 from assets.families.hour import HourlyRun
 from assets.published import fill_coverage
 from benchmarks.costs import median, of_process, timed
-from pipelines.definitions import build_enterprise, build_resources
 from pipelines.operations import run as runs
 from pipelines.process import instance
 from pipelines.settings import read
+from pipelines.wiring import build_enterprise, build_resources
 from resources import sandbox
 from resources.data_folder import facts_of
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import functools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, compacted, current, partitions, published
+from assets import checks, compacted, current, partitions, published, report
 from assets.families import hourly, lists, lookups, snapshots, streams
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
@@ -19,8 +19,9 @@ from pipelines.automation.schedules import SCHEDULES
 from pipelines.automation.sensors import build_sensors
 from pipelines.process import history
 from pipelines.process.processes import executor
+from pipelines.report import page
+from pipelines.wiring import build_resources
 from resources import datasets
-from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family
 from resources.lake import Layout
 
@@ -52,66 +53,7 @@ def _assets(
         *(current.current_state(one) for one in current.STATES),
         compacted.compacted,
         published.published_warehouse(),
-    )
-
-
-def build_resources(settings: settings_module.Settings) -> dict[str, Any]:
-    """The four resources under the keys that assets ask for.
-
-    The password is handed on by the name of its variable, so that no page or log of Dagster can show it.
-    """
-    data = str(settings.data)
-    return {
-        "enterprise": _enterprise(settings, dg.EnvVar("WME_PASSWORD") if settings.password is not None else None),
-        "lake": LakeResource(
-            data=data,
-            bodies=list(settings.bodies),
-            max_record_mb=settings.max_record_mb,
-            min_free_gb=settings.min_free_gb,
-            grace_hours=settings.grace_hours,
-        ),
-        "warehouse": WarehouseResource(
-            data=data,
-            publish_minutes=None if settings.publish_every is None else settings.publish_every / timedelta(minutes=1),
-            storage_version=settings.storage_version,
-            hot_days=settings.hot_days,
-        ),
-        "engine": EngineResource(**engine_fields(settings)),
-    }
-
-
-def engine_fields(settings: settings_module.Settings) -> dict[str, Any]:
-    """What the settings say of the engine, for its resource and those that report elsewhere."""
-    return {"address": settings.engine, "memory_mb": settings.memory_mb}
-
-
-def build_enterprise(settings: settings_module.Settings) -> EnterpriseResource:
-    """The service's resource outside Dagster, with the password itself.
-
-    Dagster would make an instance to look one variable up, which takes half a second.
-    """
-    return _enterprise(settings, settings.password.get_secret_value() if settings.password is not None else None)
-
-
-def _enterprise(settings: settings_module.Settings, password: str | None) -> EnterpriseResource:
-    return EnterpriseResource(
-        data=str(settings.data),
-        projects=list(settings.projects),
-        namespaces=list(settings.namespaces),
-        wikidata=settings.wikidata,
-        auth_url=settings.auth_url,
-        base_url=settings.base_url,
-        realtime_url=settings.realtime_url,
-        username=settings.username,
-        password=password,
-        contact=settings.contact,
-        anonymous=settings.anonymous,
-        min_free_gb=settings.min_free_gb,
-        requests_per_second=settings.requests_per_second,
-        watchlist=None if settings.watchlist is None else str(settings.watchlist),
-        lookups_per_day=settings.lookups_per_day,
-        check_pages=settings.check_pages,
-        use_sandbox=settings.sandbox,
+        report.report,
     )
 
 
@@ -156,7 +98,7 @@ def build_defs(
         jobs=jobs,
         schedules=SCHEDULES,
         sensors=build_sensors(jobs),
-        resources=build_resources(chosen) | overrides,
+        resources=build_resources(chosen) | {report.WRITER: functools.partial(page.write, chosen)} | overrides,
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
         executor=executor,
         loggers=loggers,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import compacted, current, layers, published
+from assets import compacted, current, layers, published, report
 from assets.families import streams
 from pipelines.process.dagster_internals import MAX_RETRIES_TAG
 from resources.datasets import Dataset, Family, datasets
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
 REFERENCE, HOURS, HOURLY, LOOKUPS, PUBLISH = "reference", "hours", "hourly", "lookups", "publish"
-COMPACT, STREAM = "compact", "stream"
+COMPACT, STREAM, REPORT = "compact", "stream", "report"
 
 
 def of_snapshots(dataset: Dataset) -> str:
@@ -63,6 +63,11 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
             PUBLISH,
             selection=state,
             description="Applies pending snapshots and hours to the current articles, then publishes.",
+        ),
+        dg.define_asset_job(
+            REPORT,
+            selection=dg.AssetSelection.assets(report.KEY),
+            description="Writes the page about the mirror.",
         ),
         dg.define_asset_job(
             COMPACT,

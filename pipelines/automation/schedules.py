@@ -1,4 +1,4 @@
-"""The schedules: every hour, lookups and compaction too, and the reference lists once a day. All are off until they are turned on in Dagster."""
+"""The schedules: every hour, lookups, compaction and the report too, and the reference lists once a day. All are off until they are turned on in Dagster."""
 
 import dagster as dg
 
@@ -48,4 +48,13 @@ compact_each_hour = dg.ScheduleDefinition(
     description="Compacts the lake: hours that have ended, and longer spans. The next publication shows it.",
 )
 
-SCHEDULES = (each_hour, each_day, lookups_each_hour, compact_each_hour)
+report_each_hour = dg.ScheduleDefinition(
+    name="report_each_hour",
+    job_name=jobs.REPORT,
+    # each_hour has published its hour by then
+    cron_schedule="45 * * * *",
+    execution_timezone="UTC",
+    description="Writes the page about the mirror, report.html in the data folder, of what is published.",
+)
+
+SCHEDULES = (each_hour, each_day, lookups_each_hour, compact_each_hour, report_each_hour)

@@ -66,6 +66,7 @@ _COMMANDS = {
         "maintenance",
         "Point the views of the published file to the lake after the data folder was moved.",
     ),
+    "report": ("report", "Write one HTML page about the mirror, which any browser shows without a network."),
     "restore": ("backup", "Restore the backup SOURCE into an empty data folder (WME_DATA), and publish."),
     "run": (
         "run",

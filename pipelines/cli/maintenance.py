@@ -76,8 +76,8 @@ def rebuild() -> None:
     What is converted or loaded already is kept. After an interrupt, run it again.
     """
     from pipelines.cli.terminal_engine import TerminalEngine
-    from pipelines.definitions import engine_fields
     from pipelines.operations import rebuild as rebuilding
+    from pipelines.wiring import engine_fields
 
     settings = read_settings()
     if not (settings.data / "archive").exists():

@@ -104,9 +104,9 @@ def _rest(line: dict[str, Any]) -> str:
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Try rejected lines again, and show the result."""
     from pipelines.cli.terminal_engine import TerminalEngine
-    from pipelines.definitions import engine_fields
     from pipelines.operations import reprocess
     from pipelines.operations.rejects import count
+    from pipelines.wiring import engine_fields
     from resources.warehouse import Warehouse
 
     trial = reprocess.attempt(settings, selection)

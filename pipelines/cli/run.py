@@ -113,8 +113,8 @@ def run(
 
     from assets import names
     from pipelines.cli.terminal_engine import TerminalEngine
-    from pipelines.definitions import build_enterprise, engine_fields
     from pipelines.operations import run as runs
+    from pipelines.wiring import build_enterprise, engine_fields
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
     from resources.warehouse import Warehouse

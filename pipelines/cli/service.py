@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @contextmanager
 def client(settings: Settings) -> Iterator[EnterpriseClient]:
     """The client for these settings, open while the block runs; the sandbox is started where they say so."""
-    from pipelines.definitions import build_enterprise
+    from pipelines.wiring import build_enterprise
 
     with build_enterprise(settings).client() as opened:
         yield opened

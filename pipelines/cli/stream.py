@@ -53,7 +53,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
     It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
     """
     from assets.families.stream import Kept, keep, loaded_hours, publisher, told
-    from pipelines.definitions import build_enterprise
+    from pipelines.wiring import build_enterprise
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
     from resources.lake import Layout

@@ -16,7 +16,7 @@ from assets.families import lookup
 from assets.families import snapshot as snapshot_sets
 from assets.families.converting import convert_archives
 from assets.published import fill_coverage
-from pipelines.definitions import build_enterprise, build_resources
+from pipelines.wiring import build_enterprise, build_resources
 from resources import datasets
 from resources.data_folder import facts_of
 from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family

@@ -17,8 +17,8 @@ from assets.families import hour as batches
 from assets.families import snapshot as snapshot_sets
 from assets.families.converting import NotArchivedError
 from assets.partitions import HOUR
-from pipelines.definitions import build_resources
 from pipelines.operations import run as runs
+from pipelines.wiring import build_resources
 from resources.datasets import datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS, short
 from resources.formatting import counted, hour_text, listed

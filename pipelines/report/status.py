@@ -115,7 +115,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 
 
 def _tell_tokens(report: Status, settings: Settings) -> None:
-    from pipelines.definitions import build_enterprise  # noqa: PLC0415  Dagster takes a second, and only accounts need it
+    from pipelines.wiring import build_enterprise  # noqa: PLC0415  Dagster takes a second, and only accounts need it
 
     try:
         with build_enterprise(settings).client() as client:

@@ -30,6 +30,11 @@ class Layout:
         """Folder of the Parquet files."""
         return self.root / "lake"
 
+    @property
+    def report(self) -> Path:
+        """The page about the mirror."""
+        return self.root / "report.html"
+
     def archive_hour(self, dataset: Dataset, hour: datetime) -> Path:
         """Folder of one hour's archives."""
         return self.archive / dataset.archive / hour_folder(hour)

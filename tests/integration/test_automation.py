@@ -24,8 +24,9 @@ from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
 from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.automation.sensors import STREAM_WAITS
-from pipelines.definitions import build_defs, build_resources
+from pipelines.definitions import build_defs
 from pipelines.settings import Settings
+from pipelines.wiring import build_resources
 from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.datasets.live import files_of

@@ -1,0 +1,77 @@
+"""The report: a page for people, of what is published."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import dagster as dg
+
+from assets import published
+from assets.describe import OWNERS
+from assets.failures import as_failure
+
+KEY = dg.AssetKey(["published", "report"])
+#: Key of the resource that writes it, a `Writer`: what is in it is collected above the assets.
+WRITER = "report"
+
+
+class Report(Protocol):
+    """What is known of a page that was written."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size."""
+
+    @property
+    def attention(self) -> Sequence[str]:
+        """Sentences about what needs attention, as the page shows them."""
+
+    @property
+    def attention_count(self) -> int:
+        """How many there are, those that the page leaves out among them."""
+
+    @property
+    def picture_count(self) -> int:
+        """Pictures in it."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+
+
+Writer = Callable[[], Report]
+
+
+@dg.asset(
+    key=KEY,
+    deps=[published.KEY],
+    group_name="published",
+    kinds={"html"},
+    owners=list(OWNERS),
+    required_resource_keys={WRITER},
+    description="One HTML page that needs no network, made of the published file: what needs attention, coverage, lag, changes by project, most "
+    "edited pages, deletions and moves, rejects, throughput, quota and storage. `wme report` writes the same.",
+)
+def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Write the page; an open browser shows it after a reload."""
+    write: Writer = getattr(context.resources, WRITER)
+    with as_failure():
+        made = write()
+    context.log.info("%s, %s bytes, is written.", made.path, f"{made.size_bytes:,}")
+    return dg.MaterializeResult(
+        metadata={
+            "page": dg.MetadataValue.url(made.path.as_uri()),
+            "dagster/uri": str(made.path),
+            "bytes": made.size_bytes,
+            "attention": dg.MetadataValue.md(
+                "\n".join(f"- {text}" for text in made.attention) or "Nothing needs attention."
+            ),
+            "attention_count": made.attention_count,
+            "pictures": made.picture_count,
+            "seconds": round(made.seconds, 3),
+        }
+    )

@@ -1,0 +1,111 @@
+"""The report: one HTML page that needs nothing but itself, of the published file and the status.
+
+What draws and fills it takes a while to import: only who makes a page does.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipelines.report import status as statuses
+from resources import files
+from resources.errors import MirrorError
+from resources.formatting import listed, moment_text
+from resources.lake import Layout
+from resources.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pipelines.settings import Settings
+
+#: Hours that are looked at one by one; sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
+_HOURS, _GAPS, _SHOWN, _FACTS, _LONGEST = 48, 10, 20, 5, 300
+
+
+class Report(NamedTuple):
+    """A page that was written: where, its size, sentences about what needs attention and how many there are, pictures, and how long it took."""
+
+    path: Path
+    size_bytes: int
+    attention: Sequence[str]
+    attention_count: int
+    picture_count: int
+    seconds: float
+
+
+def write(settings: Settings, output: Path | None = None, now: datetime | None = None) -> Report:
+    """Write the page of a data folder, whole or not at all.
+
+    Args:
+        settings: Its settings.
+        output: Where; default: `report.html` in the data folder.
+        now: The moment it is about; default: this one.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    from pipelines.report.page import content  # noqa: PLC0415
+
+    began, moment = time.monotonic(), now or datetime.now(UTC)
+    status = statuses.collect(settings, _HOURS, moment)
+    warehouse = Warehouse(settings.data)
+    build_bytes = warehouse.build_path.stat().st_size if warehouse.build_path.exists() else 0
+    cards = []
+    try:
+        with warehouse.open_published() as published:
+            cards = list(content.cards(published, status, build_bytes))
+    except MirrorError as error:
+        if str(error) not in status.troubles:
+            status.troubles.append(str(error))
+    environment = Environment(
+        loader=PackageLoader("pipelines.report.page", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"cell": content.cell_text, "svg": Markup}
+    environment.tests["link"] = lambda value: isinstance(value, content.Link)
+    page = environment.get_template("page.html").render(
+        facts=list(_facts(status)),
+        cards=cards,
+        troubles=(shown := _troubles(status)),
+        more=len(status.troubles) - len(shown),
+        moment=moment_text(moment),
+    )
+    path = (output or Layout(settings.data).report).absolute()
+    encoded = page.encode("utf-8", "replace")
+    files.write(path, encoded)
+    return Report(
+        path=path,
+        size_bytes=len(encoded),
+        attention=shown,
+        attention_count=len(status.troubles),
+        picture_count=sum(card.picture is not None for card in cards),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _troubles(status: statuses.Status) -> list[str]:
+    """The sentences in the order of `wme status`, where the command that closes gaps is behind them; not all, where they are many."""
+    gaps = {gap.sentence for gap in status.gaps}
+    shown, left = [], {True: _GAPS, False: _SHOWN}
+    for text in status.troubles:
+        if left[text in gaps]:
+            left[text in gaps] -= 1
+            shown.append(text)
+    return shown
+
+
+def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
+    """The facts of `wme status`, each name with all it says, as far as there is room."""
+    values: dict[str, list[str]] = {}
+    for name, value in status.facts:
+        values.setdefault(name, []).append(str(value))
+    for name, those in values.items():
+        text = listed(those, _FACTS)
+        yield name, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... (`wme status` shows all)"

@@ -1,0 +1,373 @@
+"""What the page says: cards, each a sentence, a picture of it, and the same as a table.
+
+What grows with the mirror is cut here: the busiest projects and one line for all others, days or weeks instead of hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pipelines.report.coverage import OUTSIDE, UNKNOWN
+from pipelines.report.page import figures
+from resources.datasets import ARTICLE_CHANGES
+from resources.formatting import counted, hour_text, moment_text, size_text, value_text
+from resources.tables import HourState
+from resources.warehouse.database.sql import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipelines.report.coverage import Place
+    from pipelines.report.status import Status
+    from resources.warehouse.read.reading import Reader
+
+_HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
+#: DuckDB's time_bucket counts from there, a Monday.
+_ORIGIN: Final = datetime(2000, 1, 3, tzinfo=UTC)
+#: Longest times that are shown by the hour, and by the day.
+_BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
+#: How far back the changes themselves are looked at; the ledger knows the rest.
+_RECENT: Final = timedelta(days=7)
+_PROJECTS, _PLACES, _TITLES, _ROWS = 5, 24, 12, 31
+_GAPS: Final = frozenset({HourState.MISSING, HourState.PAST_RETENTION, UNKNOWN})
+_WORDS: Final = {
+    "loaded": "loaded",
+    "empty": "empty file",
+    "absent": "absent from the batch listing",
+    "not_yet": "not published yet",
+    "unknown": "nothing recorded",
+    "missing": "missing",
+    "past_retention": "past retention, lost",
+}
+
+
+class Link(NamedTuple):
+    """A cell that leads to a page of the project."""
+
+    text: str
+    url: str
+
+
+class Table(NamedTuple):
+    """Rows as people read them; `numbers` are the columns from which on they are figures."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    is_open: bool = False
+
+
+@dataclass
+class Card:
+    """One question, and its answer. `legend` names colours: a text, and the variable of the style sheet."""
+
+    title: str
+    sentence: str
+    picture: str | None = None
+    legend: list[tuple[str, str]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+
+class _Axis(NamedTuple):
+    """Spans of time of one length, from one moment to another."""
+
+    step: timedelta
+    edges: list[datetime]
+
+    @property
+    def name(self) -> str:
+        return {_HOUR: "hour", _DAY: "day", _WEEK: "week"}[self.step]
+
+    @property
+    def interval(self) -> str:
+        return f"{self.step // _HOUR} hours"
+
+    def values(self, rows: Sequence[tuple[Any, ...]], column: int, default: Any = 0) -> list[Any]:
+        """A value for each span, from rows that begin with a span."""
+        known = {row[0]: row[column] for row in rows}
+        return [known.get(edge, default) for edge in self.edges[:-1]]
+
+
+def _axis(first: datetime, last: datetime) -> _Axis:
+    length = last - first
+    step = _HOUR if length <= _BY_HOUR else _DAY if length <= _BY_DAY else _WEEK
+    begin, end = (_ORIGIN + (moment - _ORIGIN) // step * step for moment in (first, last))
+    return _Axis(step, [begin + n * step for n in range((end - begin) // step + 2)])
+
+
+def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]:
+    """All of the page behind what needs attention, the most urgent first."""
+    [(first, last, first_load, last_load)] = published.sql(statement("read/page/span")).rows
+    places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
+    yield _newest_hours(places)
+    if first is None:
+        yield Card(
+            "History", "No hour is loaded yet. `wme run` fetches the newest ones; then this page shows what they hold."
+        )
+    else:
+        axis, recent = _axis(first, last), last - _RECENT
+        if axis.step > _HOUR:
+            yield _history(published, axis)
+        yield _delay(published, axis, status)
+        yield _changes(published, axis)
+        yield _edited(published, recent)
+        yield _gone(published, max(first, recent), last)
+        yield _rejects(published, axis)
+    if first_load is not None:
+        loading = _axis(first_load, last_load)
+        rows = published.sql(statement("read/page/loaded"), [loading.interval]).rows
+        yield _throughput(loading, rows)
+        yield _units(published, loading)
+        yield _storage(loading, rows, status, build_bytes)
+
+
+def _newest_hours(places: Sequence[Place]) -> Card:
+    """The cells of `wme status`: projects that lack hours first, then those with the most changes."""
+    if not places or not places[0].cells:
+        return Card("Newest hours", "Nothing is published of the newest hours.")
+    order = sorted(
+        places,
+        key=lambda place: (
+            -sum(cell.state in _GAPS for cell in place.cells),
+            -sum(cell.row_count or 0 for cell in place.cells),
+        ),
+    )
+    shown = order[:_PLACES]
+    edges = [*(cell.batch_hour for cell in shown[0].cells), shown[0].cells[-1].batch_hour + _HOUR]
+    rows = {_label(place.project_id, place.namespace_id): [cell.state for cell in place.cells] for place in shown}
+    lacking = sum(any(cell.state in _GAPS for cell in place.cells) for place in places)
+    hours = sum(cell.state in _GAPS for place in places for cell in place.cells)
+    sentence = (
+        f"{hour_text(edges[0])} to {hour_text(edges[-2])} UTC, {counted(len(places), 'project namespace')}: "
+        + (f"{counted(hours, 'hour')} missing, in {lacking:,} of them." if hours else "no hour is missing.")
+        + _cut(len(places))
+    )
+    table = Table(
+        "Newest hours by state",
+        ("project", *(_WORDS[state] for state in HourState), "newest hour (UTC)"),
+        [
+            (_label(place.project_id, place.namespace_id), *place.counts().values(), place.newest_hour)
+            for place in shown
+        ],
+    )
+    return Card("Newest hours", sentence, figures.coverage(edges, rows, sentence), _states(rows.values()), [table])
+
+
+def _history(published: Reader, axis: _Axis) -> Card:
+    found = published.sql(statement("read/page/coverage"), [axis.interval, _PLACES]).rows
+    [(count,)] = published.sql(
+        "SELECT count(*) FROM (SELECT DISTINCT project_id, namespace_id FROM hours WHERE table_name = ?)",
+        [ARTICLE_CHANGES.name],
+    ).rows
+    states: dict[str, dict[datetime, str]] = {}
+    totals: dict[str, tuple[Any, ...]] = {}
+    for project, namespace, span, state, *rest in found:
+        states.setdefault(_label(project, namespace), {})[span] = state
+        totals[_label(project, namespace)] = tuple(rest)
+    rows = {name: [known.get(edge, OUTSIDE) for edge in axis.edges[:-1]] for name, known in states.items()}
+    lacking = sum(gaps > 0 for gaps, *_ in totals.values())
+    sentence = (
+        f"All hours since {hour_text(axis.edges[0])} UTC; a {axis.name} with an hour missing is shown as missing. "
+        + (
+            f"{counted(lacking, 'row')} of the map lack{'s' if lacking == 1 else ''} hours."
+            if lacking
+            else "No hour is missing."
+        )
+        + _cut(count)
+    )
+    table = Table(
+        "All hours by project",
+        ("project", "hours missing or lost", "hours loaded", "changes"),
+        [(name, *map(int, values)) for name, values in totals.items()],
+    )
+    return Card(
+        f"Coverage by {axis.name}",
+        sentence,
+        figures.coverage(axis.edges, rows, sentence),
+        _states(rows.values()),
+        [table],
+    )
+
+
+def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
+    rows = published.sql(statement("read/page/hours"), [axis.interval]).rows
+    usual, longest = ([None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3))
+    newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
+    sentence = (
+        f"Hours from the end of an hour to its load, by {axis.name} of the hour: half of the files, and the last one."
+    )
+    if newest:
+        sentence += f" The newest complete hour is {hour_text(newest[-1][0])} UTC; furthest behind is {newest[0][1]}, at {hour_text(newest[0][0])} UTC."
+    if status.figures.get("published_at"):
+        sentence += f" Published at {moment_text(datetime.fromisoformat(status.figures['published_at']))} UTC."
+    table = _over_time(axis, ("half of the files (h)", "the last file (h)"), [usual, longest])
+    behind = Table(
+        "Furthest behind", ("project", "newest hour (UTC)"), [(name, hour) for hour, name in newest[:_TITLES]]
+    )
+    legend = [("half of the files", "series-0"), ("the last file, dashed", "series-1")]
+    return Card(
+        "Lag and freshness",
+        sentence,
+        figures.lines(axis.edges, [usual, longest], "h", sentence) if len(axis.edges) > 2 else None,
+        legend,
+        [behind, table],
+    )
+
+
+def _changes(published: Reader, axis: _Axis) -> Card:
+    rows = published.sql(statement("read/page/changes"), [axis.interval, _PROJECTS]).rows
+    totals: dict[str | None, int] = {}
+    for _, project, count in rows:
+        totals[project] = totals.get(project, 0) + count
+    hours = axis.step / _HOUR
+    order = sorted(totals, key=lambda project: (project is None, -totals[project]))
+    if totals.get(None) == 0:
+        order.remove(None)
+    series = [
+        [value / hours for value in axis.values([row[::2] for row in rows if row[1] == project], 1)]
+        for project in order
+    ]
+    names = ["all others" if project is None else project for project in order]
+    total = sum(totals.values())
+    sentence = f"{counted(total, 'change')} since {hour_text(axis.edges[0])} UTC"
+    sentence += f", averaged over each {axis.name}." if axis.step > _HOUR else "."
+    if total:
+        sentence += f" The most are of {names[0]}: {totals[order[0]] / total:.1%}."
+    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
+    table = _over_time(axis, names, [[round(value) for value in values] for values in series])
+    return Card("Changes per hour", sentence, _areas(axis, series, "", sentence), legend, [table])
+
+
+def _edited(published: Reader, recent: datetime) -> Card:
+    rows = published.sql(statement("read/page/edited"), [recent, _TITLES]).rows
+    if not rows:
+        return Card("Most edited pages", "No page was edited in the newest seven days.")
+    table = Table(
+        "Most edited pages",
+        ("page", "project", "edits", "editors", "last edit (UTC)"),
+        [(_page(name, url), project, *rest) for project, name, url, *rest in rows],
+        is_open=True,
+    )
+    sentence = f"Of the seven days to the newest hour. The first has {counted(rows[0][3], 'edit')} by {counted(rows[0][4], 'editor')}."
+    return Card("Most edited pages", sentence, tables=[table])
+
+
+def _gone(published: Reader, first: datetime, last: datetime) -> Card:
+    axis, gone = _axis(first, last), statement("read/page/gone")
+    rows = published.sql(statement("read/page/gone_spans", gone=gone), [first, axis.interval]).rows
+    series = [axis.values(rows, 1), axis.values(rows, 2)]
+    deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
+    sentence = f"Of the seven days to the newest hour, by {axis.name}: {counted(deleted, 'deletion')}, {counted(moved, 'move')}."
+    if not rows:
+        return Card("Deletions and moves", sentence)
+    newest = published.sql(statement("read/page/gone_newest", gone=gone), [first, _TITLES]).rows
+    tables = [
+        Table(
+            "The newest",
+            ("title", "project", "what", "when (UTC)"),
+            [(name, project, "moved away" if is_move else "deleted", at) for project, name, is_move, at in newest],
+        ),
+        _over_time(axis, ("deletions", "moves"), series),
+    ]
+    legend = [("deletions", "series-0"), ("moves", "series-1")]
+    return Card("Deletions and moves", sentence, _areas(axis, series, "", sentence), legend, tables)
+
+
+def _rejects(published: Reader, axis: _Axis) -> Card:
+    values = axis.values(published.sql(statement("read/page/hours"), [axis.interval]).rows, 1)
+    reasons = published.sql(statement("read/page/reasons"), [_TITLES]).rows
+    if not sum(values) and not reasons:
+        return Card("Rejects", "Every line that was loaded could be converted.")
+    sentence = f"{counted(sum(values), 'line')} of hourly files could not be converted. They are kept: `wme rejects` shows them, `wme rejects --retry` reads them again."
+    tables = [
+        Table("By reason", ("reason", "lines", "projects", "newest hour (UTC)"), reasons, is_open=True),
+        _over_time(axis, ("lines",), [values]),
+    ]
+    return Card("Rejects", sentence, _areas(axis, [values], "", sentence), [("lines", "series-0")], tables)
+
+
+def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
+    values = axis.values(rows, 2)
+    sentence = (
+        f"{counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON were loaded, by {axis.name} of the load. "
+        "A file that was loaded again counts once, when it was loaded last. How long each step took is in the Dagster UI."
+    )
+    table = _over_time(axis, ("files", "NDJSON"), [axis.values(rows, 1), [size_text(value) for value in values]])
+    return Card("Throughput", sentence, _areas(axis, [values], "B", sentence), [("NDJSON", "series-0")], [table])
+
+
+def _units(published: Reader, axis: _Axis) -> Card:
+    known = "The mirror keeps no history of the account's quota; `wme auth status` asks the service what is left."
+    rows = published.sql(statement("read/page/units"), [axis.interval]).rows
+    rows = [row for row in rows if axis.edges[0] <= row[0] < axis.edges[-1]]
+    if not rows:
+        return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no unit. {known}")
+    series = [axis.values(rows, 1), axis.values(rows, 2)]
+    names = ("lookups", "snapshot files")
+    sentence = f"What is loaded has cost at least {counted(sum(map(sum, series)), 'unit')}: one for each lookup and each file of a kept snapshot. {known}"
+    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
+    return Card("Quota", sentence, _areas(axis, series, "", sentence), legend, [_over_time(axis, names, series)])
+
+
+def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build_bytes: int) -> Card:
+    series = [_sums(axis.values(rows, 3)), _sums(axis.values(rows, 4))]
+    names = ("archive", "lake")
+    sizes = [*(values[-1] for values in series), build_bytes, status.figures.get("published_bytes", 0)]
+    sentence = (
+        f"Files of the warehouse as they were loaded, summed up: {size_text(sizes[0])} in the archive, {size_text(sizes[1])} in the lake before compaction. "
+        f"`build.duckdb` has {size_text(sizes[2])}, the published file {size_text(sizes[3])}; {size_text(status.figures.get('free_bytes', 0))} of the disk are free. "
+        "Sizes of the past that include replaced files are not recorded."
+    )
+    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
+    table = _over_time(axis, names, [[size_text(value) for value in values] for values in series])
+    return Card("Storage", sentence, _areas(axis, series, "B", sentence), legend, [table])
+
+
+def _areas(axis: _Axis, series: Sequence[Sequence[float]], unit: str, sentence: str) -> str | None:
+    """A picture where there is more than one span; else the sentence says it all."""
+    return figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
+
+
+def _sums(values: Sequence[int]) -> list[int]:
+    total, sums = 0, []
+    for value in values:
+        total += value
+        sums.append(total)
+    return sums
+
+
+def _over_time(axis: _Axis, names: Sequence[str], series: Sequence[Sequence[Any]]) -> Table:
+    """The newest spans of a picture, one a row."""
+    rows = list(zip(axis.edges[:-1], *series, strict=True))[: -_ROWS - 1 : -1]
+    cut = f", the newest {_ROWS}" if len(axis.edges) - 1 > _ROWS else ""
+    return Table(f"By {axis.name}{cut}", (f"{axis.name} (UTC)", *names), rows)
+
+
+def _states(rows: Any) -> list[tuple[str, str]]:
+    there = {state for states in rows for state in states}
+    return [(_WORDS[state], f"state-{n}") for n, state in enumerate(figures.HEIGHTS) if state in there]
+
+
+def _label(project: str, namespace: int) -> str:
+    return project if namespace == 0 else f"{project} {namespace}"
+
+
+def _cut(count: int) -> str:
+    return (
+        f" Shown: {_PLACES} of {count:,}, those that lack the most hours first, then the busiest."
+        if count > _PLACES
+        else ""
+    )
+
+
+def _page(name: str, url: str | None) -> str | Link:
+    """A link only where it leads to the web: the address comes from the service."""
+    title = name.replace("_", " ")
+    return Link(title, url) if url and url.startswith("https://") else title
+
+
+def cell_text(value: Any) -> str:
+    """A cell as people read it."""
+    return moment_text(value) if isinstance(value, datetime) else value_text(value)

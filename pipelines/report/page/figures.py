@@ -1,0 +1,209 @@
+"""Pictures of the page as SVG: Vega-Lite's, coloured by the page, so that they follow its light or dark scheme.
+
+Text stays text and takes the reader's own font. Names that come from data are only ever labels, never markup.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree as ET
+
+import vl_convert
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+#: A picture is as wide as a phone, and a card of the page hardly wider: letters have about the size that they are read in.
+_WIDTH: Final = 360
+_HEIGHT: Final = 130
+_ROW: Final = 15
+#: Of the states of a coverage map: share of a row's height, so that colour is not the only difference.
+HEIGHTS: Final = {
+    "loaded": 0.6,
+    "empty": 0.3,
+    "absent": 0.3,
+    "not_yet": 0.12,
+    "unknown": 0.92,
+    "missing": 0.92,
+    "past_retention": 0.92,
+}
+#: How a number of a unit is labelled: thousands and millions short.
+_LABELS: Final = {"": "format(datum.value, '~s')", "B": "format(datum.value, '~s') + 'B'", "h": "datum.value + ' h'"}
+#: A day's name at midnight, else the time of day; months where there are many.
+_TIMES: Final = (
+    "utchours(datum.value) || utcminutes(datum.value) ? utcFormat(datum.value, '%H:%M') : "
+    "utcdate(datum.value) == 1 ? utcFormat(datum.value, '%b %Y') : utcFormat(datum.value, '%b %-d')"
+)
+_CONFIG: Final = {
+    "font": "system-ui, sans-serif",
+    "background": None,
+    "view": {"stroke": None},
+    "axis": {
+        "title": None,
+        "labelFontSize": 11,
+        "labelColor": "var(--muted)",
+        "labelLimit": 110,
+        "domainColor": "var(--grid)",
+        "tickColor": "var(--grid)",
+        "gridColor": "var(--grid)",
+    },
+    "axisY": {"domain": False, "ticks": False, "tickCount": 4},
+    "axisX": {"grid": False},
+}
+_SVG: Final = "http://www.w3.org/2000/svg"
+ET.register_namespace("", _SVG)
+
+
+def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: str, label: str) -> str:
+    """Quantities over spans of time, stacked on one another.
+
+    Args:
+        edges: Where spans begin, and where the last one ends.
+        series: A value per span each, from the bottom up.
+        unit: `B` for bytes, `h` for hours, or empty.
+        label: What the picture shows, for those who do not see it.
+    """
+    rows = [
+        {"at": at.isoformat(), "value": value, "series": number}
+        for number, values in enumerate(series)
+        for at, value in zip(edges, [*values, *values[-1:]], strict=True)
+    ]
+    numbers = list(range(len(series)))
+    colours = {"domain": numbers, "range": [_series(number) for number in numbers]}
+    picture = {
+        "data": {"values": rows},
+        "mark": {"type": "area", "interpolate": "step-after", "line": False},
+        "encoding": {
+            "x": _time("at"),
+            "y": _quantity(unit) | {"stack": "zero"},
+            "color": {"field": "series", "type": "nominal", "scale": colours, "legend": None},
+            "order": {"field": "series"},
+        },
+    }
+    return _svg(picture, _HEIGHT, label)
+
+
+def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
+    """Quantities over spans of time, each a line of its own, the later ones dashed; None: not known."""
+    layers = [
+        {
+            "data": {
+                "values": [
+                    {"at": (at + (end - at) / 2).isoformat(), "value": value}
+                    for at, end, value in zip(edges, edges[1:], values, strict=False)
+                ]
+            },
+            "mark": {
+                "type": "line",
+                "color": _series(number),
+                "strokeWidth": 1.8,
+                "strokeDash": [6, 3] if number else [],
+                "point": {"color": _series(number), "size": 12} if len(values) < 60 else False,
+            },
+            "encoding": {"x": _time("at"), "y": _quantity(unit)},
+        }
+        for number, values in enumerate(series)
+    ]
+    return _svg({"layer": layers}, _HEIGHT, label)
+
+
+def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label: str) -> str:
+    """A row per name and a cell per span of time, by state; cells in a row that are alike are one."""
+    spans: dict[str, list[dict[str, str]]] = {}
+    for name, states in rows.items():
+        for first, end, state in _runs(states):
+            spans.setdefault(state, []).append(
+                {"row": name, "at": edges[first].isoformat(), "until": edges[end].isoformat()}
+            )
+    row = {"field": "row", "type": "nominal", "scale": {"domain": list(rows)}, "axis": {"labelPadding": 4}}
+    limits = [edges[0].isoformat(), edges[-1].isoformat()]
+    layers = [
+        {
+            "data": {"values": spans[state]},
+            # the edge keeps an hour visible in a picture of a year
+            "mark": {
+                "type": "bar",
+                "height": {"band": height},
+                "color": f"var(--state-{number})",
+                "stroke": f"var(--state-{number})",
+                "strokeWidth": 0.6,
+            },
+            "encoding": {"x": _time("at", limits), "x2": {"field": "until"}, "y": row},
+        }
+        for number, (state, height) in enumerate(HEIGHTS.items())
+        if state in spans
+    ]
+    return _svg({"layer": layers}, _ROW * len(rows), label)
+
+
+def _series(number: int) -> str:
+    return f"var(--series-{number})"
+
+
+def _runs(states: Sequence[str]) -> Iterable[tuple[int, int, str]]:
+    """Where runs of one state begin and end."""
+    at = 0
+    for state, those in groupby(states):
+        end = at + len(list(those))
+        yield at, end, state
+        at = end
+
+
+def _time(field: str, limits: Sequence[str] | None = None) -> dict[str, Any]:
+    scale = {"type": "utc"} | ({"domain": limits} if limits else {})
+    axis = {"labelExpr": _TIMES, "tickCount": 5, "labelOverlap": True, "labelFlush": False}
+    return {"field": field, "type": "temporal", "scale": scale, "axis": axis}
+
+
+def _quantity(unit: str) -> dict[str, Any]:
+    # no half files
+    axis = {"labelExpr": _LABELS[unit]} | ({} if unit == "h" else {"tickMinStep": 1})
+    return {"field": "value", "type": "quantitative", "axis": axis, "scale": {"nice": False, "domainMin": 0}}
+
+
+def _svg(picture: Mapping[str, Any], height: int, label: str) -> str:
+    """The element itself, without what only a drawing by itself would need, as wide as its card."""
+    whole = {
+        **picture,
+        "width": _WIDTH,
+        "height": height,
+        # letters of the reader's font may be wider than those it was measured with
+        "padding": {"left": 10, "right": 16, "top": 4, "bottom": 2},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "config": _CONFIG,
+    }
+    root = ET.fromstring(vl_convert.vegalite_to_svg(whole, allowed_base_urls=[]))  # noqa: S314  it was just drawn
+    for element in root.iter():
+        _simplify(element)
+    root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": label}
+    return ET.tostring(root, encoding="unicode")
+
+
+def _simplify(element: ET.Element) -> None:
+    """Without marks for scripts and readers of screens, which hear the label; shapes of one look become one."""
+    shown = [one for one in element if one.get("display") != "none" and one.get("opacity") != "0"]
+    merged: list[ET.Element] = []
+    for one in shown:
+        for name in (
+            "class",
+            "role",
+            "opacity",
+            "pointer-events",
+            *(name for name in one.attrib if name.startswith("aria-")),
+        ):
+            one.attrib.pop(name, None)
+        shape = re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}", one.attrib.pop("d", ""))
+        if one.tag == f"{{{_SVG}}}path" and merged and merged[-1].tag == one.tag and _look(merged[-1]) == one.attrib:
+            merged[-1].set("d", merged[-1].get("d", "") + shape)
+        else:
+            if shape:
+                one.set("d", shape)
+            merged.append(one)
+    element[:] = merged
+
+
+def _look(element: ET.Element) -> dict[str, str]:
+    return {name: value for name, value in element.attrib.items() if name != "d"}

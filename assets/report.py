@@ -11,8 +11,6 @@ from assets.describe import OWNERS
 from assets.failures import as_failure
 
 KEY = dg.AssetKey(["published", "report"])
-#: Key of the resource that writes it, a `Writer`: what is in it is collected above the assets.
-WRITER = "report"
 
 
 class Report(Protocol):
@@ -46,32 +44,35 @@ class Report(Protocol):
 Writer = Callable[[], Report]
 
 
-@dg.asset(
-    key=KEY,
-    deps=[published.KEY],
-    group_name="published",
-    kinds={"html"},
-    owners=list(OWNERS),
-    required_resource_keys={WRITER},
-    description="One HTML page that needs no network, made of the published file: what needs attention, coverage, lag, changes by project, most "
-    "edited pages, deletions and moves, rejects, throughput, quota and storage. `wme report` writes the same.",
-)
-def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Write the page; an open browser shows it after a reload."""
-    write: Writer = getattr(context.resources, WRITER)
-    with as_failure():
-        made = write()
-    context.log.info("%s, %s bytes, is written.", made.path, f"{made.size_bytes:,}")
-    return dg.MaterializeResult(
-        metadata={
-            "page": dg.MetadataValue.url(made.path.as_uri()),
-            "dagster/uri": str(made.path),
-            "bytes": made.size_bytes,
-            "attention": dg.MetadataValue.md(
-                "\n".join(f"- {text}" for text in made.attention) or "Nothing needs attention."
-            ),
-            "attention_count": made.attention_count,
-            "pictures": made.picture_count,
-            "seconds": round(made.seconds, 3),
-        }
+def report(write: Writer) -> dg.AssetsDefinition:
+    """The asset of the page, behind the published file; what is in it is collected above the assets."""
+
+    @dg.asset(
+        key=KEY,
+        deps=[published.KEY],
+        group_name="published",
+        kinds={"html"},
+        owners=list(OWNERS),
+        description="One HTML page that needs no network, made of the published file: what needs attention, coverage, lag, changes by project, most "
+        "edited pages, deletions and moves, rejects, throughput, quota and storage. `wme report` writes the same.",
     )
+    def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """Write the page; an open browser shows it after a reload."""
+        with as_failure():
+            made = write()
+        context.log.info("%s, %s bytes, is written.", made.path, f"{made.size_bytes:,}")
+        return dg.MaterializeResult(
+            metadata={
+                "page": dg.MetadataValue.url(made.path.as_uri()),
+                "dagster/uri": str(made.path),
+                "bytes": made.size_bytes,
+                "attention": dg.MetadataValue.md(
+                    "\n".join(f"- {text}" for text in made.attention) or "Nothing needs attention."
+                ),
+                "attention_count": made.attention_count,
+                "pictures": made.picture_count,
+                "seconds": round(made.seconds, 3),
+            }
+        )
+
+    return page

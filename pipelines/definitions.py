@@ -53,7 +53,6 @@ def _assets(
         *(current.current_state(one) for one in current.STATES),
         compacted.compacted,
         published.published_warehouse(),
-        report.report,
     )
 
 
@@ -93,12 +92,13 @@ def build_defs(
     hours = partitions.hours_since(first_hour(chosen, *asked))
     jobs = build_jobs(lambda dataset: bool(chosen.scope_of(dataset)))
     return dg.Definitions(
-        assets=build_assets(hours),
+        # what the page says is collected above the assets, with the settings
+        assets=(*build_assets(hours), report.report(functools.partial(page.write, chosen))),
         asset_checks=checks.STANDING,
         jobs=jobs,
         schedules=SCHEDULES,
         sensors=build_sensors(jobs),
-        resources=build_resources(chosen) | {report.WRITER: functools.partial(page.write, chosen)} | overrides,
+        resources=build_resources(chosen) | overrides,
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
         executor=executor,
         loggers=loggers,

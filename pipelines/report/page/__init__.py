@@ -44,6 +44,9 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
         settings: Its settings.
         output: Where; default: `report.html` in the data folder.
         now: The moment it is about; default: this one.
+
+    Raises:
+        MirrorError: Nothing is published yet; nothing was written.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
@@ -59,6 +62,8 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
         with warehouse.open_published() as published:
             cards = list(content.cards(published, status, build_bytes))
     except MirrorError as error:
+        if not warehouse.published_path.exists():
+            raise
         if str(error) not in status.troubles:
             status.troubles.append(str(error))
     environment = Environment(

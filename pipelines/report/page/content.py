@@ -30,7 +30,7 @@ _ORIGIN: Final = datetime(2000, 1, 3, tzinfo=UTC)
 _BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
 #: How far back the changes themselves are looked at; the ledger knows the rest.
 _RECENT: Final = timedelta(days=7)
-_PROJECTS, _PLACES, _TITLES, _ROWS = 5, 24, 12, 31
+_PROJECTS, PLACES, _TITLES, _ROWS = 5, 24, 12, 31
 _GAPS: Final = frozenset({HourState.MISSING, HourState.PAST_RETENTION, UNKNOWN})
 _WORDS: Final = {
     "loaded": "loaded",
@@ -134,7 +134,7 @@ def _newest_hours(places: Sequence[Place]) -> Card:
             -sum(cell.row_count or 0 for cell in place.cells),
         ),
     )
-    shown = order[:_PLACES]
+    shown = order[:PLACES]
     edges = [*(cell.batch_hour for cell in shown[0].cells), shown[0].cells[-1].batch_hour + _HOUR]
     rows = {_label(place.project_id, place.namespace_id): [cell.state for cell in place.cells] for place in shown}
     lacking = sum(any(cell.state in _GAPS for cell in place.cells) for place in places)
@@ -156,7 +156,7 @@ def _newest_hours(places: Sequence[Place]) -> Card:
 
 
 def _history(published: Reader, axis: _Axis) -> Card:
-    found = published.sql(statement("read/page/coverage"), [axis.interval, _PLACES]).rows
+    found = published.sql(statement("read/page/coverage"), [axis.interval, PLACES]).rows
     [(count,)] = published.sql(
         "SELECT count(*) FROM (SELECT DISTINCT project_id, namespace_id FROM hours WHERE table_name = ?)",
         [ARTICLE_CHANGES.name],
@@ -356,8 +356,8 @@ def _label(project: str, namespace: int) -> str:
 
 def _cut(count: int) -> str:
     return (
-        f" Shown: {_PLACES} of {count:,}, those that lack the most hours first, then the busiest."
-        if count > _PLACES
+        f" Shown: {PLACES} of {count:,}, those that lack the most hours first, then the busiest."
+        if count > PLACES
         else ""
     )
 

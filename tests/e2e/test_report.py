@@ -1,0 +1,57 @@
+"""The page about the mirror in a browser: wide and narrow, light and dark, without a network, and without barriers."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
+
+
+@pytest.fixture(scope="module")
+def path(filled, call, tmp_path_factory):
+    """The page of a mirror of two hours and a snapshot, as `wme report` writes it."""
+    environ, _ = filled
+    path = tmp_path_factory.mktemp("report") / "page.html"
+    told = call("report", "--output", str(path), environ=environ)
+    assert told.code == 0, told.err
+    assert told.out.startswith(f"{path} is written (")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(375, 800), (1440, 900)], ids=["phone", "desktop"])
+def test_it_is_readable_and_has_no_barriers(path, width, height, scheme):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        asked, wrong = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(path.as_uri())
+        # the policy of the page runs no script, so this is the browser's own doing
+        page.locator("summary").evaluate_all("all => all.forEach(one => { one.parentElement.open = true })")
+        assert page.get_by_role("img").count() >= 3
+        for picture in page.get_by_role("img").all():
+            box = picture.bounding_box()
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+            assert box["height"] > 20
+        letters = page.evaluate(
+            "[...document.querySelectorAll('svg text')].map(one => [one.getBoundingClientRect(), one.closest('svg').getBoundingClientRect()])"
+            ".filter(([own, all]) => own.left < all.left - 1 || own.right > all.right + 1).length"
+        )
+        assert letters == 0  # none is cut
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        found = Axe().run(page).response["violations"]
+        browser.close()
+    assert [(one["id"], one["impact"], [node["html"] for node in one["nodes"]]) for one in found] == []
+    assert wrong == []
+    assert {url.split(":")[0] for url in asked} <= {"file", "data"}
+    assert asked[0] == path.as_uri()

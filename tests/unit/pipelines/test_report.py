@@ -1,0 +1,220 @@
+"""The page about the mirror: what it says, that nothing in it is trusted or comes from elsewhere, and its size."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import datetime, timedelta
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import dagster as dg
+import duckdb
+import pytest
+
+from assets import report
+from pipelines.definitions import build_defs
+from pipelines.report.page import write
+from pipelines.report.page.content import PLACES
+from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
+from pipelines.settings import Settings
+from resources.errors import MirrorError
+from tests.unit.pipelines.test_status import ONE, Mirror
+from tests.unit.warehouse.conftest import START
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = '</script><img src=x onerror=alert(1)> & "quoted" $x$ `wme clean`'
+CARDS = ["Newest hours", "Lag and freshness", "Changes per hour", "Most edited pages", "Deletions and moves", "Rejects"]
+CARDS += ["Throughput", "Quota", "Storage"]
+
+
+class Page(HTMLParser):
+    """What a browser would make of it: headings, texts, attributes; an element that is not closed is an error."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.open, self.tags, self.attributes, self.headings, self.text = [], Counter(), [], [], ""
+        self.source = path.read_text("utf-8")
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += [(tag, *one) for one in attributes]
+        if tag not in {"meta", "link"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += [(tag, *one) for one in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+            if self.open[-1:] == ["h2"]:
+                self.headings.append(data)
+
+
+def made(mirror, newest, **more):
+    settings = Settings(data=mirror.data, min_free_gb=0, **{"projects": ("enwiki",), **more})
+    wrote = write(settings, now=mirror.lake.hour(newest) + ONE)
+    return wrote, Page(wrote.path)
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    return Mirror(tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Five hours of two projects, in which pages are edited, moved, deleted and named with care, and lines are rejected."""
+    mirror = Mirror(tmp_path_factory.mktemp("filled") / "data")
+    lake = mirror.lake
+    for number in range(5):
+        minute = 60 * number + 1
+        web = {"url": "https://en.wikipedia.org/wiki/A"}
+        changes = [lake.change(1, "A", minute, editor_name=f"editor {number}", **web)]
+        if number == 2:
+            changes.append(lake.change(2, HOSTILE, minute + 1, url='javascript:alert("x")'))
+            changes += [lake.change(3, "Old name", minute + 2, "delete"), lake.change(4, "Gone", minute + 3, "delete")]
+            changes.append(lake.change(3, "New name", minute + 2) | {"event_id": changes[-2]["event_id"]})
+        rejects = ["not a record"] if number == 3 else []
+        mirror.warehouse.load_hour(lake.hour(number), [lake.file(number, changes, rejects=rejects)])
+    mirror.publish()
+    return mirror
+
+
+def test_each_question_has_its_card(filled):
+    wrote, page = made(filled, 4)
+    assert page.headings == ["Nothing needs attention", *CARDS, "Facts"]
+    assert (wrote.path, wrote.size_bytes) == (filled.data / "report.html", len(page.source.encode()))
+    # the quota has nothing to show, and the loads were all in one hour
+    assert wrote.picture_count == page.tags["svg"] == 5
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert all(len(label) > 40 for label in labels)
+    assert "9 changes since 2026-11-01 00:00 UTC. The most are of enwiki: 100.0%." in page.text
+    assert "The first has 5 edits by 5 editors." in page.text
+    assert "1 deletion, 1 move." in page.text
+    assert "1 line of hourly files could not be converted" in page.text
+
+
+def test_the_page_is_alone_and_runs_nothing(filled):
+    _, page = made(filled, 4)
+    assert not {"script", "iframe", "object", "img", "form"} & set(page.tags)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    links = {value for tag, name, value in page.attributes if name in {"href", "src", "xlink:href"}}
+    assert links == {"data:,", "https://en.wikipedia.org/wiki/A"}  # the address that is none of the web's is no link
+    assert "url(" not in page.source
+    assert "@import" not in page.source
+    [policy] = [value for tag, name, value in page.attributes if (tag, name) == ("meta", "content") and "src" in value]
+    assert policy.startswith("default-src 'none'; ")
+    assert HOSTILE in page.text  # as it is, and no markup of it
+
+
+def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled):
+    _, before = made(filled, 4)
+    wrote, after = made(filled, 90)
+    assert after.headings[0] == "What needs attention"
+    assert wrote.attention_count == len(wrote.attention) > 0
+    assert all(text.replace("`", "") in after.text for text in wrote.attention)
+    assert before.source != after.source
+    assert not list(filled.data.glob("*.tmp"))
+
+
+def test_a_mirror_in_which_nothing_is_says_what_to_do(mirror, tmp_path):
+    mirror.warehouse.publish()
+    _, page = made(mirror, 4)
+    assert "No hour is loaded yet. wme run fetches the newest ones" in page.text
+    with pytest.raises(MirrorError, match="no published file"):
+        write(Settings(data=tmp_path / "none", min_free_gb=0))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_published_file_that_cannot_be_read_needs_attention(mirror):
+    mirror.warehouse.publish()
+    mirror.warehouse.published_path.write_bytes(b"no database")
+    wrote, page = made(mirror, 4)
+    assert wrote.picture_count == 0
+    assert page.headings == ["What needs attention", "Facts"]
+
+
+def test_the_sentences_are_cut_and_say_so(mirror):
+    projects = tuple(f"p{number}wiki" for number in range(60))
+    mirror.load(0)
+    mirror.publish()
+    wrote, page = made(mirror, 4, projects=projects)
+    assert wrote.attention_count >= 60
+    assert len(wrote.attention) <= 30
+    assert f"{wrote.attention_count - len(wrote.attention)} more; wme status lists them all." in page.text
+
+
+def test_a_year_of_900_projects_fits_into_two_megabytes(mirror):
+    """Each day of each project has an hour that is loaded or missing, changing from day to day: no two cells are alike."""
+    mirror.load(0)
+    mirror.publish()
+    published = duckdb.connect(str(mirror.warehouse.published_path))
+    own = {"project_id": "'wiki' || project || 'with_a_long_name'", "batch_hour": "hour", "source_at": "hour"}
+    own |= {"loaded_at": "hour + INTERVAL 2 HOUR", "checked_at": "hour", "row_count": "project"}
+    own |= {"identifier": "'wiki' || project", "state": "if((project + day) % 2 = 0, 'loaded', 'missing')"}
+    for table in ("loads", "hours"):
+        chosen = ", ".join(
+            f"{own.get(name, name)} AS {name}"
+            for (name,) in published.sql(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()
+        )
+        published.execute(
+            f"INSERT INTO {table} SELECT {chosen} FROM {table}, range(900) AS p(project), range(365) AS d(day), "
+            "LATERAL (SELECT TIMESTAMPTZ '2025-11-01 00:00:00+00' + day * INTERVAL 1 DAY AS hour)"
+        )
+    published.close()
+    wrote, page = made(mirror, 0, projects=tuple(f"wiki{number}with_a_long_name" for number in range(900)))
+    assert "Coverage by day" in page.headings
+    assert f"Shown: {PLACES} of 901" in page.text
+    assert 100_000 < wrote.size_bytes < 2_000_000
+
+
+def test_a_picture_has_a_shape_for_each_series_and_no_more(filled):
+    edges = [START + number * ONE for number in range(4)]
+    drawn = ET.fromstring(areas(edges, [[1, 2, 3], [4, 5, 6]], "B", "a <label>"))
+    assert drawn.attrib.keys() == {"viewBox", "role", "aria-label"}
+    assert drawn.get("aria-label") == "a <label>"
+    fills = [one.get("fill") for one in drawn.iter() if one.get("fill", "").startswith("var(--series")]
+    assert fills == ["var(--series-0)", "var(--series-1)"]
+    dashed = ET.fromstring(lines(edges, [[1, None, 3], [2, 2, 2]], "h", "lag"))
+    strokes = [one.get("stroke") for one in dashed.iter() if one.get("stroke", "").startswith("var(--series")]
+    assert strokes == ["var(--series-0)", "var(--series-1)"]
+    states = list(HEIGHTS)
+    edges = [START + number * ONE for number in range(len(states) + 1)]
+    mapped = ET.fromstring(coverage(edges, {"a<b": states, "c": states}, "map"))
+    cells = Counter(one.get("fill") for one in mapped.iter() if one.get("fill", "").startswith("var(--state"))
+    assert cells == {f"var(--state-{number})": 1 for number in range(len(states))}
+    assert {"a<b", "c"} <= {one.text for one in mapped.iter()}
+
+
+def test_times_of_a_picture_are_read_in_utc_and_in_24_hours():
+    start = datetime.fromisoformat("2026-11-01T00:00:00+00:00")
+    drawn = areas([start + number * timedelta(hours=6) for number in range(9)], [[1] * 8], "", "x")
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    assert "12:00" in texts
+    assert "Nov 2" in texts
+    assert not [text for text in texts if "PM" in text]
+
+
+def test_dagster_writes_it_and_leads_to_it(filled):
+    settings = Settings(data=filled.data, projects=("enwiki",), min_free_gb=0)
+    defs = build_defs(settings)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = defs.resolve_job_def("report").execute_in_process(instance=instance)
+    [made_] = result.asset_materializations_for_node("published__report")
+    assert made_.asset_key == report.KEY
+    metadata = {name: value.value for name, value in made_.metadata.items()}
+    assert metadata["page"] == (filled.data / "report.html").as_uri()
+    assert metadata["bytes"] == (filled.data / "report.html").stat().st_size
+    assert metadata["attention_count"] == metadata["attention"].count("\n") + 1

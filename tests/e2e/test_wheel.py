@@ -84,6 +84,9 @@ def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
             "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
         ).fetchall()
     assert articles == bodies > 500
+    told = call(place, "wme", "report")
+    assert told.returncode == 0, told.stderr
+    assert "<svg" in (place / "mirror" / "report.html").read_text("utf-8")
     # and it was the installed package
     told = call(place, "python", "-c", "import pipelines; print(pipelines.__file__)")
     assert told.stdout.startswith(str(place / "env")), told.stderr

@@ -27,6 +27,7 @@ from pydantic import (
 
 from pipelines import values
 from pipelines.values import BODIES, PROJECT, SANDBOX_PROJECTS, SettingsError
+from resources.access import Access
 from resources.enterprise import Service
 
 if TYPE_CHECKING:
@@ -232,6 +233,23 @@ class Settings(BaseModel):
         """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
         mirrored = ((project, namespace) for project in self.projects for namespace in self.namespaces)
         return dataset.scope(mirrored, wikidata=self.wikidata)
+
+    @property
+    def access(self) -> Access:
+        """How the service is reached, with the password itself."""
+        return Access(
+            data=str(self.data),
+            auth_url=self.auth_url,
+            base_url=self.base_url,
+            realtime_url=self.realtime_url,
+            username=self.username,
+            password=None if self.password is None else self.password.get_secret_value(),
+            contact=self.contact,
+            anonymous=self.anonymous,
+            min_free_gb=self.min_free_gb,
+            requests_per_second=self.requests_per_second,
+            use_sandbox=self.sandbox,
+        )
 
     @property
     def dagster_home(self) -> Path:

@@ -1,12 +1,14 @@
-"""The resources as the settings want them, for Dagster and for commands that do without it."""
+"""The resources as the settings want them. Commands that only talk to the service use `Settings.access`, without Dagster."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from resources.access import Access
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 
 if TYPE_CHECKING:
@@ -48,26 +50,17 @@ def build_enterprise(settings: Settings) -> EnterpriseResource:
 
     Dagster would make an instance to look one variable up, which takes half a second.
     """
-    return _enterprise(settings, settings.password.get_secret_value() if settings.password is not None else None)
+    return _enterprise(settings, settings.access.password)
 
 
 def _enterprise(settings: Settings, password: str | None) -> EnterpriseResource:
+    reached = {one.name: getattr(settings.access, one.name) for one in fields(Access)} | {"password": password}
     return EnterpriseResource(
-        data=str(settings.data),
+        **reached,
         projects=list(settings.projects),
         namespaces=list(settings.namespaces),
         wikidata=settings.wikidata,
-        auth_url=settings.auth_url,
-        base_url=settings.base_url,
-        realtime_url=settings.realtime_url,
-        username=settings.username,
-        password=password,
-        contact=settings.contact,
-        anonymous=settings.anonymous,
-        min_free_gb=settings.min_free_gb,
-        requests_per_second=settings.requests_per_second,
         watchlist=None if settings.watchlist is None else str(settings.watchlist),
         lookups_per_day=settings.lookups_per_day,
         check_pages=settings.check_pages,
-        use_sandbox=settings.sandbox,
     )

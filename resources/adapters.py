@@ -7,8 +7,7 @@ Does not belong here: anything a notebook without Dagster would want; that is in
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +15,19 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field
 
-from resources import data_folder
+from resources.access import Access
 from resources.engine import Engine, LineReporter
-from resources.enterprise import EnterpriseClient, Limits, Patience, Service
+from resources.enterprise import Service
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    from resources import sandbox
     from resources.datasets import Dataset
+    from resources.enterprise import EnterpriseClient
 
 #: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what reads the stream. A run holds its pool from
 #: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
@@ -73,59 +73,18 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
         return dataset.scope(self.scope, wikidata=self.wikidata)
 
+    @property
+    def access(self) -> Access:
+        """How the service is reached, for whoever does without Dagster."""
+        return Access(**{one.name: getattr(self, one.name) for one in fields(Access)})
+
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
-        data = Path(self.data)
-        data_folder.ready(data)
-        if not self.use_sandbox:
-            # made first: an address that cannot be one binds nothing, and is kept nowhere
-            service = Service(
-                auth_url=self.auth_url,
-                base_url=self.base_url,
-                realtime_url=self.realtime_url,
-                username=self.username,
-                password=self.password,
-                contact=self.contact,
-                anonymous=self.anonymous,
-            )
-            data_folder.claim(data, service.base_url)
-            return service
-        from resources import sandbox
+        return self.access.service()
 
-        settings = sandbox_settings(data)
-        data_folder.claim(data, f"sandbox {settings.identity}")
-        endpoint = sandbox.attach(settings)
-        return Service(
-            auth_url=endpoint.url,
-            base_url=endpoint.url,
-            realtime_url=endpoint.realtime_url,
-            username=endpoint.username,
-            password=endpoint.password,
-            contact=self.contact,
-        )
-
-    @contextmanager
-    def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
-        """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
-
-        Args:
-            seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
-        """
-        limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
-        patience = Patience(requests_per_second=self.requests_per_second)
-        if seconds is not None:
-            limits = replace(limits, answer_seconds=seconds)
-            patience = replace(patience, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
-        state = Path(self.data) / "state"
-        with EnterpriseClient(self.service(), state=state, patience=patience, limits=limits) as client:
-            yield client
-
-
-def sandbox_settings(data: Path) -> sandbox.Settings:
-    """The settings of a data folder's own sandbox: the default world, kept in `data/sandbox`."""
-    from resources import sandbox
-
-    return sandbox.Settings(state=data / "sandbox")
+    def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
+        """A client of the service, closed at the end; `seconds`: for whoever may not wait."""
+        return self.access.client(seconds)
 
 
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]

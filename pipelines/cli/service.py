@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @contextmanager
 def client(settings: Settings) -> Iterator[EnterpriseClient]:
     """The client for these settings, open while the block runs; the sandbox is started where they say so."""
-    from pipelines.wiring import build_enterprise
-
-    with build_enterprise(settings).client() as opened:
+    with settings.access.client() as opened:
         yield opened
 
 

@@ -115,10 +115,8 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 
 
 def _tell_tokens(report: Status, settings: Settings) -> None:
-    from pipelines.wiring import build_enterprise  # noqa: PLC0415  Dagster takes a second, and only accounts need it
-
     try:
-        with build_enterprise(settings).client() as client:
+        with settings.access.client() as client:
             report.facts.append(("tokens", tokens_text(client.account.status(), client.account.now())))
     except MirrorError as error:
         report.troubles.append(str(error))

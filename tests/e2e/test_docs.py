@@ -66,7 +66,7 @@ def statements():
         for line, block in blocks(path, "sql"):
             settings_before = []
             for number, statement in enumerate(re.split(r";.*$", block, flags=re.MULTILINE)):
-                if statement.strip().startswith("SET "):
+                if statement.strip().startswith(("SET ", "CREATE TEMP ")):
                     settings_before.append(statement)
                 elif re.sub(r"--.*", "", statement).strip():
                     ending = block.split(statement, 1)[1].split("\n", 1)[0]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from resources import machine
-from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource, sandbox_settings
+from resources.access import sandbox_settings
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import OriginError, origin_of
 from resources.enterprise.errors import InvalidRequest
 from resources.lake import ConversionError

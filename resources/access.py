@@ -1,0 +1,90 @@
+"""How the service is reached: an account at its addresses, or the sandbox in its place, for one data folder.
+
+Belongs here: what commands and Dagster's resource share, without Dagster, which takes a second to import.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resources import data_folder
+from resources.enterprise import EnterpriseClient, Limits, Patience, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from resources import sandbox
+
+
+@dataclass(frozen=True)
+class Access:
+    """What has to be known to talk to the service; what each value means is said where it is set (`pipelines.settings`)."""
+
+    data: str
+    auth_url: str = Service.auth_url
+    base_url: str = Service.base_url
+    realtime_url: str = Service.realtime_url
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    contact: str | None = None
+    anonymous: bool = False
+    min_free_gb: float = 0.0
+    requests_per_second: float | None = None
+    use_sandbox: bool = False
+
+    def service(self) -> Service:
+        """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
+        data = Path(self.data)
+        data_folder.ready(data)
+        if not self.use_sandbox:
+            # made first: an address that cannot be one binds nothing, and is kept nowhere
+            service = Service(
+                auth_url=self.auth_url,
+                base_url=self.base_url,
+                realtime_url=self.realtime_url,
+                username=self.username,
+                password=self.password,
+                contact=self.contact,
+                anonymous=self.anonymous,
+            )
+            data_folder.claim(data, service.base_url)
+            return service
+        from resources import sandbox
+
+        settings = sandbox_settings(data)
+        data_folder.claim(data, f"sandbox {settings.identity}")
+        endpoint = sandbox.attach(settings)
+        return Service(
+            auth_url=endpoint.url,
+            base_url=endpoint.url,
+            realtime_url=endpoint.realtime_url,
+            username=endpoint.username,
+            password=endpoint.password,
+            contact=self.contact,
+        )
+
+    @contextmanager
+    def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
+        """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
+
+        Args:
+            seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
+        """
+        limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
+        patience = Patience(requests_per_second=self.requests_per_second)
+        if seconds is not None:
+            limits = replace(limits, answer_seconds=seconds)
+            patience = replace(patience, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
+        state = Path(self.data) / "state"
+        with EnterpriseClient(self.service(), state=state, patience=patience, limits=limits) as client:
+            yield client
+
+
+def sandbox_settings(data: Path) -> sandbox.Settings:
+    """The settings of a data folder's own sandbox: the default world, kept in `data/sandbox`."""
+    from resources import sandbox
+
+    return sandbox.Settings(state=data / "sandbox")

@@ -50,6 +50,7 @@ _COMMANDS = {
         "families.repairs",
         "Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.",
     ),
+    "metrics": ("metrics", "Print the figures of `wme status` in the text format of Prometheus."),
     "publish": (
         "maintenance",
         "Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).",

@@ -1,0 +1,40 @@
+"""`wme metrics`: the figures of `wme status` for monitors. The work is in `pipelines/report/metrics.py`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from pipelines.settings import read as read_settings
+
+
+@click.command()
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write them to FILE, as a whole, instead of printing them.",
+)
+@click.option(
+    "--hours",
+    "count",
+    type=click.IntRange(1, 24 * 31),
+    default=48,
+    show_default=True,
+    help="Hours to look back (for example 72).",
+)
+def metrics(*, output: Path | None, count: int) -> None:
+    """Print the figures of `wme status` in the text format of Prometheus."""
+    from pipelines.report import metrics as collected
+    from pipelines.report import status as statuses
+    from resources import files
+
+    now = datetime.now(UTC)
+    text = collected.text(statuses.collect(read_settings(), count, now), now)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        # a collector that comes at any moment reads all of the file, or the one before
+        files.write(output.absolute(), text)

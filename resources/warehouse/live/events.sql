@@ -1,6 +1,6 @@
--- Those events, as rows of their hours, with what decides: whole rows of hours would take gigabytes. `file_row` says the file as well, by its place in
--- the list.
+-- The others, as rows of their hours, with what decides: whole rows of hours would take gigabytes.
 INSERT INTO article_changes BY NAME
-SELECT {columns}, {event_key} AS event_key, list_position({paths}, filename) * {rows_of_a_file} + file_row_number AS file_row
+SELECT {columns}, {event_key} AS event_key, file_row
 FROM {events} AS event
-SEMI JOIN live_kept USING (filename, file_row_number)
+SEMI JOIN live_hours USING (batch_hour, project_id, namespace_id)
+ANTI JOIN live_repeated USING (file_row)

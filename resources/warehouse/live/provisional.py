@@ -38,6 +38,9 @@ _DECIDING = Table(
 )
 #: Rows of a row group of the file: while it is written, so many are in memory as a whole.
 _GROUP_ROWS = 8192
+#: What DuckDB may hold in memory meanwhile, by so many threads, each of which needs its share: the rest goes to disk. It is done every minute beside
+#: a stream whose memory does not grow either.
+_MEMORY_LIMIT, _THREADS = "256MB", 2
 #: More than a file has: places of rows in several files are told apart by it.
 _ROWS_OF_A_FILE = "4294967296"
 
@@ -68,7 +71,8 @@ def write(
 ) -> Provisional:
     """Write the provisional rows over what the build file holds, or none of them; nothing in it is changed.
 
-    Memory and time are in proportion to the events of the hours that have no file, which are those of two days at the most.
+    Time is in proportion to the events of the hours that have no file, which are those of two days at the most. Memory is not: DuckDB puts on disk what
+    is more than a fixed amount. The connection keeps that limit.
 
     Raises:
         LakeFileError: A file of the stream is gone or damaged; nothing was written.
@@ -78,19 +82,15 @@ def write(
     since = _first_open_hour(connection, now)
     paths = [] if is_empty else [str(file.path) for file in files_of(lake_root.resolve() / LIVE_CHANGES, since)]
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
+    connection.execute(f"SET threads = {_THREADS}")
     connection.execute("BEGIN")
     try:
         _load(connection, paths, since)
         if take_in(connection, lake_root, now, passing=True).file_count:
             connection.execute("INSERT INTO live_left SELECT project_id, article_id FROM leaving")
-        rows = statement(
-            "live/rows",
-            columns=column_list(ARTICLE_CHANGES.narrow, "event."),
-            events=rows_of(paths),
-            paths=_list(paths),
-            rows_of_a_file=_ROWS_OF_A_FILE,
-            since=moment(since),
-        )
+        connection.execute(statement("live/living", since=moment(since)))
+        rows = statement("live/rows", columns=column_list(ARTICLE_CHANGES.narrow, "event."), events=rows_of(paths))
         said = ", ".join(f"{name}: {quoted(json.dumps(told))}" for name, told in _state(lake_root).items())
         connection.execute(
             f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, KV_METADATA {{{said}}})"
@@ -151,24 +151,21 @@ def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: da
     )
     if paths:
         connection.execute(statement("live/hours", covered=_COVERED), {"paths": paths, "since": since})
-        connection.execute(statement("live/kept", events=rows_of(paths)))
-        columns = column_list(_DECIDING)
-        events = {"events": rows_of(paths), "paths": _list(paths), "rows_of_a_file": _ROWS_OF_A_FILE}
-        connection.execute(statement("live/events", columns=columns, **events))
+        events = rows_of(paths)
+        connection.execute(statement("live/repeated", events=events))
+        connection.execute(statement("live/events", columns=column_list(_DECIDING, "event."), events=events))
         connection.execute(statement("live/pending"))
 
 
 def rows_of(paths: Sequence[str], table: Table = ARTICLE_CHANGES.narrow) -> str:
-    """What to select all rows of some files from, and their places; columns that a file does not have are null."""
-    rows = f"SELECT {nulls(table)}, NULL AS filename, NULL AS file_row_number WHERE false"
+    """What to select all rows of some files from, and their places, with `file_row` for both; columns that a file does not have are null."""
+    rows = f"SELECT {nulls(table)}, NULL AS filename, NULL AS file_row_number, NULL AS file_row WHERE false"
     if paths:
         options = "hive_partitioning := false, union_by_name := true, filename := true, file_row_number := true"
-        rows += f" UNION ALL BY NAME FROM read_parquet({_list(paths)}, {options})"
+        place = f"CAST(file_index AS BIGINT) * {_ROWS_OF_A_FILE} + file_row_number AS file_row"
+        listed = ", ".join(map(quoted, paths))
+        rows += f" UNION ALL BY NAME SELECT *, {place} FROM read_parquet([{listed}], {options})"  # noqa: S608  our own paths
     return f"({rows})"
-
-
-def _list(paths: Sequence[str]) -> str:
-    return f"[{', '.join(map(quoted, paths))}]"
 
 
 def first_hour(now: datetime) -> datetime:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from resources.sandbox.api import control as sandbox_control
 from resources.tables import MACROS, QUESTIONS, HourState
 from resources.warehouse.errors import WarehouseError
 from tests.contract import __main__ as contract
-from tests.e2e.conftest import PATIENCE_SECONDS
+from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUR = timedelta(hours=1)
@@ -40,6 +41,7 @@ GUIDES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("analyst", "operator", "data-engineer", "sandbox")),
 ]
+NOTEBOOK = ROOT / "docs" / "notebooks" / "first_questions.py"
 #: Commands of the documents that are run as they stand, on a filled data folder.
 CHEAP = {
     "status",
@@ -181,6 +183,87 @@ def test_python_of_the_data_engineers_guide_runs(workplace, capsys):
     assert names["conversion"].row_count > 20
     assert names["warehouse"].sql("SELECT count(*) > 10 FROM articles").rows == [(True,)]
     assert "503" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def asked(published, tmp_path_factory):
+    """What the notebook printed, and what `asking.py` wrote of it: the answers, the plots, the sentence without a published file."""
+    folder = tmp_path_factory.mktemp("asked")
+    words = [NOTEBOOK, folder / "empty", published.parent, folder / "answers.json"]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", Path(__file__).with_name("asking.py"), *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        env={**bare(), "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TZ": "America/New_York"},
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((folder / "answers.json").read_text())
+
+
+def test_notebook_asks_ten_questions_and_prints_their_answers(asked):
+    _, *questions = re.split(r"^## (?=\d)", asked[0], flags=re.MULTILINE)
+    assert [int(question.split(".")[0]) for question in questions] == list(range(1, 11))
+    assert all(re.search(r"^├─.*\n│ ", question, re.MULTILINE) for question in questions), "a table has a row at least"
+
+
+def test_answers_of_the_notebook_are_those_of_the_file(asked, published):
+    tables = asked[1]["tables"]
+    assert len(tables) == NOTEBOOK.read_text().count(" = ask(")
+    assert all(tables.values()), {name for name, rows in tables.items() if not rows}
+    with duckdb.connect(published, read_only=True) as connection:
+        counts = connection.execute(
+            "SELECT project_id, namespace_id, count(*) FROM articles GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        (edits,) = connection.execute("SELECT CAST(sum(edit_count) AS BIGINT) FROM activity").fetchone()
+    answered = [(row["project_id"], row["namespace_id"], row["article_count"]) for row in tables["coverage"]]
+    assert answered == counts
+    assert sum(row["edit_count"] for row in tables["hourly_edits"]) == edits
+    assert {row["what"] for row in tables["deleted_and_moved"]} == {"deleted", "moved"}
+    before, now = tables["before_and_now"]
+    assert before["event_at"] < now["event_at"]
+    assert {before["event_at"], now["event_at"]} <= {row["event_at"] for row in tables["history"]}
+    assert tables["page_text"][0]["name"] == now["name"]
+    assert tables["page_text"][0]["beginning"]
+
+
+def test_plots_of_the_notebook_have_data_titles_and_a_text_for_who_does_not_see_them(asked):
+    plots = asked[1]["plots"]
+    assert len(plots) == NOTEBOOK.read_text().count("alt.Chart(")
+    for name, plot in plots.items():
+        rows = plot["datasets"][plot["data"]["name"]]
+        assert rows, name
+        assert plot["mark"]["type"] in {"bar", "line"}
+        assert plot["description"], name
+        assert plot["title"], name
+        for channel in ("x", "y"):
+            encoding = plot["encoding"][channel]
+            assert encoding["title"], name
+            assert any(row[encoding["field"]] is not None for row in rows), (name, channel)
+        shown = [plot["encoding"][channel] for channel in plot["encoding"].keys() - {"tooltip"}]
+        for encoding in [*shown, *plot["encoding"]["tooltip"]]:
+            assert encoding["field"] in rows[0], name
+            # Vega draws times in the zone of the browser otherwise
+            assert encoding["type"] != "temporal" or encoding["timeUnit"].startswith("utc"), name
+
+
+def test_notebook_without_a_published_file_says_what_to_do(asked):
+    assert "There is no published file" in asked[1]["refusal"]
+    assert "`wme run`" in asked[1]["refusal"]
+
+
+def test_notebook_needs_none_of_the_large_libraries(asked):
+    assert asked[1]["heavy"] == []
+
+
+def test_guides_say_how_to_open_the_notebook_and_how_to_print_it(asked):
+    name = NOTEBOOK.relative_to(ROOT).as_posix()
+    assert asked[1]["opened"] == str(NOTEBOOK)
+    for path in (ROOT / "README.md", ROOT / "docs" / "analyst.md"):
+        for command in ("marimo edit", "python"):
+            assert f".venv/bin/{command} {name}" in path.read_text(), path.name
 
 
 def test_no_python_goes_untested():

@@ -123,11 +123,23 @@ class _Commands(MutableMapping[str, click.Command]):
         raise TypeError("Commands are declared in this module.")
 
 
-class _Group(click.Group):
+class Group(click.Group):
+    """A group that lists each command with its whole sentence, which click would cut to a line."""
+
+    def sentences(self) -> dict[str, str]:
+        """What each command does, by name."""
+        return {name: command.get_short_help_str(limit=1000) for name, command in self.commands.items()}
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
-        """List the commands without importing them."""
+        """List the commands by name."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
+            formatter.write_dl(sorted(self.sentences().items()))
+
+
+class _Lazy(Group):
+    def sentences(self) -> dict[str, str]:
+        """What each command does, without importing it."""
+        return {name: text for name, (_, text) in _COMMANDS.items()}
 
 
 def main() -> None:
@@ -179,7 +191,7 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-@click.group(cls=_Group, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Lazy, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="enterprise-content-mirror")
 @click.option("-v", "--verbose", is_flag=True, help="Log more of what is done.")
 @click.pass_context

@@ -710,6 +710,21 @@ def test_every_command_and_option_says_what_it_is():
                 assert option.help, (words, option.name)
 
 
+def test_help_of_every_command_fits_a_terminal_and_cuts_no_sentence(call, tmp_path):
+    environ = {"WME_DATA": str(tmp_path / "data"), "COLUMNS": "80"}
+    for words, command in [((), cli.wme), *commands(cli.wme)]:
+        told = call(*words, "--help", environ=environ)
+        assert told.code == 0, (words, told.err)
+        rest = told.out.split("\n\n", 1)[1]  # behind the usage
+        assert [line for line in told.out.splitlines() if len(line) > 80] == [], words
+        assert "..." not in rest, words
+        if isinstance(command, click.Group):
+            listed = " ".join(rest.split())
+            for name, one in command.commands.items():
+                sentence = re.split(r"(?<=\.)\s", " ".join(one.help.split()))[0]
+                assert f" {name} {sentence}" in listed, (words, name)
+
+
 @pytest.mark.parametrize(
     ("words", "spared", "shown"),
     [

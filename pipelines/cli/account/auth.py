@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli import service, terminal
+from pipelines.cli import Group, service, terminal
 from pipelines.cli.account.secret_input import CODE, NEW_PASSWORD, Unargued, from_stdin, secret
 from pipelines.report.account import account_json, account_text, tokens_text
 from pipelines.settings import read as read_settings
@@ -22,7 +22,7 @@ _PASSWORD = "WME_PASSWORD"  # noqa: S105  a name
 _DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
 
 
-class _Auth(click.Group):
+class _Auth(Group):
     command_class = Unargued
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import service, terminal
+from pipelines.cli import Group, service, terminal
 from pipelines.cli.families.records import answered, queried, query, show, show_record
 from pipelines.cli.parameters import CHUNK, SNAPSHOT, dataset_option
 from pipelines.settings import read as read_settings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
 
 
-@click.group()
+@click.group(cls=Group)
 def snapshots() -> None:
     """Snapshots of whole projects: list them, plan a download, download them into the archive."""
 

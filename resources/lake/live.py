@@ -319,11 +319,13 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
         try:
             with pq.ParquetFile(path) as file:
                 for number in range(file.num_row_groups):
-                    held.append(file.read_row_group(number).cast(table.schema))
-                    rows, size = rows + len(held[-1]), size + held[-1].nbytes
-                    if rows >= _GROUP_ROWS or size >= _READ_BYTES:
+                    read = file.read_row_group(number).cast(table.schema)
+                    # before it is too much: else groups would grow whenever files are merged that were merged before
+                    if held and (rows + len(read) > _GROUP_ROWS or size + read.nbytes > _READ_BYTES):
                         yield pa.concat_tables(held)
                         held, rows, size = [], 0, 0
+                    held.append(read)
+                    rows, size = rows + len(read), size + read.nbytes
         except (OSError, ValueError) as error:
             raise _not_merged(path, error) from error
     if rows:

@@ -262,6 +262,20 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
     assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 70), (1, 100)])
 
 
+def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypatch):
+    monkeypatch.setattr("resources.lake.live._GROUP_ROWS", 7)
+    lake = lake_of(layout)
+    for step in range(70):
+        lake.add([lines(*(record(0, 3 * step + number) for number in range(3)))], NOW)
+        while lake.merge() is not None:
+            pass
+    files = [pq.read_metadata(path) for path in lake.files()]
+    groups = [one.row_group(number).num_rows for one in files for number in range(one.num_row_groups)]
+    # of 64 steps, the first of which has no event
+    assert max(file.num_rows for file in files) == 189
+    assert (sum(groups), max(groups)) == (210, 6)
+
+
 def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):
     lake, there = lake_of(layout), []
 

@@ -23,7 +23,8 @@ def _():
     on it follows. All times are in UTC. The published file is opened read-only, so nothing here can change the mirror. To see a file
     that was published later, run the next cell again.
 
-    `docs/analyst.md` explains every view and macro, `docs/data-dictionary.md` every column.
+    `docs/analyst.md` explains every view and macro, those for the last minutes, structured contents and Wikidata too;
+    `docs/data-dictionary.md` explains every column.
     """)
     return
 

@@ -13,6 +13,7 @@ import dagster as dg
 from assets import layers
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
+from assets.freshness import HOURLY
 from resources import datasets
 from resources.adapters import WarehouseResource
 from resources.datasets import Dataset
@@ -97,6 +98,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
         owners=list(OWNERS),
         description=f"{state.table.description} {state.pending}",
         metadata=table_metadata(state.table),
+        freshness_policy=HOURLY,
     )
     def advance(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
         """Advance the table by every snapshot and hour that was loaded since the last time, in one transaction."""

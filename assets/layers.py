@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.describe import OWNERS, lake_metadata, table_metadata
+from assets.freshness import OF_FAMILY
 
 if TYPE_CHECKING:
     from resources.datasets import Dataset
@@ -36,7 +37,11 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
     """The assets of all three, in the same order."""
     archive, lake, warehouse = keys(dataset)
     table = dataset.table
-    common: dict[str, Any] = {"skippable": skippable, "owners": list(OWNERS)}
+    common: dict[str, Any] = {
+        "skippable": skippable,
+        "owners": list(OWNERS),
+        "freshness_policy": OF_FAMILY.get(dataset.family),
+    }
     of_table: dict[str, Any] = common | {"description": table.description}
     return (
         dg.AssetSpec(archive, group_name="archive", kinds={"http", "file"}, description=dataset.description, **common),

@@ -8,6 +8,7 @@ import dagster as dg
 from assets import current, layers
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
 from assets.failures import as_failure
+from assets.freshness import HOURLY
 from assets.housekeeping import clean, is_due
 from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -38,6 +39,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         group_name="published",
         kinds={"duckdb"},
         owners=list(OWNERS),
+        freshness_policy=HOURLY,
         description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
         "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
         "were replaced go after a grace period.",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, LATE
 from resources.formatting import counted, hour_text
 from resources.tables import COVERED, HourState
 from resources.warehouse.database.sql import statement
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 UNKNOWN: Final = "unknown"
 #: An hour before the first one that was brought in, or after the last one of a project that is mirrored no longer.
 OUTSIDE: Final = "outside"
-#: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
-LATE: Final = timedelta(hours=4)
 _HOUR: Final = timedelta(hours=1)
 
 

@@ -13,7 +13,7 @@ from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
 from resources import datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
+from resources.datasets import ARTICLE_CHANGES, LATE, Family, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, size_text, value_text
 from resources.lake import Archive, Layout, drift_of, find_conversion
@@ -237,7 +237,7 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
             report.facts.append((OLDER_GAPS, f"{place.name}: {older}"))
         if key in scope and place.newest_hour is None:
             report.troubles.insert(0, f"{place.name}: no hour of it was loaded so far.")
-        elif key in scope and place.newest_hour is not None and now - place.newest_hour > coverage_.LATE:
+        elif key in scope and place.newest_hour is not None and now - place.newest_hour > LATE:
             behind = int((newest_complete - place.newest_hour) / timedelta(hours=1))
             report.troubles.insert(
                 0,

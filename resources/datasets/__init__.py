@@ -9,7 +9,7 @@ This package is a leaf: it imports the tables alone.
 
 from __future__ import annotations
 
-from resources.datasets.declaration import RETENTION, Dataset, Family, last_complete_hour
+from resources.datasets.declaration import LATE, RETENTION, Dataset, Family, last_complete_hour
 from resources.datasets.registry import (
     ARTICLE_CHANGES,
     ENTITY_CHANGES,
@@ -27,6 +27,7 @@ from resources.datasets.registry import (
 __all__ = [
     "ARTICLE_CHANGES",
     "ENTITY_CHANGES",
+    "LATE",
     "LISTS",
     "LOOKUPS",
     "RETENTION",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: How long the service keeps the files of an hour.
 RETENTION: Final = timedelta(hours=48)
+#: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
+LATE: Final = timedelta(hours=4)
 
 
 def last_complete_hour(now: datetime) -> datetime:

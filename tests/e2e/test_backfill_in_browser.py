@@ -26,6 +26,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from assets.partitions import HOUR, key_of
 from benchmarks.local_cluster import free_port
+from resources.formatting import hour_text
+from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -372,3 +374,93 @@ def test_the_daemon_closes_the_backfill_with_one_run_for_all(backfills, mirror, 
     assert (found.status, found.run["runId"]) == (status, backfills[name].run["runId"])
     page.goto(f"{mirror.url}/runs/b/{found.identifier}")
     expect(page.get_by_text("100% completed")).to_have_count(len(LAYERS))
+
+
+# --- what else there is to look at -----------------------------------------------------------------------------------
+
+
+def test_the_graph_shows_the_groups_from_the_service_to_the_analyst(mirror, page):
+    page.goto(f"{mirror.url}/asset-groups")
+    left_to_right = []
+    for group in ("archive", "lake", "warehouse", "published"):
+        # the list at the side has each twice
+        expect(page.get_by_text(group, exact=True)).to_have_count(3)
+        left_to_right.append(page.get_by_text(group, exact=True).last.bounding_box()["x"])
+    assert left_to_right == sorted(left_to_right)
+    assert len(set(left_to_right)) == 4
+
+
+def test_an_asset_shows_its_columns_its_plots_and_that_it_is_fresh(backfills, mirror, page):
+    def fresh() -> bool | None:
+        nodes = mirror.ask("{ assetNodes { assetKey { path } freshnessStatusInfo { freshnessStatus } } }")["assetNodes"]
+        told = {"/".join(node["assetKey"]["path"]): node["freshnessStatusInfo"] for node in nodes}
+        return True if all(told[layer] == {"freshnessStatus": "HEALTHY"} for layer in LAYERS) else None
+
+    until(fresh, 120, "The daemon looks at the freshness", mirror.log, pause=1)
+    page.goto(f"{mirror.url}/assets/lake/article_changes")
+    described = next(column for column in ARTICLE_CHANGES if column.name == "event_at")
+    expect(page.get_by_text(described.description)).to_be_visible()
+    expect(page.get_by_text("Passing").first).to_be_visible()
+    expect(page.get_by_text("Fails if more than 12 hours since last materialization")).to_be_visible()
+    page.get_by_text("Plots", exact=True).first.click()
+    for plotted in ("dagster/partition_row_count", "ndjson_bytes", "lake_bytes", "rejects"):
+        expect(page.get_by_text(plotted, exact=True)).to_be_visible()
+    expect(page.locator("canvas").first).to_be_visible()
+
+
+def test_the_checks_name_the_hour_that_failed(backfills, mirror, page):
+    page.goto(f"{mirror.url}/assets/published/warehouse?view=checks")
+    page.get_by_role("button", name="Execute all").click()
+    expect(page.get_by_text(re.compile("Launched run"))).to_be_visible()
+    page.goto("about:blank")
+    newest_run(mirror, "SUCCESS")
+    page.goto(f"{mirror.url}/assets/published/warehouse?view=checks")
+    page.get_by_text("no_failed_hours", exact=True).first.click()
+    expect(page.get_by_text(f"1 hour failed: {key_of(DAMAGED)}")).to_be_visible()
+    page.get_by_text("last_48_hours_covered", exact=True).first.click()
+    expect(page.get_by_text(f"frwiki namespace 0 {hour_text(DAMAGED)}: missing")).to_be_visible()
+
+
+def test_the_launchpad_explains_each_field_and_refuses_what_is_none(mirror, page):
+    page.goto(f"{mirror.url}/locations/enterprise-content-mirror/jobs/stream/playground")
+    expect(page.get_by_text("lake__live_changes").first).to_be_visible()
+    expect(page.get_by_text("No errors")).to_be_visible()
+    assert mirror.password not in page.content()
+    page.locator(".CodeMirror").first.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text("ops: {lake__live_changes: {config: {connections: many}}}")
+    expect(page.get_by_text(re.compile("Invalid scalar at path")).first).to_be_visible()
+
+
+def test_a_failed_hour_is_whole_after_its_cause_is_gone_and_its_run_is_repeated(backfills, mirror, page):
+    request = urllib.request.Request(f"{mirror.service}/sandbox/faults", method="DELETE")
+    with urllib.request.urlopen(request, timeout=120):
+        pass
+    page.goto(f"{mirror.url}/runs/{backfills['broken'].run['runId']}")
+    page.get_by_role("button", name=re.compile("Re-execute")).first.click()
+    # the run is one of a backfill, whose status stays as it is
+    page.get_by_role("button", name="Confirm").click()
+    expect(page).not_to_have_url(re.compile(backfills["broken"].run["runId"]))  # the page is that of the new run
+    page.goto("about:blank")
+    run = newest_run(mirror, "SUCCESS")
+    assert {"key": "dagster/parent_run_id", "value": backfills["broken"].run["runId"]} in run["tags"]
+    for layer in LAYERS:
+        show_partitions(page, mirror, layer, BROKEN, DAMAGED)
+        expect(page.get_by_text("Materialized (24)")).to_be_visible()
+        expect(page.get_by_text("Failed (0)")).to_be_visible()
+    (held,) = Warehouse(mirror.data).audit([DAMAGED])
+    assert held.row_count > 0
+
+
+def newest_run(mirror: Mirror, status: str) -> dict[str, Any]:
+    """The run that was launched last, once it has ended as it should."""
+
+    def look() -> dict[str, Any] | None:
+        (run,) = mirror.ask(
+            "{ runsOrError(limit: 1) { ... on Runs { results { runId status tags { key value } } } } }"
+        )["runsOrError"]["results"]
+        return run if run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} else None
+
+    run: dict[str, Any] = until(look, 200, "The run ends", mirror.log, pause=1)
+    assert run["status"] == status, mirror.log.read_text()[-4000:]
+    return run

@@ -15,6 +15,7 @@ from rich.console import Console
 from pipelines.report import coverage, heatmap
 from pipelines.report.status import as_json, collect
 from pipelines.settings import read
+from resources.datasets import LATE
 from resources.tables import HourState
 from resources.warehouse import Warehouse
 from tests.builds import lay
@@ -135,8 +136,8 @@ def test_an_hour_that_is_not_there_yet_is_a_gap_when_it_is_late(survey):
     places = survey(enwiki="llln")
     assert told(places) == []
     assert told(places, NOW + timedelta(hours=4)) == ["enwiki namespace 0 2026-03-04 14:00: not_yet."]
-    assert told(places, NEWEST + coverage.LATE - timedelta(seconds=1)) == []
-    assert len(told(places, NEWEST + coverage.LATE)) == 1
+    assert told(places, NEWEST + LATE - timedelta(seconds=1)) == []
+    assert len(told(places, NEWEST + LATE)) == 1
 
 
 def test_hours_behind_the_last_known_one_are_told_by_its_age_and_not_as_gaps(survey):

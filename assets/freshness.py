@@ -1,4 +1,4 @@
-"""How late an asset may be until Dagster's pages say so; the daemon looks every half a minute.
+"""How late an asset may be until the Dagster UI says so; the daemon looks every half a minute.
 
 Dagster looks at assets and not at hours: an old hour that is materialized again makes its assets fresh as well. Whether each of the last
 48 hours is there is said by the check `last_48_hours_covered`; that the pipeline stands still, when no check runs either, is said here.

@@ -190,6 +190,8 @@ def _plain(settings: Settings, hours: Sequence[datetime]) -> None:
     store.apply_changes()
     store.apply_entity_changes()
     store.publish(facts_of(settings.data))
+    # the asset does it behind a publication, when nobody waits for it any more
+    store.merge_row_groups()
 
 
 def _starts(mirror: dict[str, str], found: Orchestration, rounds: int, say: Callable[[str], None]) -> None:

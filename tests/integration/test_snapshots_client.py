@@ -488,9 +488,10 @@ def fetched_with_kills(settings, tmp_path, kills):
                     process.wait(120)
                 finally:
                     process.kill()
-                flying_now = used(client)[1] - len(landed(plan)) - flying
-                assert 0 <= flying_now <= 3
-                flying += flying_now
+                # one that was killed while landing lands the next time without a unit: then fewer are paid for and not there
+                not_landed = used(client)[1] - len(landed(plan))
+                assert 0 <= not_landed <= flying + 3
+                flying = max(flying, not_landed)
             sandbox.faults.clear()
             assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
             return client.plan_snapshot(NAME, folder, CHUNKS), used(client)[1], flying, peak

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from pipelines import importing
+
+# isort: split
 import functools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,6 +27,8 @@ from pipelines.wiring import build_resources
 from resources import datasets
 from resources.datasets import Family
 from resources.lake import Layout
+
+importing.done()
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,19 @@
+"""Imports without the garbage collector, which would look again and again at a million objects that stay: a tenth of the code location's start.
+
+To be imported before all else; `done()` behind the imports lets it work again.
+"""
+
+import atexit
+import gc
+
+_was_enabled = gc.isenabled()
+gc.disable()
+
+
+def done() -> None:
+    """Collect again, unless whoever imports did not either; what is there by now stays, and is not looked at any more."""
+    if _was_enabled:
+        gc.freeze()
+        # DuckDB's binding counts what is left at the end, and complains of it
+        atexit.register(gc.unfreeze)
+        gc.enable()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
@@ -11,6 +11,17 @@ from assets.freshness import OF_FAMILY
 
 if TYPE_CHECKING:
     from resources.datasets import Dataset
+
+
+#: Where everything comes from: no asset of ours, so it is never materialized, but the graph begins there.
+SERVICE: Final = dg.AssetSpec(
+    "service",
+    group_name="service",
+    kinds={"http"},
+    owners=list(OWNERS),
+    description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, lookups and streams. The resource "
+    "`enterprise` says which service it is.",
+)
 
 
 def archive_key(dataset: Dataset) -> dg.AssetKey:
@@ -44,7 +55,14 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
     }
     of_table: dict[str, Any] = common | {"description": table.description}
     return (
-        dg.AssetSpec(archive, group_name="archive", kinds={"http", "file"}, description=dataset.description, **common),
+        dg.AssetSpec(
+            archive,
+            deps=[SERVICE],
+            group_name="archive",
+            kinds={"http", "file"},
+            description=dataset.description,
+            **common,
+        ),
         dg.AssetSpec(
             lake, deps=[archive], group_name="lake", kinds={"parquet"}, metadata=lake_metadata(table), **of_table
         ),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, compacted, current, partitions, published, report
+from assets import checks, compacted, current, layers, partitions, published, report
 from assets.families import hourly, lists, lookups, snapshots, streams
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
@@ -98,7 +98,7 @@ def build_defs(
     jobs = build_jobs(lambda dataset: bool(chosen.scope_of(dataset)))
     return dg.Definitions(
         # what the page says is collected above the assets, with the settings
-        assets=(*build_assets(hours), report.report(functools.partial(page.write, chosen))),
+        assets=(layers.SERVICE, *build_assets(hours), report.report(functools.partial(page.write, chosen))),
         asset_checks=checks.STANDING,
         jobs=jobs,
         schedules=SCHEDULES,

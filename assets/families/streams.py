@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from assets import layers
 from assets.describe import OWNERS, lake_metadata
 from assets.failures import as_failure
 from assets.families import stream
@@ -84,6 +85,7 @@ class Brought:
 
 @dg.asset(
     key=KEY,
+    deps=[layers.SERVICE],
     group_name="lake",
     kinds={"http", "parquet"},
     owners=list(OWNERS),

@@ -38,7 +38,7 @@ from assets.families import snapshot as snapshot_sets
 from assets.families import snapshots
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
-from resources import adapters
+from resources import access, adapters
 from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
 from resources.enterprise import EnterpriseClient
 from resources.warehouse import Warehouse
@@ -80,8 +80,8 @@ def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] 
 
 def stand_still(now: datetime) -> None:
     """Have the client and the warehouse live at a moment of a sandbox whose clock stands still."""
-    for name in ("EnterpriseClient", "Warehouse"):
-        setattr(adapters, name, functools.partial(getattr(adapters, name), clock=lambda: now))
+    for module, name in ((access, "EnterpriseClient"), (adapters, "Warehouse")):
+        setattr(module, name, functools.partial(getattr(module, name), clock=lambda: now))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
 )
+from pydantic import SecretStr
 
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
@@ -198,7 +199,8 @@ class Mirror:
 
     def configure(self, **values: Any) -> None:
         """Change settings, for example `password=None`; `password` also stands in the environment."""
-        self.settings = self.settings.model_copy(update=values)
+        secrets = {name: SecretStr(value) for name, value in values.items() if name == "password" and value is not None}
+        self.settings = self.settings.model_copy(update=values | secrets)
         if "password" in values:
             if values["password"] is None:
                 self._environment.delenv("WME_PASSWORD", raising=False)

@@ -81,8 +81,10 @@ def stream(data, count):
     for number in range(files):
         path = path_of(data / "lake" / LIVE_CHANGES, HOUR, number + 1, number + 1)
         path.parent.mkdir(parents=True, exist_ok=True)
-        duckdb.sql(
-            f"""
+        # a connection of its own: the module's may have a result of another test
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"""
             COPY (
               SELECT {nulls(ARTICLE_CHANGES)} WHERE false
               UNION ALL BY NAME
@@ -94,7 +96,7 @@ def stream(data, count):
               FROM range({count * number // files}, {count * (number + 1) // files}) AS event(n)
             ) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 8192)
             """
-        )
+            )
 
 
 def publish_events(data):

@@ -75,7 +75,7 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: st
     colours = {"domain": numbers, "range": [_series(number) for number in numbers]}
     picture = {
         "data": {"values": rows},
-        "mark": {"type": "area", "interpolate": "step-after", "line": False},
+        "mark": {"type": "area", "interpolate": "step-after"},
         "encoding": {
             "x": _time("at"),
             "y": _quantity(unit) | {"stack": "zero"},

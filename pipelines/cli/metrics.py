@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pipelines.cli.parameters import hours_option
 from pipelines.settings import read as read_settings
 
 
@@ -17,14 +18,7 @@ from pipelines.settings import read as read_settings
     metavar="FILE",
     help="Write them to FILE, as a whole, instead of printing them.",
 )
-@click.option(
-    "--hours",
-    "count",
-    type=click.IntRange(1, 24 * 31),
-    default=48,
-    show_default=True,
-    help="Hours to look back (for example 72).",
-)
+@hours_option
 def metrics(*, output: Path | None, count: int) -> None:
     """Print the figures of `wme status` in the text format of Prometheus."""
     from pipelines.report import metrics as collected

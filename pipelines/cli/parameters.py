@@ -61,6 +61,17 @@ class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return declared[value]
 
 
+#: The option `--hours`, for commands that say how the mirror is.
+hours_option = click.option(
+    "--hours",
+    "count",
+    type=click.IntRange(1, 24 * 31),
+    default=48,
+    show_default=True,
+    help="Hours to look back (for example 72).",
+)
+
+
 def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option `--dataset`, for commands that handle any dataset of a family."""
     return click.option(

@@ -11,18 +11,12 @@ import sys
 import click
 
 from pipelines.cli import terminal
+from pipelines.cli.parameters import hours_option
 from pipelines.settings import read as read_settings
 
 
 @click.command()
-@click.option(
-    "--hours",
-    "count",
-    type=click.IntRange(1, 24 * 31),
-    default=48,
-    show_default=True,
-    help="Hours to look back (for example 72).",
-)
+@hours_option
 @click.option("--check", is_flag=True, help="Exit with 1 if anything needs attention (a line that begins with !).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, hour by hour, for scripts.")
 def status(*, count: int, check: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -151,6 +152,14 @@ def survey(
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
     """What is not there of the hours surveyed; hours of which it is too early to say so are left out."""
     return [gap for place in places for gap in _gaps(place, now)]
+
+
+def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
+    """Hours of gaps by dataset, project and namespace. The newest hours of a place that is behind are none: how old its newest is tells them."""
+    counts: Counter[tuple[str, str, int]] = Counter()
+    for gap in found:
+        counts[gap.dataset, gap.project_id, gap.namespace_id] += gap.hour_count
+    return counts
 
 
 def remedy(found: Iterable[Gap]) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from pipelines.report.coverage import UNKNOWN
+from pipelines.report.coverage import gap_hours
 from resources.tables import HourState
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "wme"
 _PLACE: Final = ("dataset", "project", "namespace")
-#: Hours that should be there and are not.
-_GAPS: Final = frozenset({HourState.MISSING, HourState.PAST_RETENTION, UNKNOWN})
 #: Of each figure its metric and what it means. Base units, as Prometheus names them.
 FIGURES: Final = {
     "free_bytes": ("disk_free_bytes", "Free space of the disk that the data folder is on."),
@@ -66,13 +64,19 @@ def text(status: Status, now: datetime) -> bytes:
         newest = gauge(
             "newest_hour_timestamp_seconds", "Start of the newest hour of which nothing more is to come.", _PLACE
         )
-        gaps = gauge("gap_hours", "Newest hours (48, unless asked otherwise) that should be there and are not.", _PLACE)
+        gaps = gauge(
+            "gap_hours",
+            "Hours of the newest 48, unless asked otherwise, that are gaps: missing, lost, or never recorded between others.",
+            _PLACE,
+        )
         older = gauge("older_gap_hours", "Hours before those that are missing or lost.", _PLACE)
+        lacking = gap_hours(status.gaps)
         for place in status.places:
-            labels = (place.dataset, place.project_id, str(place.namespace_id))
+            key = (place.dataset, place.project_id, place.namespace_id)
+            labels = tuple(map(str, key))
             if place.newest_hour is not None:
                 newest.labels(*labels).set(place.newest_hour.timestamp())
-            gaps.labels(*labels).set(sum(cell.state in _GAPS for cell in place.cells))
+            gaps.labels(*labels).set(lacking[key])
             older.labels(*labels).set(place.older_gap_count)
         hours = gauge("hours", "Newest hours of all places by state.", ("dataset", "state"))
         for dataset, state, count in _by_state(status):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Hours that are looked at one by one; sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
 _HOURS, _GAPS, _SHOWN, _FACTS, _LONGEST = 48, 10, 20, 5, 300
+#: Facts about the account, which a page that may be mailed does not have.
+_PRIVATE = frozenset({"tokens"})
 
 
 class Report(NamedTuple):
@@ -110,6 +112,8 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
     """The facts of `wme status`, each name with all it says, as far as there is room."""
     values: dict[str, list[str]] = {}
     for name, value in status.facts:
+        if name in _PRIVATE:
+            continue
         values.setdefault(name, []).append(str(value))
     for name, those in values.items():
         text = listed(those, _FACTS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipelines.report.coverage import OUTSIDE, UNKNOWN
+from pipelines.report.coverage import OUTSIDE, gap_hours
 from pipelines.report.page import figures
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import counted, hour_text, moment_text, size_text, value_text
@@ -17,6 +17,7 @@ from resources.tables import HourState
 from resources.warehouse.database.sql import statement
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator, Sequence
 
     from pipelines.report.coverage import Place
@@ -31,7 +32,6 @@ _BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
 #: How far back the changes themselves are looked at; the ledger knows the rest.
 _RECENT: Final = timedelta(days=7)
 _PROJECTS, PLACES, _TITLES, _ROWS = 5, 24, 12, 31
-_GAPS: Final = frozenset({HourState.MISSING, HourState.PAST_RETENTION, UNKNOWN})
 _WORDS: Final = {
     "loaded": "loaded",
     "empty": "empty file",
@@ -51,7 +51,7 @@ class Link(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows as people read them; `numbers` are the columns from which on they are figures."""
+    """Rows as people read them, folded away unless `is_open`."""
 
     caption: str
     columns: tuple[str, ...]
@@ -101,7 +101,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
     """All of the page behind what needs attention, the most urgent first."""
     [(first, last, first_load, last_load)] = published.sql(statement("read/page/span")).rows
     places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
-    yield _newest_hours(places)
+    yield _newest_hours(places, gap_hours(status.gaps))
     if first is None:
         yield Card(
             "History", "No hour is loaded yet. `wme run` fetches the newest ones; then this page shows what they hold."
@@ -123,25 +123,24 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
         yield _storage(loading, rows, status, build_bytes)
 
 
-def _newest_hours(places: Sequence[Place]) -> Card:
+def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]]) -> Card:
     """The cells of `wme status`: projects that lack hours first, then those with the most changes."""
     if not places or not places[0].cells:
         return Card("Newest hours", "Nothing is published of the newest hours.")
     order = sorted(
         places,
         key=lambda place: (
-            -sum(cell.state in _GAPS for cell in place.cells),
+            -lacking[place.dataset, place.project_id, place.namespace_id],
             -sum(cell.row_count or 0 for cell in place.cells),
         ),
     )
     shown = order[:PLACES]
     edges = [*(cell.batch_hour for cell in shown[0].cells), shown[0].cells[-1].batch_hour + _HOUR]
     rows = {_label(place.project_id, place.namespace_id): [cell.state for cell in place.cells] for place in shown}
-    lacking = sum(any(cell.state in _GAPS for cell in place.cells) for place in places)
-    hours = sum(cell.state in _GAPS for place in places for cell in place.cells)
+    found = [hours for place in places if (hours := lacking[place.dataset, place.project_id, place.namespace_id])]
     sentence = (
         f"{hour_text(edges[0])} to {hour_text(edges[-2])} UTC, {counted(len(places), 'project namespace')}: "
-        + (f"{counted(hours, 'hour')} missing, in {lacking:,} of them." if hours else "no hour is missing.")
+        + (f"{counted(sum(found), 'hour')} missing, in {len(found):,} of them." if found else "no hour is missing.")
         + _cut(len(places))
     )
     table = Table(

@@ -57,8 +57,8 @@ def test_each_figure_of_the_status_is_a_metric(mirror):
         labels = (place["dataset"], place["project_id"], str(place["namespace_id"]))
         newest = datetime.fromisoformat(place["newest_hour"]).timestamp()
         assert samples["wme_newest_hour_timestamp_seconds", *labels] == newest
-        lacking = sum(hour["state"] in {"missing", "past_retention", "unknown"} for hour in place["hours"])
-        assert samples["wme_gap_hours", *labels] == lacking
+        named = [gap for gap in told["gaps"] if gap["project_id"] == place["project_id"]]
+        assert samples["wme_gap_hours", *labels] == sum(gap["hour_count"] for gap in named)
     assert samples["wme_gap_hours", "article_changes", "enwiki", "0"] == 2
     assert samples["wme_hours", "article_changes", "loaded"] == 4
     assert (
@@ -109,3 +109,13 @@ def test_the_command_prints_or_writes_the_same_names(mirror, tmp_path, monkeypat
     assert parsed(output.read_bytes()).keys() == parsed(printed.stdout_bytes).keys()
     assert [path.name for path in output.parent.iterdir()] == ["wme.prom"]
     assert output.stat().st_mode & 0o777 == 0o644
+
+
+def test_an_hour_that_is_not_published_yet_is_no_gap(tmp_path):
+    made = Mirror(tmp_path / "data")
+    made.load(0)
+    made.load(1)
+    made.publish()
+    samples = parsed(metrics.text(made.status(2, min_free_gb=0), made.lake.hour(3)))
+    assert samples["wme_gap_hours", "article_changes", "enwiki", "0"] == 0
+    assert samples["wme_attention",] == 0

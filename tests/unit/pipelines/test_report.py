@@ -15,9 +15,10 @@ import pytest
 
 from assets import report
 from pipelines.definitions import build_defs
-from pipelines.report.page import write
+from pipelines.report.page import _facts, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
+from pipelines.report.status import Status
 from pipelines.settings import Settings
 from resources.errors import MirrorError
 from tests.unit.pipelines.test_status import ONE, Mirror
@@ -144,6 +145,15 @@ def test_a_published_file_that_cannot_be_read_needs_attention(mirror):
     wrote, page = made(mirror, 4)
     assert wrote.picture_count == 0
     assert page.headings == ["What needs attention", "Facts"]
+
+
+def test_an_hour_that_is_not_published_yet_is_not_missing(filled):
+    assert "1 project namespace: no hour is missing." in made(filled, 5)[1].text
+
+
+def test_the_page_does_not_name_the_account(filled):
+    told = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
+    assert list(_facts(told)) == [("articles", "3")]
 
 
 def test_the_sentences_are_cut_and_say_so(mirror):

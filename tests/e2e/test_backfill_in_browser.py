@@ -382,12 +382,12 @@ def test_the_daemon_closes_the_backfill_with_one_run_for_all(backfills, mirror, 
 def test_the_graph_shows_the_groups_from_the_service_to_the_analyst(mirror, page):
     page.goto(f"{mirror.url}/asset-groups")
     left_to_right = []
-    for group in ("archive", "lake", "warehouse", "published"):
+    for group in ("service", "archive", "lake", "warehouse", "published"):
         # the list at the side has each twice
         expect(page.get_by_text(group, exact=True)).to_have_count(3)
         left_to_right.append(page.get_by_text(group, exact=True).last.bounding_box()["x"])
     assert left_to_right == sorted(left_to_right)
-    assert len(set(left_to_right)) == 4
+    assert len(set(left_to_right)) == 5
 
 
 def test_an_asset_shows_its_columns_its_plots_and_that_it_is_fresh(backfills, mirror, page):

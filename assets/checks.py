@@ -11,12 +11,13 @@ import dagster as dg
 from assets import layers
 from assets.failures import sentence
 from assets.families import lookups
+from assets.findings import NAMED, told
 from assets.partitions import HOUR, HOURS, key_of
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Family, last_complete_hour
 from resources.errors import MirrorError
-from resources.formatting import counted, hour_text
+from resources.formatting import counted, hour_text, listed
 from resources.tables import COVERED, HourState
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
@@ -47,7 +48,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     return dg.AssetCheckResult(
         passed=not wrong,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(wrong[:20]) or None,
+        description=told(wrong, "The command that `wme status` names fetches what the service still keeps."),
         metadata={"missing": len(wrong)},
     )
 
@@ -75,7 +76,10 @@ def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResu
     return dg.AssetCheckResult(
         passed=not keys,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{counted(len(keys), 'hour')} failed: {', '.join(keys[:20])}" if keys else None,
+        description=told(
+            keys and [f"{counted(len(keys), 'hour')} failed: {listed(keys, NAMED)}"],
+            "Read the message in the asset's partitions, remove the cause, and materialize the hour again.",
+        ),
         metadata={"failed": len(keys)},
     )
 
@@ -102,7 +106,7 @@ def articles_as_looked_up(
     return dg.AssetCheckResult(
         passed=not found.different,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(found.different[:20]) or None,
+        description=told(found.different, "A newer snapshot repairs all pages of a project."),
         metadata={
             "compared": found.compared_count,
             "not_found": found.missing_count,

@@ -16,6 +16,7 @@ from pipelines.operations import run
 from pipelines.process import instance
 from pipelines.settings import read
 from resources import datasets
+from resources.formatting import hour_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,4 +101,6 @@ def test_unknown_fields_are_kept_counted_and_told(
     assert evaluation.passed is False
     assert evaluation.severity is dg.AssetCheckSeverity.WARN
     assert evaluation.description is not None
-    assert evaluation.description.startswith(f"categories[].rank in {2 * count:,} places, for example 2; ")
+    assert evaluation.description.startswith(
+        f"categories[].rank in {2 * count:,} places, first in {hour_text(hours[1])}, for example 2; "
+    )

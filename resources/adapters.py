@@ -47,11 +47,15 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     data: str = Field(description="Data folder; tokens are shared in its state folder.")
     projects: list[str] = Field(description="Projects to mirror, for example enwiki.")
     namespaces: list[int] = Field(default=[0], description="Namespaces to mirror.")
-    auth_url: str = Service.auth_url
-    base_url: str = Service.base_url
-    realtime_url: str = Service.realtime_url
-    username: str | None = None
-    password: str | None = None
+    auth_url: str = Field(default=Service.auth_url, description="Where to log in. The sandbox has its own.")
+    base_url: str = Field(
+        default=Service.base_url, description="Where lists, snapshots and files are. The sandbox has its own."
+    )
+    realtime_url: str = Field(default=Service.realtime_url, description="Where streams are. The sandbox has its own.")
+    username: str | None = Field(default=None, description="User name of the account; none for the sandbox.")
+    password: str | None = Field(
+        default=None, description="Password of the account, by its variable: {env: WME_PASSWORD}."
+    )
     contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
     anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
     min_free_gb: float = Field(default=0.0, description="Free disk space (GB) that downloads leave untouched.")
@@ -90,7 +94,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The archive and the Parquet lake of a data folder."""
 
-    data: str
+    data: str = Field(description="Data folder.")
     bodies: list[str] = Field(default=["html", "wikitext"], description="Bodies to keep in the lake.")
     max_record_mb: int = Field(
         default=RECORD_BYTES_MAX >> 20, description="Longest record (MiB) that is converted; longer lines are rejected."
@@ -122,7 +126,7 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
 
-    data: str
+    data: str = Field(description="Data folder.")
     publish_minutes: float | None = Field(
         default=0.0,
         description="Runs that were not started by hand publish at most so often; 0: each of them, null: none of them.",

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dagster._core.test_utils import instance_for_test
@@ -19,6 +19,8 @@ from pipelines.definitions import build_defs
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import dagster as dg
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,6 +168,24 @@ def test_every_asset_explains_itself():
             schema = node.metadata["dagster/column_schema"]
             assert schema.columns, key
             assert all(column.description for column in schema.columns), key
+
+
+def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a job's configuration by their path, as the launchpad offers them."""
+    for name, field in (getattr(kind, "fields", None) or {}).items():
+        yield path + name, field
+        yield from fields_of(field.config_type, f"{path}{name}.")
+
+
+def test_every_field_of_the_launchpad_explains_itself():
+    defs = build_defs(Settings())
+    ours = tuple(f"resources.{name}.config." for name in ("enterprise", "lake", "warehouse", "engine"))
+    offered = dict(fields_of(defs.resolve_job_def("stream").run_config_schema.config_type))
+    found = {
+        path: field for path, field in offered.items() if path.startswith((*ours, "ops.lake__live_changes.config."))
+    }
+    assert {path.rpartition(".")[0] + "." for path in found} == {*ours, "ops.lake__live_changes.config."}
+    assert [path for path, field in found.items() if not field.description] == []
 
 
 def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():

@@ -9,6 +9,7 @@ from pipelines import importing
 
 # isort: split
 import functools
+import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def _assets(
     of_hours: tuple[Dataset, ...],
 ) -> tuple[dg.AssetsDefinition, ...]:
     # no setting is in them but the first hour: a command that builds definitions of its own mostly finds these made
-    return (
+    return _referenced(
         *lists.list_assets(of_lists),
         *(asset for one in of_snapshots for asset in snapshots.snapshot_assets(one)),
         *(hourly.hourly_assets(one, hours) for one in of_hours),
@@ -59,6 +60,14 @@ def _assets(
         compacted.compacted,
         published.published_warehouse(),
     )
+
+
+def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
+    """The assets, whose pages name the file and line that make them."""
+    with warnings.catch_warnings():
+        # nobody who runs a command can do anything about it; a test holds what it does
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return tuple(dg.with_source_code_references(assets))  # type: ignore[arg-type]
 
 
 def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
@@ -98,7 +107,11 @@ def build_defs(
     jobs = build_jobs(lambda dataset: bool(chosen.scope_of(dataset)))
     return dg.Definitions(
         # what the page says is collected above the assets, with the settings
-        assets=(layers.SERVICE, *build_assets(hours), report.report(functools.partial(page.write, chosen))),
+        assets=(
+            layers.SERVICE,
+            *build_assets(hours),
+            *_referenced(report.report(functools.partial(page.write, chosen))),
+        ),
         asset_checks=checks.STANDING,
         jobs=jobs,
         schedules=SCHEDULES,

@@ -170,6 +170,16 @@ def test_every_asset_explains_itself():
             assert all(column.description for column in schema.columns), key
 
 
+def test_every_asset_names_the_line_that_makes_it():
+    graph = build_defs(Settings()).resolve_asset_graph()
+    for key in graph.materializable_asset_keys:
+        (reference,) = graph.get(key).metadata["dagster/code_references"].code_references
+        path = Path(reference.file_path)
+        assert path.is_relative_to(ROOT / "assets"), key
+        # where its decorator begins
+        assert "asset(" in path.read_text().splitlines()[reference.line_number - 1], key
+
+
 def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The fields of a job's configuration by their path, as the launchpad offers them."""
     for name, field in (getattr(kind, "fields", None) or {}).items():

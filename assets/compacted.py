@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets import layers
 from assets.compaction import Compacted, compact_lake
-from assets.describe import OWNERS, lake_metadata
+from assets.describe import OWNERS, lake_metadata, sized
 from assets.failures import as_failure
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
@@ -44,15 +44,17 @@ def compacted(
         )
     made = [one for one in done if isinstance(one, Compacted)]
     return dg.MaterializeResult(
-        metadata={
-            "spans": len(made),
-            "read_files": sum(one.read_files for one in made),
-            "read_bytes": sum(one.read_bytes for one in made),
-            "written_files": sum(one.written_files for one in made),
-            "written_bytes": sum(one.written_bytes for one in made),
-            "rows": sum(one.row_count for one in made),
-            "changes_left_to_lake": sum(one.row_count for one in done if isinstance(one, Moved)),
-        }
+        metadata=sized(
+            {
+                "spans": len(made),
+                "read_files": sum(one.read_files for one in made),
+                "read_bytes": sum(one.read_bytes for one in made),
+                "written_files": sum(one.written_files for one in made),
+                "written_bytes": sum(one.written_bytes for one in made),
+                "rows": sum(one.row_count for one in made),
+                "changes_left_to_lake": sum(one.row_count for one in done if isinstance(one, Moved)),
+            }
+        )
     )
 
 

@@ -11,6 +11,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resources.formatting import size_text
 from resources.lake import drift_of
 
 if TYPE_CHECKING:
@@ -98,11 +99,22 @@ def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg
     return dg.MetadataValue.md("\n".join(lines))
 
 
+def sized(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The same, with each amount of bytes a second time, to be read: the Dagster UI plots numbers, but shows them without a unit."""
+    return metadata | {
+        name.replace("bytes", "size"): size_text(value)
+        for name, value in metadata.items()
+        if "bytes" in name.split("_")
+    }
+
+
 def _cell(column: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float):
         return f"{value:,.2f}"
+    if isinstance(value, int) and column == "size":
+        return size_text(value)
     if isinstance(value, int) and not isinstance(value, bool) and not column.endswith("_id"):
         return f"{value:,}"
     return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")[:200]
@@ -123,22 +135,22 @@ def _digest(parts: Iterable[str]) -> str:
 def archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
     """The metadata of an hour in the archive."""
     files = [
-        {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "bytes": a.path.stat().st_size}
+        {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "size": a.path.stat().st_size}
         for a in archived.archives
     ]
     metadata: dict[str, Any] = {
         "files": len(files),
-        "bytes": sum(file["bytes"] for file in files),
+        "bytes": sum(file["size"] for file in files),
         "files_fetched": len(archived.fetched),
         "bytes_fetched": sum(landed.size_bytes for landed in archived.fetched),
         "requests": archived.request_count,
-        "archives": markdown(files, ("project", "namespace", "version", "bytes")),
+        "archives": markdown(files, ("project", "namespace", "version", "size")),
     }
     if archived.archives:
         metadata["dagster/uri"] = str(archived.archives[0].path.parent)
     if archived.absent:
         metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
-    return Layer(key, metadata, _digest(f"{a.identifier} {a.version}" for a in archived.archives))
+    return Layer(key, sized(metadata), _digest(f"{a.identifier} {a.version}" for a in archived.archives))
 
 
 def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:
@@ -160,7 +172,7 @@ def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:
         metadata["unknown_fields"] = markdown(rows, ("field", "count", "example"))
     if remarks := remarks_of(conversions):
         metadata["remarks"] = remarks
-    return metadata
+    return sized(metadata)
 
 
 def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[Conversion]) -> Layer:

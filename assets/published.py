@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets import current, layers
-from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown
+from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
 from assets.freshness import HOURLY
 from assets.housekeeping import clean, is_due
@@ -58,7 +58,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
             metadata = _times(store, every) | {"changed": False}
-            return dg.MaterializeResult(metadata=metadata | _kept(context, lake, store))
+            return dg.MaterializeResult(metadata=sized(metadata | _kept(context, lake, store)))
         with as_failure():
             published = store.publish(facts_of(store.data))
         context.log.info("%s", published)
@@ -74,7 +74,7 @@ def published_warehouse() -> dg.AssetsDefinition:
             "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
             "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
         }
-        return dg.MaterializeResult(metadata=metadata | _times(store, every) | _kept(context, lake, store))
+        return dg.MaterializeResult(metadata=sized(metadata | _times(store, every) | _kept(context, lake, store)))
 
     return publish
 

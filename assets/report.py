@@ -7,8 +7,9 @@ from typing import Protocol
 import dagster as dg
 
 from assets import published
-from assets.describe import OWNERS
+from assets.describe import OWNERS, sized
 from assets.failures import as_failure
+from resources.formatting import size_text
 
 KEY = dg.AssetKey(["published", "report"])
 
@@ -60,19 +61,21 @@ def report(write: Writer) -> dg.AssetsDefinition:
         """Write the page; an open browser shows it after a reload."""
         with as_failure():
             made = write()
-        context.log.info("%s, %s bytes, is written.", made.path, f"{made.size_bytes:,}")
+        context.log.info("%s, %s, is written.", made.path, size_text(made.size_bytes))
         return dg.MaterializeResult(
-            metadata={
-                "page": dg.MetadataValue.url(made.path.as_uri()),
-                "dagster/uri": str(made.path),
-                "bytes": made.size_bytes,
-                "attention": dg.MetadataValue.md(
-                    "\n".join(f"- {text}" for text in made.attention) or "Nothing needs attention."
-                ),
-                "attention_count": made.attention_count,
-                "pictures": made.picture_count,
-                "seconds": round(made.seconds, 3),
-            }
+            metadata=sized(
+                {
+                    "page": dg.MetadataValue.url(made.path.as_uri()),
+                    "dagster/uri": str(made.path),
+                    "bytes": made.size_bytes,
+                    "attention": dg.MetadataValue.md(
+                        "\n".join(f"- {text}" for text in made.attention) or "Nothing needs attention."
+                    ),
+                    "attention_count": made.attention_count,
+                    "pictures": made.picture_count,
+                    "seconds": round(made.seconds, 3),
+                }
+            )
         )
 
     return page

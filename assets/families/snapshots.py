@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
-from assets.describe import lake_metadata_of
+from assets.describe import lake_metadata_of, sized
 from assets.failures import as_failure
 from assets.families import snapshot
 from assets.families.converting import convert_archives
@@ -56,15 +56,17 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                 yield _result(
                     archive,
                     archived.version,
-                    {
-                        "files": len(archived.archives),
-                        "bytes": archived.archive_bytes,
-                        "quota_units": plan.unit_count,
-                        "form": plan.form,
-                        "because": plan.reason,
-                        "exported_at": dg.MetadataValue.timestamp(archived.exported_at),
-                        "dagster/uri": str(plan.folder),
-                    },
+                    sized(
+                        {
+                            "files": len(archived.archives),
+                            "bytes": archived.archive_bytes,
+                            "quota_units": plan.unit_count,
+                            "form": plan.form,
+                            "because": plan.reason,
+                            "exported_at": dg.MetadataValue.timestamp(archived.exported_at),
+                            "dagster/uri": str(plan.folder),
+                        }
+                    ),
                 )
             else:
                 archived = snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)

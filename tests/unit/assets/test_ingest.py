@@ -12,6 +12,7 @@ from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.formatting import size_text
 from resources.tables import HourState
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
@@ -65,6 +66,11 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
     layers = {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
     assert list(layers) == ALL
     assert layers[ARCHIVE].metadata["requests"] == 0
+    # numbers for the plots, and the same to be read
+    for layer, name in ((ARCHIVE, "bytes"), (LAKE, "lake_bytes"), (LAKE, "ndjson_bytes")):
+        found = layers[layer].metadata
+        assert found[name] > 0
+        assert found[name.replace("bytes", "size")] == size_text(found[name])
     assert layers[WAREHOUSE].metadata["dagster/partition_row_count"] == 2
     assert bench.downloads() == asked
 

@@ -227,4 +227,5 @@ def test_dagster_writes_it_and_leads_to_it(filled):
     metadata = {name: value.value for name, value in made_.metadata.items()}
     assert metadata["page"] == (filled.data / "report.html").as_uri()
     assert metadata["bytes"] == (filled.data / "report.html").stat().st_size
+    assert metadata["size"].endswith(" kB")
     assert metadata["attention_count"] == metadata["attention"].count("\n") + 1

@@ -22,7 +22,11 @@ def build_resources(settings: Settings) -> dict[str, Any]:
     """
     data = str(settings.data)
     return {
-        "enterprise": _enterprise(settings, dg.EnvVar("WME_PASSWORD") if settings.password is not None else None),
+        "enterprise": _enterprise(
+            settings,
+            dg.EnvVar("WME_PASSWORD") if settings.password is not None else None,
+            _described(settings.access),
+        ),
         "lake": LakeResource(
             data=data,
             bodies=list(settings.bodies),
@@ -50,12 +54,17 @@ def build_enterprise(settings: Settings) -> EnterpriseResource:
 
     Dagster would make an instance to look one variable up, which takes half a second.
     """
-    return _enterprise(settings, settings.access.password)
+    return _enterprise(settings, settings.access.password, EnterpriseResource)
 
 
-def _enterprise(settings: Settings, password: str | None) -> EnterpriseResource:
-    reached = {one.name: getattr(settings.access, one.name) for one in fields(Access)} | {"password": password}
-    return EnterpriseResource(
+def _enterprise(settings: Settings, password: str | None, kind: type[EnterpriseResource]) -> EnterpriseResource:
+    access = settings.access
+    reached = {one.name: getattr(access, one.name) for one in fields(Access)} | {"password": password}
+    if access.use_sandbox:
+        found = access.found_sandbox()
+        url, realtime_url = (None, None) if found is None else (found.url, found.realtime_url)
+        reached |= {"auth_url": url, "base_url": url, "realtime_url": realtime_url}
+    return kind(
         **reached,
         projects=list(settings.projects),
         namespaces=list(settings.namespaces),
@@ -64,3 +73,9 @@ def _enterprise(settings: Settings, password: str | None) -> EnterpriseResource:
         lookups_per_day=settings.lookups_per_day,
         check_pages=settings.check_pages,
     )
+
+
+def _described(access: Access) -> type[EnterpriseResource]:
+    """The class with a text of its own: Dagster shows it on the resource's page and in the launchpad."""
+    names = {"__doc__": access.sentence, "__module__": EnterpriseResource.__module__}
+    return type(EnterpriseResource.__name__, (EnterpriseResource,), names)

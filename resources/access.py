@@ -35,6 +35,25 @@ class Access:
     requests_per_second: float | None = None
     use_sandbox: bool = False
 
+    @property
+    def sentence(self) -> str:
+        """Which service it is, and where; nothing is started, and nobody is asked."""
+        if not self.use_sandbox:
+            return f"The Enterprise Content Service at {self.base_url}."
+        found = self.found_sandbox()
+        where = (
+            "It is not running; the first run that needs it starts it on a free port of this machine."
+            if found is None
+            else f"Its address is {found.url} until it ends; the next start takes another free port."
+        )
+        return f"The built-in sandbox (synthetic pages) of {self.data}, in place of the service. {where} Reload the definitions to look again."
+
+    def found_sandbox(self) -> sandbox.Record | None:
+        """Where the data folder's sandbox is by its own note, which a sandbox that ends takes away; None: it is not running."""
+        from resources import sandbox
+
+        return sandbox.find(sandbox_settings(Path(self.data)).state)
+
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
         data = Path(self.data)

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from resources.access import Access
 from resources.engine import Engine, LineReporter
-from resources.enterprise import Service
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.warehouse import Warehouse
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient
+    from resources.enterprise import EnterpriseClient, Service
 
 #: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what reads the stream. A run holds its pool from
 #: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
@@ -39,6 +38,7 @@ STREAM_POOL = "stream"
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
 #: The bodies that are configured (WME_BODIES).
 _CHOSEN = {"html", "wikitext"}
+_OWN = "With use_sandbox it is only shown: a sandbox that is started takes free ports."
 
 
 class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -47,11 +47,9 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     data: str = Field(description="Data folder; tokens are shared in its state folder.")
     projects: list[str] = Field(description="Projects to mirror, for example enwiki.")
     namespaces: list[int] = Field(default=[0], description="Namespaces to mirror.")
-    auth_url: str = Field(default=Service.auth_url, description="Where to log in. The sandbox has its own.")
-    base_url: str = Field(
-        default=Service.base_url, description="Where lists, snapshots and files are. The sandbox has its own."
-    )
-    realtime_url: str = Field(default=Service.realtime_url, description="Where streams are. The sandbox has its own.")
+    auth_url: str | None = Field(default=None, description=f"Where to log in. {_OWN}")
+    base_url: str | None = Field(default=None, description=f"Where lists, snapshots and files are. {_OWN}")
+    realtime_url: str | None = Field(default=None, description=f"Where streams are. {_OWN}")
     username: str | None = Field(default=None, description="User name of the account; none for the sandbox.")
     password: str | None = Field(
         default=None, description="Password of the account, by its variable: {env: WME_PASSWORD}."
@@ -80,7 +78,8 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def access(self) -> Access:
         """How the service is reached, for whoever does without Dagster."""
-        return Access(**{one.name: getattr(self, one.name) for one in fields(Access)})
+        named = {one.name: getattr(self, one.name) for one in fields(Access)}
+        return Access(**{name: value for name, value in named.items() if value is not None})
 
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""

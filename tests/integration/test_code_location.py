@@ -17,6 +17,8 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from assets.partitions import EARLIEST
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings
+from resources.sandbox import Settings as SandboxSettings
+from resources.sandbox import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,6 +198,50 @@ def test_every_field_of_the_launchpad_explains_itself():
     }
     assert {path.rpartition(".")[0] + "." for path in found} == {*ours, "ops.lake__live_changes.config."}
     assert [path for path, field in found.items() if not field.description] == []
+
+
+def shown(settings: Settings) -> tuple[str, dict[str, Any]]:
+    """What the page of the resource `enterprise` says of it, and the values that the launchpad begins with."""
+    defs = build_defs(settings)
+    fields = dict(fields_of(defs.resolve_job_def("hourly").run_config_schema.config_type))
+    field = fields["resources.enterprise.config"]
+    page = defs.get_repository_def().get_top_level_resources()["enterprise"].description
+    assert field.description == page
+    return page, field.default_value
+
+
+def test_the_launchpad_and_the_page_of_the_resource_say_which_service_it_is(tmp_path):
+    page, values = shown(Settings(username="you", password="p", sandbox=False, base_url="http://127.0.0.1:1"))
+    assert page == "The Enterprise Content Service at http://127.0.0.1:1."
+    assert values["base_url"] == "http://127.0.0.1:1"
+    assert values["auth_url"] == Settings().auth_url
+
+
+def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(tmp_path):
+    settings = Settings(data=tmp_path / "data", sandbox=True)
+    page, values = shown(settings)
+    assert page.startswith(f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. ")
+    assert "It is not running;" in page
+    assert values["use_sandbox"] is True
+    assert not [name for name, value in values.items() if value is not None and name.endswith("_url")]
+    assert not settings.data.exists()
+    with running(SandboxSettings(state=settings.data / "sandbox", changes_per_hour=20, body_bytes=200)) as sandbox:
+        page, values = shown(settings)
+    assert f"Its address is {sandbox.url} until it ends;" in page
+    assert [values["auth_url"], values["base_url"], values["realtime_url"]] == [
+        sandbox.url,
+        sandbox.url,
+        sandbox.realtime_url,
+    ]
+    assert shown(settings)[1].get("base_url") is None
+
+
+def test_definitions_with_the_sandbox_load_without_its_server(clean):
+    program = "import sys, pipelines.definitions; print(*(name for name in sys.modules if name.startswith('resources.sandbox.')))"
+    told = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=True
+    )
+    assert set(told.stdout.split()) == {"resources.sandbox.claim", "resources.sandbox.settings"}
 
 
 def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import ValidationError
 
 from assets.partitions import HOUR
 from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
-from resources.formatting import counted, hour_text
+from resources.formatting import counted, hour_text, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,17 @@ def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
     """What other runs need not ask for either (`service`, `warehouse`), for whoever sees only the events of this run."""
     ending = next((error for error in errors if unavailable(error)), None)
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
+
+
+class RunConfig(dg.Config):
+    """What the launchpad offers for a step. A value that is out of bounds fails the step with a sentence."""
+
+    def __init__(self, **values: Any) -> None:
+        """Take the values of the run's configuration; raises dg.Failure for one that cannot be."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise dg.Failure(description=refusal(error), allow_retries=False) from None
 
 
 @contextmanager

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 def counted(number: float, noun: str) -> str:
@@ -66,3 +69,15 @@ def value_text(value: Any, column: str = "") -> str:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(value))
+
+
+def refusal(error: ValidationError) -> str:
+    """What is wrong with values that were given, a sentence for each."""
+    sentences = []
+    for fault in error.errors(include_url=False):
+        if fault["type"] == "value_error":
+            sentences.append(str(fault["ctx"]["error"]))
+            continue
+        must = fault["msg"].replace("Input should", "it must")
+        sentences.append(f"{'.'.join(map(str, fault['loc']))} is {fault['input']!r}; {must}.")
+    return f"{' '.join(sentences)} Nothing was done."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from assets.families.converting import NotArchivedError, files_of, known_conversions
 from resources import datasets
-from resources.enterprise import Wishes, read_sets
+from resources.enterprise import SnapshotOptions, Wishes, read_sets
 from resources.lake import SnapshotArchive
 from resources.warehouse import Snapshot, SnapshotFile
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import Download, EnterpriseClient, SnapshotPlan, SnapshotSet
     from resources.enterprise.models import Snapshot as SnapshotRecord
-    from resources.enterprise.snapshot.plan import Form
     from resources.lake import Conversion, Layout
     from resources.warehouse import SnapshotLoad, Warehouse
 
@@ -76,9 +75,19 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datas
     return True
 
 
-def wishes_of(min_free_gb: float, *, form: Form | None = None, beyond_quota: bool = False) -> Wishes:
-    """The options of a fetch: the form, the quota, and what the disk must hold in the end and leave free."""
-    return Wishes(form=form, beyond_quota=beyond_quota, keep_free_bytes=int(min_free_gb * 1e9), disk_factor=DISK_FACTOR)
+def wishes_of(min_free_gb: float, options: SnapshotOptions | None = None) -> Wishes:
+    """What is asked of the planner: the form, the quota, and what the disk must hold in the end and leave free.
+
+    Disk is counted for all that comes of the files: who fetches them wants their rows.
+    """
+    options = options or SnapshotOptions()
+    return Wishes(
+        form=options.form,
+        beyond_quota=options.beyond_quota,
+        most_units=options.most_units,
+        keep_free_bytes=int(min_free_gb * 1e9),
+        disk_factor=DISK_FACTOR,
+    )
 
 
 def plan_snapshot(
@@ -87,6 +96,7 @@ def plan_snapshot(
     layout: Layout,
     min_free_gb: float,
     dataset: Dataset = datasets.SNAPSHOT_ARTICLES,
+    options: SnapshotOptions | None = None,
 ) -> SnapshotPlan:
     """How to have the snapshot, and what that costs. Costs no quota.
 
@@ -94,7 +104,7 @@ def plan_snapshot(
         NotFound: The service has no such snapshot.
     """
     folder = layout.snapshot_archive(dataset, identifier)
-    return client.plan_snapshot(identifier, folder, wishes_of(min_free_gb), dataset)
+    return client.plan_snapshot(identifier, folder, wishes_of(min_free_gb, options), dataset)
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:

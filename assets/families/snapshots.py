@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets import layers
 from assets.describe import lake_metadata_of, sized
-from assets.failures import as_failure
+from assets.failures import RunConfig, as_failure
 from assets.families import snapshot
 from assets.families.converting import convert_archives
 from assets.partitions import snapshots_of
@@ -24,6 +24,11 @@ from resources.adapters import (
     WarehouseResource,
 )
 from resources.datasets import Dataset
+from resources.enterprise import SnapshotOptions
+
+
+class SnapshotConfig(RunConfig, SnapshotOptions):
+    """How the snapshot is fetched. By default as one file or in chunks, whatever is better for the quota, the disk and the machine."""
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
@@ -38,7 +43,11 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         pool=SNAPSHOTS_POOL,
     )
     def files(
-        context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, engine: EngineResource
+        context: dg.AssetExecutionContext,
+        config: SnapshotConfig,
+        enterprise: EnterpriseResource,
+        lake: LakeResource,
+        engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive and convert one snapshot in the version that the service has now.
 
@@ -50,7 +59,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         with as_failure():
             if archive in selected:
                 with enterprise.client() as client:
-                    plan = snapshot.plan_snapshot(identifier, client, lake.layout, lake.min_free_gb, dataset)
+                    plan = snapshot.plan_snapshot(identifier, client, lake.layout, lake.min_free_gb, dataset, config)
                     context.log.info("%s", plan.sentence)
                     archived = snapshot.fetch_snapshot(plan, client, lake.layout, workers)
                 yield _result(

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from assets import layers
 from assets.describe import OWNERS, lake_metadata
-from assets.failures import as_failure
+from assets.failures import RunConfig, as_failure
 from assets.families import stream
 from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES
@@ -26,7 +26,7 @@ KEY = dg.AssetKey(["lake", LIVE_CHANGES])
 OBSERVED_SECONDS = 300.0
 
 
-class StreamConfig(dg.Config):
+class StreamConfig(RunConfig):
     """How long, and how."""
 
     minutes: float = Field(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from resources.engine import Reporter
     from resources.enterprise import Download, EnterpriseClient, Wishes
     from resources.enterprise.models import Snapshot
-    from resources.enterprise.snapshot.plan import Form
 
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 
@@ -76,6 +75,7 @@ class CombinedPlan:
 
         Raises:
             QuotaExceeded: They need more units than are left, and nobody allowed to go beyond.
+            BudgetExceeded: They need more units than may be spent.
             DiskFull: The disk does not hold them and the floor that is left free.
         """
         for plan in self.plans:
@@ -87,7 +87,7 @@ class CombinedPlan:
         """Why the download would not start, as a sentence; None: it would."""
         try:
             self.check()
-        except (errors.QuotaExceeded, errors.DiskFull) as error:
+        except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
             return error.message
         return None
 
@@ -105,7 +105,7 @@ def plan(
         client: Of the service.
         settings: Name the data folder.
         identifiers: The service's names of the snapshots, for example enwiki_namespace_0.
-        wishes: See `wishes_of`.
+        wishes: See `snapshot.wishes_of`.
         dataset: The dataset of the snapshots.
 
     Raises:
@@ -123,15 +123,6 @@ def plan(
                 names.check(client, layout, [found[1]], [int(found[2])], correct=name)
             raise
     return CombinedPlan(tuple(plans))
-
-
-def wishes_of(settings: Settings, *, whole: bool = False, chunks: bool = False, beyond_quota: bool = False) -> Wishes:
-    """What to tell the planner: the form, the quota, and the disk space that the settings leave free.
-
-    Disk is counted for all that comes of the files, as in a run: who fetches them wants their rows.
-    """
-    form: Form | None = "whole" if whole else "chunks" if chunks else None
-    return snapshot_sets.wishes_of(settings.min_free_gb, form=form, beyond_quota=beyond_quota)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from resources.enterprise.query import Filter, Query
 from resources.enterprise.service import Service
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import SnapshotSet, read_set, read_sets, superseded
-from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, check_together
+from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotOptions, SnapshotPlan, Wishes, check_together
 from resources.enterprise.stream.stream import Stream, StreamOptions
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Ranges",
     "Service",
     "Sidecar",
+    "SnapshotOptions",
     "SnapshotPlan",
     "SnapshotSet",
     "Stream",

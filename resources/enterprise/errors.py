@@ -73,6 +73,12 @@ class QuotaExceeded(EnterpriseError):
     ends_run = True
 
 
+class BudgetExceeded(EnterpriseError):
+    """What is asked for takes more units than whoever asked would spend."""
+
+    ends_run = True
+
+
 class RateLimited(EnterpriseError):
     """Too many requests in too short a time (429, with units left)."""
 

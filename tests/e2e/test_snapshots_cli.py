@@ -280,8 +280,8 @@ def test_one_that_fails_does_not_stop_the_others(environ, call, service, archive
     [
         (["plan"], "Missing argument 'ID...'"),
         (["plan", "../enwiki"], "'../enwiki' names no snapshot; write it as enwiki_namespace_0."),
-        (["plan", "--whole", "--chunks", NAME], "--whole and --chunks exclude each other."),
-        (["download", "--whole", "--chunks", NAME], "--whole and --chunks exclude each other."),
+        (["plan", "--whole", "--chunks", NAME], "whole and chunks exclude each other."),
+        (["download", "--whole", "--chunks", NAME], "whole and chunks exclude each other."),
         (["download", "--workers", "0", NAME], "0 is not in the range"),
         (["list", "--all", "--project", "enwiki"], "--project and --all exclude each other."),
         (["fetch"], "No such command 'fetch'"),

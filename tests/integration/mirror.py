@@ -123,6 +123,8 @@ class Mirror:
             first_hour=EARLIEST,
         )
         self.layout = Layout(data)
+        #: What is typed into the launchpad.
+        self.typed: dict[str, Any] = {}
         self.instance = dg.DagsterInstance.ephemeral(tempdir=str(data.with_name(f"{data.name}-history")))
 
     def close(self) -> None:
@@ -165,8 +167,12 @@ class Mirror:
             listed = sorted(record.identifier for record in client.snapshots(dataset).records)
         scope = {f"{project}_namespace_{number}" for project, number in self.settings.scope_of(dataset)}
         wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
-        self.instance.add_dynamic_partitions(dataset.archive, wanted)
-        return [self._run(dataset.archive, {PARTITION_NAME_TAG: one}, None, overrides) for one in wanted]
+        return [self.take_snapshot(one, dataset, **overrides) for one in wanted]
+
+    def take_snapshot(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES, **overrides: Any) -> Made:
+        """Materialize the three layers of one snapshot."""
+        self.instance.add_dynamic_partitions(dataset.archive, [identifier])
+        return self._run(dataset.archive, {PARTITION_NAME_TAG: identifier}, None, overrides)
 
     def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
         """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.
@@ -381,7 +387,7 @@ class Mirror:
                 partition_key=tags.get(PARTITION_NAME_TAG),
                 raise_on_error=False,
                 asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
-                run_config={"loggers": {"quiet": {}}},
+                run_config={"loggers": {"quiet": {}}} | self.typed,
             )
         )
         return _made(result, failures)

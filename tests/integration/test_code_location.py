@@ -191,12 +191,13 @@ def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def test_every_field_of_the_launchpad_explains_itself():
     defs = build_defs(Settings())
-    ours = tuple(f"resources.{name}.config." for name in ("enterprise", "lake", "warehouse", "engine"))
-    offered = dict(fields_of(defs.resolve_job_def("stream").run_config_schema.config_type))
-    found = {
-        path: field for path, field in offered.items() if path.startswith((*ours, "ops.lake__live_changes.config."))
-    }
-    assert {path.rpartition(".")[0] + "." for path in found} == {*ours, "ops.lake__live_changes.config."}
+    ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "warehouse", "engine")}
+    steps = {f"ops.{name}.config." for name in ("lake__live_changes", "snapshots_files", "structured_contents_files")}
+    found = {}
+    for job in ("stream", "snapshots", "structured_contents"):
+        offered = dict(fields_of(defs.resolve_job_def(job).run_config_schema.config_type))
+        found |= {path: field for path, field in offered.items() if path.startswith((*ours, *steps))}
+    assert {path.rpartition(".")[0] + "." for path in found} == ours | steps
     assert [path for path, field in found.items() if not field.description] == []
 
 

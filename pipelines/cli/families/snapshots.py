@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import ValidationError
 
 from pipelines.cli import Group, service, terminal
 from pipelines.cli.families.records import answered, queried, query, show, show_record
@@ -17,11 +18,13 @@ from pipelines.cli.parameters import CHUNK, SNAPSHOT, dataset_option
 from pipelines.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
-from resources.enterprise import endpoints
-from resources.formatting import counted, size_text
+from resources.enterprise import SnapshotOptions, endpoints
+from resources.formatting import counted, refusal, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pydantic.fields import FieldInfo
 
     from pipelines.operations.snapshots import CombinedPlan
     from resources.datasets import Dataset
@@ -124,14 +127,22 @@ def list_chunks(
             show(client.records(path, asked).raw, form)
 
 
+def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:
+    """An option of the command line by its declaration."""
+    name, field = declared
+    if field.annotation is bool:
+        return click.option(f"--{name.replace('_', '-')}", is_flag=True, help=field.description)
+    bounds = {key: getattr(one, key) for one in field.metadata for key in ("ge", "le") if hasattr(one, key)}
+    numbers = click.IntRange(bounds.get("ge"), bounds.get("le"))
+    return click.option(f"--{name.replace('_', '-')}", type=numbers, help=field.description)
+
+
 def _choice(command: Callable[..., None]) -> Callable[..., None]:
     """The parameters that planning and downloading have in common."""
     for decorate in (
         _dataset,
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts."),
-        click.option("--beyond-quota", is_flag=True, help="Start even if the quota is too small; rerun for the rest."),
-        click.option("--chunks", is_flag=True, help="Always download in chunks."),
-        click.option("--whole", is_flag=True, help="Always download each snapshot as one file."),
+        *map(_option, reversed(SnapshotOptions.model_fields.items())),
         click.argument("identifiers", metavar="ID...", type=SNAPSHOT, nargs=-1, required=True),
     ):
         command = decorate(command)
@@ -140,15 +151,18 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _planned(
-    identifiers: tuple[str, ...], *, whole: bool, chunks: bool, beyond_quota: bool, dataset: Dataset
+    identifiers: tuple[str, ...], *, dataset: Dataset, **options: Any
 ) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
     """The plan, and the client that it was made with."""
+    from assets.families.snapshot import wishes_of
     from pipelines.operations import snapshots as snapshots_
 
-    if whole and chunks:
-        raise click.UsageError("--whole and --chunks exclude each other.")
+    try:
+        chosen = SnapshotOptions(**options)
+    except ValidationError as error:
+        raise click.UsageError(refusal(error)) from None
     settings = read_settings()
-    wishes = snapshots_.wishes_of(settings, whole=whole, chunks=chunks, beyond_quota=beyond_quota)
+    wishes = wishes_of(settings.min_free_gb, chosen)
     with service.client(settings) as client:
         yield client, snapshots_.plan(client, settings, identifiers, wishes, dataset)
 

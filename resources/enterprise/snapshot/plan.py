@@ -6,7 +6,9 @@ Source: the service's description of snapshots, chunks and their downloads, and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
 
 from resources.datasets.paths import SET, name_of
 from resources.enterprise import errors
@@ -22,6 +24,31 @@ if TYPE_CHECKING:
 Form = Literal["whole", "chunks"]
 
 
+class SnapshotOptions(BaseModel):
+    """How a snapshot is fetched. `wme snapshots` and the launchpad offer these under the same names, with the same texts."""
+
+    whole: bool = Field(default=False, description="Always download each snapshot as one file.")
+    chunks: bool = Field(default=False, description="Always download in chunks.")
+    beyond_quota: bool = Field(default=False, description="Start even if the quota is too small; rerun for the rest.")
+    most_units: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Do not start if it takes more units of quota than this. Default: no limit.",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.whole and self.chunks:
+            raise ValueError("whole and chunks exclude each other.")
+        return self
+
+    @property
+    def form(self) -> Form | None:
+        """The form; None: whatever is better."""
+        return "whole" if self.whole else "chunks" if self.chunks else None
+
+
 @dataclass(frozen=True)
 class Wishes:
     """What whoever plans wants.
@@ -30,12 +57,14 @@ class Wishes:
         form: As one file or in chunks; None: whatever is better.
         beyond_quota: Begin although the units that are left do not suffice: what fits is fetched and kept, the rest
             after the vendor has reset the counters.
+        most_units: Begin only if it takes at most so many units, however many are left; None: no limit.
         keep_free_bytes: Disk space to leave untouched.
         disk_factor: Disk that a byte of archive takes in the end, itself included.
     """
 
     form: Form | None = None
     beyond_quota: bool = False
+    most_units: int | None = None
     keep_free_bytes: int = 0
     disk_factor: float = 1.0
 
@@ -204,8 +233,10 @@ class SnapshotPlan:
 
         Raises:
             QuotaExceeded: It needs more units than are left, and nobody asked to begin all the same.
+            BudgetExceeded: It needs more units than whoever asked would spend.
             DiskFull: The disk does not hold it.
         """
+        _check_budget(self.unit_count, self.wishes.most_units, f"Fetching {self.identifier} {self._how}")
         if not self.fits_quota and not self.wishes.beyond_quota:
             raise errors.QuotaExceeded(
                 f"Fetching {self.identifier} {self._how} takes {counted(self.unit_count, f'{self.product} unit')}, and the "
@@ -237,8 +268,11 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
 
     Raises:
         QuotaExceeded: Together they need more units than are left; a plan that may go beyond the quota does not count.
+        BudgetExceeded: Together they need more units than whoever asked would spend.
         DiskFull: The disk does not hold all of them.
     """
+    most = min((plan.wishes.most_units for plan in plans if plan.wishes.most_units is not None), default=None)
+    _check_budget(sum(plan.unit_count for plan in plans), most, f"Fetching {counted(len(plans), 'snapshot')} together")
     for product in dict.fromkeys(plan.product for plan in plans if plan.product is not None):
         bound = [plan for plan in plans if plan.product == product and not plan.wishes.beyond_quota]
         units = sum(plan.unit_count for plan in bound)
@@ -258,4 +292,12 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         raise errors.DiskFull(
             f"Having {counted(len(missing), 'snapshot')} takes about {size_text(needed)} of disk{leave}, and there are "
             f"{size_text(free)}. Nothing was fetched. Make room, or choose fewer."
+        )
+
+
+def _check_budget(units: int, most: int | None, what: str) -> None:
+    if most is not None and units > most:
+        raise errors.BudgetExceeded(
+            f"{what} takes {counted(units, 'unit')} of quota, and at most {most:,} may be spent. Nothing was fetched. Allow "
+            "more, or choose the other form (whole or chunks)."
         )

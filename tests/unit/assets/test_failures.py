@@ -38,7 +38,7 @@ def test_a_sentence_is_the_errors_own_unless_it_has_none():
 #: What every other hour would meet as well.
 ENDING = {
     *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
-    *(errors.QuotaExceeded, errors.ClockError, errors.UnreachableError),
+    *(errors.QuotaExceeded, errors.BudgetExceeded, errors.ClockError, errors.UnreachableError),
     *(errors.DiskFull, lake.DiskFull, WarehouseFullError),
     # the folder of the tokens, another process with the warehouse, tables of another version
     *(errors.StateError, WarehouseBusyError, WarehouseVersionError),

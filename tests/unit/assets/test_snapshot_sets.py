@@ -13,7 +13,7 @@ import pytest
 from assets.families import snapshot as snapshot_sets
 from assets.families.converting import NotArchivedError, convert_archives
 from resources.datasets import SNAPSHOT_ARTICLES
-from resources.enterprise import models
+from resources.enterprise import SnapshotOptions, models
 from resources.lake import RECORD_BYTES_MAX
 from tests.unit.assets.conftest import archive_bytes, record
 
@@ -136,7 +136,9 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
 
 
 def test_what_is_asked_of_the_planner_leaves_the_floor_free_and_counts_what_is_made_of_the_files():
-    wishes = snapshot_sets.wishes_of(1.5, form="chunks", beyond_quota=True)
+    wishes = snapshot_sets.wishes_of(1.5, SnapshotOptions(chunks=True, beyond_quota=True, most_units=7))
     assert (wishes.keep_free_bytes, wishes.disk_factor) == (1_500_000_000, snapshot_sets.DISK_FACTOR)
-    assert (wishes.form, wishes.beyond_quota) == ("chunks", True)
+    assert (wishes.form, wishes.beyond_quota, wishes.most_units) == ("chunks", True, 7)
+    assert snapshot_sets.wishes_of(0, SnapshotOptions(whole=True)).form == "whole"
+    assert snapshot_sets.wishes_of(0).form is None
     assert snapshot_sets.DISK_FACTOR > 2

@@ -152,6 +152,19 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(offer, chunks, fits):
     offer.plan(snapshots=0, chunks=chunks, beyond_quota=True).check()
 
 
+def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
+    offer.plan(form="chunks", chunks=100, most_units=20).check()
+    dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)
+    with pytest.raises(
+        errors.BudgetExceeded, match=r"in 20 chunks takes 20 units of quota, and at most 19 may be spent"
+    ):
+        dear.check()
+    offer.plan(form="chunks", most_units=0, landed=offer.chunks).check()
+    both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
+    with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together takes 40 units"):
+        check_together(both)
+
+
 def test_what_is_there_leaves_room_in_the_quota(offer):
     offer.plan(snapshots=0, chunks=19, landed=offer.chunks[:1]).check()
 

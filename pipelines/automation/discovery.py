@@ -109,6 +109,29 @@ def without_busy(
 ) -> list[datetime]:
     """The hours that no run of these assets has under way, and that no run has failed at so lately that they are left alone."""
     busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
+    failed = _failures(instance, now, layers)
+
+    def left_alone(hour: datetime) -> bool:
+        ends = [end for span, end in failed if span.first <= hour <= span.last]
+        return bool(ends) and now < max(ends) + WAITS[min(len(ends), len(WAITS)) - 1]
+
+    return [
+        hour for hour in hours if not any(span.first <= hour <= span.last for span in busy) and not left_alone(hour)
+    ]
+
+
+def have_failed(
+    hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
+) -> bool:
+    """Whether a run of these assets has failed at one of the hours lately."""
+    failed = [span for span, _ in _failures(instance, now, layers)]
+    return any(span.first <= hour <= span.last for hour in hours for span in failed)
+
+
+def _failures(
+    instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
+) -> list[tuple[Span, datetime]]:
+    """The hours of each run of these assets that failed of itself, and when that was."""
     failed: list[tuple[Span, datetime]] = []
     for record in instance.get_run_records(
         dg.RunsFilter(
@@ -120,19 +143,13 @@ def without_busy(
         own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
         if span and own:
             failed.append((span, record.update_timestamp))
-
-    def left_alone(hour: datetime) -> bool:
-        ends = [end for span, end in failed if span.first <= hour <= span.last]
-        return bool(ends) and now < max(ends) + WAITS[min(len(ends), len(WAITS)) - 1]
-
-    return [
-        hour for hour in hours if not any(span.first <= hour <= span.last for span in busy) and not left_alone(hour)
-    ]
+    return failed
 
 
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:
     """The hours of a run; None: it is not over hours, or over none of these assets."""
-    if run.asset_selection is not None and run.asset_selection.isdisjoint(layers):
+    # runs of commands have an empty selection, which is all of their job
+    if run.asset_selection and run.asset_selection.isdisjoint(layers):
         return None
     one = run.tags.get(PARTITION_NAME_TAG)
     first, last = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one), run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)

@@ -13,7 +13,7 @@ from assets.failures import sentence
 from assets.families import snapshot, stream, streams
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
-from pipelines.automation import discovery, jobs
+from pipelines.automation import discovery, jobs, refusals
 from pipelines.process import processes
 from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -25,6 +25,7 @@ from pipelines.process.dagster_internals import (
 )
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import RETENTION, Dataset, Family, datasets
+from resources.enterprise.errors import AuthenticationError
 from resources.errors import MirrorError
 from resources.formatting import counted, moment_text
 from resources.warehouse import next_text
@@ -53,6 +54,8 @@ def discover_hours(
     warehouse: WarehouseResource,
 ) -> dg.SensorResult | dg.SkipReason:
     """Ask for a run per span of missing hours. A few requests, whatever is missing."""
+    if (again := refusals.until(context.cursor, datetime.now(UTC))) is not None:
+        return dg.SkipReason(refusals.waiting(again))
     requests, reasons = [], []
     for dataset in datasets(Family.HOURLY):
         if not enterprise.scope_of(dataset):
@@ -60,12 +63,19 @@ def discover_hours(
         try:
             found = _missing(context, dataset, enterprise, lake, warehouse)
         except MirrorError as error:
-            return dg.SkipReason(sentence(error))
+            return _refused(context, error)
         if isinstance(found, str):
             reasons.append(found)
         else:
             requests += found
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason(" ".join(dict.fromkeys(reasons)))
+
+
+def _refused(context: dg.SensorEvaluationContext, error: MirrorError) -> dg.SkipReason:
+    """Why nothing is asked for; that the service refused the account is noted for the next looks."""
+    if isinstance(error, AuthenticationError):
+        context.update_cursor(refusals.noted(context.cursor, datetime.now(UTC)))
+    return dg.SkipReason(sentence(error))
 
 
 def _missing(
@@ -91,6 +101,10 @@ def _missing(
     if not wanted:
         return f"{counted(len(missing), 'hour')} missing, all of them under way or waiting after a failure."
     with enterprise.client(_ANSWER_SECONDS) as client:
+        if discovery.have_failed(wanted, context.instance, now, layers.keys(dataset)):
+            hindrance = refusals.hindrance(wanted, client, lake.layout, enterprise.scope_of(dataset), now, dataset)
+            if hindrance is not None:
+                return hindrance
         wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
         return "The service has not published the newest hours yet. They are looked for again."
@@ -126,11 +140,13 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
         """Ask for one run per new version of a mirrored snapshot."""
         if not (scope := enterprise.scope_of(dataset)):
             return dg.SkipReason(f"{dataset.name} is not mirrored.")
+        if (again := refusals.until(context.cursor, datetime.now(UTC))) is not None:
+            return dg.SkipReason(refusals.waiting(again))
         try:
             with enterprise.client(_ANSWER_SECONDS) as client:
                 records = snapshot.mirrored(client.snapshots(dataset).records, scope)
         except MirrorError as error:
-            return dg.SkipReason(sentence(error))
+            return _refused(context, error)
         changed = [record for record in records if not snapshot.is_archived(record, lake.layout, dataset)]
         if not changed:
             return dg.SkipReason("Every snapshot of the mirrored projects is archived in its current version.")
@@ -179,7 +195,7 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
 def _brings_hours(run: dg.DagsterRun) -> bool:
     """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
-    if run.asset_selection is not None:
+    if run.asset_selection:  # runs of commands have an empty one, which is all of their job
         others = {streams.KEY, *(key for dataset in of_snapshots for key in layers.keys(dataset))}
         return not run.asset_selection <= others
     return run.job_name not in {jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots)}
@@ -211,6 +227,10 @@ def keep_streaming(
             context.instance.get_run_records(dg.RunsFilter(job_name=jobs.STREAM), limit=len(STREAM_WAITS)),
         )
     )
+    if failed and (why := refusals.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
+        return dg.SkipReason(
+            f"{why} No run is asked for until the definitions are loaded again, or a run that is started by hand succeeds."
+        )
     if failed and now < (again := failed[0].update_timestamp + STREAM_WAITS[len(failed) - 1]):
         return dg.SkipReason(
             f"The last run failed; its page says why. The next one begins at {moment_text(again)} UTC."
@@ -252,7 +272,7 @@ def _again(run: dg.DagsterRun) -> dg.RunRequest:
         job_name=run.job_name,
         tags=own,
         partition_key=run.tags.get(PARTITION_NAME_TAG),
-        asset_selection=None if run.asset_selection is None else sorted(run.asset_selection),
+        asset_selection=sorted(run.asset_selection) if run.asset_selection else None,
     )
 
 

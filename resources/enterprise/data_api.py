@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 #: What stands for everything that the service does not count today.
-_UNCOUNTED: Final = "batch"
+UNCOUNTED: Final = "batch"
 #: Seconds for which an account that had units left is taken to have some still.
 _BELIEVED: Final = 5.0
 
@@ -120,7 +120,7 @@ class DataApi:
                 if answer.status >= 400:
                     if answer.status == 429:
                         self._pace.refused(began)
-                    self._refuse(answer, doing, quota or _UNCOUNTED, last=attempt == self._patience.retries)
+                    self._refuse(answer, doing, quota or UNCOUNTED, last=attempt == self._patience.retries)
                 self._pace.admitted()
                 return understand(answer), count
             except (errors.RateLimited, BrokenAnswer) as error:

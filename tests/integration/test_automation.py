@@ -215,7 +215,8 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
 
     def run(status: dg.DagsterRunStatus, first: datetime, last: datetime, **tags: str) -> None:
         tags |= {ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)}
-        create_run_for_test(fresh.instance, job_name="hours", status=status, tags=tags)
+        # as a command runs it
+        create_run_for_test(fresh.instance, job_name="hours", status=status, tags=tags, asset_selection=frozenset())
 
     def wanted(at: datetime) -> list[datetime]:
         return without_busy(hours, fresh.instance, at)
@@ -392,9 +393,12 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hou
     (again,) = fresh.tick("publish_pending").run_requests
     assert again.run_key == first.run_key  # the daemon makes one run of it
 
-    run = create_run_for_test(fresh.instance, job_name="hours", status=dg.DagsterRunStatus.STARTED)
-    assert "under way" in fresh.tick("publish_pending").skip_message
-    fresh.instance.delete_run(run.run_id)
+    for selection in (None, frozenset()):  # a run of the daemon, and one of a command
+        run = create_run_for_test(
+            fresh.instance, job_name="hours", status=dg.DagsterRunStatus.STARTED, asset_selection=selection
+        )
+        assert "under way" in fresh.tick("publish_pending").skip_message
+        fresh.instance.delete_run(run.run_id)
 
     assert fresh.materialize(hours[2:]).success
     (more,) = fresh.tick("publish_pending").run_requests

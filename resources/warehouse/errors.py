@@ -21,6 +21,13 @@ class WarehouseFullError(WarehouseError, DiskFullError):
     """The disk or the memory was not enough; the transaction was rolled back."""
 
 
+class WarehouseDamagedError(WarehouseError):
+    """DuckDB cannot read the build file."""
+
+    ends_run = True
+    unavailable = "warehouse"
+
+
 class WarehouseVersionError(WarehouseError):
     """The build file was made for other tables than the ones declared now."""
 

@@ -19,10 +19,12 @@ import filelock
 from resources.warehouse.database.row_groups import note_added
 from resources.warehouse.database.schema import ensure, show_older
 from resources.warehouse.database.sql import quoted
+from resources.warehouse.database.torn import noted
 from resources.warehouse.errors import (
     NotPublishedError,
     QueryError,
     WarehouseBusyError,
+    WarehouseDamagedError,
     WarehouseFullError,
     WarehouseVersionError,
 )
@@ -30,6 +32,8 @@ from resources.warehouse.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from resources.warehouse.database.torn import Torn
 
 _log = logging.getLogger(__name__)
 
@@ -92,35 +96,55 @@ class Connector:
         """The same for a caller that holds the lock already."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
-        connection = self._open_build(purpose)
         try:
-            ensure(connection, self.build_path)
-            yield connection
+            with noted(self.build_path) as torn, contextlib.closing(self._open_build(purpose, torn)) as connection:
+                ensure(connection, self.build_path)
+                yield connection
         except duckdb.Error as error:
+            if "Corrupt database file" in str(error):
+                raise self._damaged(purpose, error) from error
             if not is_exhausted(error):
                 raise
             raise WarehouseFullError(
                 f"Disk or memory ran out, so this run could not {purpose} ({error}). The warehouse is as it was before. Make "
                 f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
             ) from error
-        finally:
-            connection.close()
 
-    def _open_build(self, purpose: str) -> duckdb.DuckDBPyConnection:
+    def _open_build(self, purpose: str, torn: Torn) -> duckdb.DuckDBPyConnection:
         """Open for writing. Somebody may have opened the file by hand: then DuckDB refuses, and we wait a while."""
         end = time.monotonic() + self.lock_timeout
         while True:
             try:
-                return self.open_file(self.build_path)
-            except duckdb.IOException as error:
-                if "lock" not in str(error).lower():
+                return self._opened(torn)
+            except duckdb.Error as error:
+                if torn.mend(error):
+                    continue
+                if is_exhausted(error):
                     raise
+                if not (isinstance(error, duckdb.IOException) and "Could not set lock" in str(error)):
+                    raise self._damaged(purpose, error) from error
                 if time.monotonic() >= end:
                     raise WarehouseBusyError(
                         f"Another program has {self.build_path.name} open, so this run could not {purpose}. Nothing was "
                         f"changed. Close it there; to look at the data open {self.published_path.name}, which never locks."
                     ) from error
             time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+
+    def _opened(self, torn: Torn) -> duckdb.DuckDBPyConnection:
+        connection = self.open_file(self.build_path)
+        try:
+            torn.look(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _damaged(self, purpose: str, error: duckdb.Error) -> WarehouseDamagedError:
+        name = self.build_path.name
+        return WarehouseDamagedError(
+            f"DuckDB cannot read {name}, so this run could not {purpose} ({error}). What is published stays as it is, and so do archive and lake. If "
+            f"the file is damaged, remove warehouse/{name} and warehouse/{name}.wal and run `wme rebuild`: it is made again from the archive."
+        )
 
     def open_file(self, path: Path) -> duckdb.DuckDBPyConnection:
         """A DuckDB file for writing, in the storage version asked for; else its own, or the oldest for a new one.

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+# other sizes would only mean that more is written
+from resources.warehouse.database.file_format import BLOCK_BYTES, HEADER_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: DuckDB's three headers, and the size of its blocks behind them. Another size would only mean that more is written.
-HEADER_BYTES: Final = 3 * 4096
-BLOCK_BYTES: Final = 256 * 1024
 #: Bytes compared by one thread at a time.
 _SPAN_BYTES: Final = 256 * BLOCK_BYTES
 #: Comparing goes at the speed of memory, which two threads use up, and of the disk where the file is not in memory.

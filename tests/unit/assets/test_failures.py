@@ -17,7 +17,13 @@ from resources.engine.errors import EngineUnreachableError, NoWorkerError
 from resources.enterprise import errors
 from resources.errors import ends_run
 from resources.lake import LakeError
-from resources.warehouse import NotPublishedError, WarehouseBusyError, WarehouseFullError, WarehouseVersionError
+from resources.warehouse import (
+    NotPublishedError,
+    WarehouseBusyError,
+    WarehouseDamagedError,
+    WarehouseFullError,
+    WarehouseVersionError,
+)
 from tests.unit.error_trees import ENGINE, ENTERPRISE, LAKE, WAREHOUSE
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
@@ -40,8 +46,8 @@ ENDING = {
     *(errors.AuthenticationError, errors.NewPasswordRequired, errors.TokenSpent, errors.Forbidden),
     *(errors.QuotaExceeded, errors.BudgetExceeded, errors.ClockError, errors.UnreachableError),
     *(errors.DiskFull, lake.DiskFull, WarehouseFullError),
-    # the folder of the tokens, another process with the warehouse, tables of another version
-    *(errors.StateError, WarehouseBusyError, WarehouseVersionError),
+    # the folder of the tokens; the warehouse in another process, damaged, or with tables of another version
+    *(errors.StateError, WarehouseBusyError, WarehouseDamagedError, WarehouseVersionError),
     *(OriginError, FolderError, UnknownNameError),
 }
 #: What may be gone by itself, or by somebody's doing, when the same is tried again.

@@ -4,13 +4,14 @@ An asset for each table of `STATES`: current articles and current entities. The 
 `resources.warehouse`, `state` for articles and `entities` for entities.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
-from assets import layers
+from assets import current_checks, layers
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
 from assets.freshness import HOURLY
@@ -30,6 +31,7 @@ class State:
         pending: How it learns what is pending, for people; follows the table's own description.
         apply: Advances it by everything pending, in one transaction. What that did prints as a sentence.
         metadata: The metadata of the materialization, from what applying did.
+        noun: What a row is, for people.
         also: Further datasets that come before it.
     """
 
@@ -37,6 +39,7 @@ class State:
     pending: str
     apply: Callable[[Warehouse], Any]
     metadata: Callable[[Any], dict[str, Any]]
+    noun: str
     also: tuple[Dataset, ...] = ()
 
     @property
@@ -75,6 +78,7 @@ STATES = (
         "It learns from the ledger which snapshots and hours are pending and takes them in at once.",
         lambda warehouse: warehouse.apply_changes(),
         _of_articles,
+        "page",
         also=(datasets.LOOKUPS,),
     ),
     State(
@@ -82,6 +86,7 @@ STATES = (
         "The ledger shows which snapshots and hours are pending; a run takes in all of them.",
         lambda warehouse: warehouse.apply_entity_changes(),
         _of_entities,
+        "entity",
     ),
 )
 KEYS = tuple(state.key for state in STATES)
@@ -90,21 +95,35 @@ KEYS = tuple(state.key for state in STATES)
 def current_state(state: State) -> dg.AssetsDefinition:
     """The asset of a table of the current state, behind the tables that decide it."""
 
-    @dg.asset(
-        key=state.key,
-        deps=[layers.warehouse_key(dataset) for dataset in state.decided_by],
-        group_name="warehouse",
-        kinds={"duckdb", "table"},
-        owners=list(OWNERS),
-        description=f"{state.table.description} {state.pending}",
-        metadata=table_metadata(state.table),
-        freshness_policy=HOURLY,
+    @dg.multi_asset(
+        name="__".join(state.key.path),
+        specs=[
+            dg.AssetSpec(
+                state.key,
+                deps=[layers.warehouse_key(dataset) for dataset in state.decided_by],
+                group_name="warehouse",
+                kinds={"duckdb", "table"},
+                owners=list(OWNERS),
+                description=f"{state.table.description} {state.pending}",
+                metadata=table_metadata(state.table),
+                freshness_policy=HOURLY,
+            )
+        ],
+        check_specs=[check.spec for check in current_checks.of_state(state.table, state.noun)],
+        can_subset=True,
     )
-    def advance(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def advance(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[Any]:
         """Advance the table by every snapshot and hour that was loaded since the last time, in one transaction."""
+        turn = None
+        if context.selected_asset_keys:
+            with as_failure():
+                applied = state.apply(warehouse.warehouse)
+            context.log.info("%s", applied)
+            yield dg.MaterializeResult(metadata=state.metadata(applied) | {"seconds": round(applied.seconds, 3)})
+            turn = int(time.time() // 3600)
         with as_failure():
-            applied = state.apply(warehouse.warehouse)
-        context.log.info("%s", applied)
-        return dg.MaterializeResult(metadata=state.metadata(applied) | {"seconds": round(applied.seconds, 3)})
+            yield from current_checks.checked(
+                warehouse.warehouse, state.table, state.noun, context.selected_asset_check_keys, turn
+            )
 
     return advance

@@ -1,20 +1,79 @@
-"""What a check found, as people read it beside the check: the first findings, how many more there are, and what to do."""
+"""Checks, and what they found as people read it beside them: the first findings, how many more there are, and what to do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import dagster as dg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 #: Findings that are named; the others are only counted.
 NAMED = 20
 
+_Made = TypeVar("_Made")
 
-def told(found: Sequence[str], what_to_do: str) -> str | None:
-    """A check's message, or None where nothing was found."""
+
+def told(found: Sequence[str], what_to_do: str, count: int | None = None) -> str | None:
+    """A check's message, or None where nothing was found; `count`: findings in all, where not all are given."""
     if not found:
         return None
-    more = [f"and {len(found) - NAMED:,} more"] if len(found) > NAMED else []
+    count = len(found) if count is None else count
+    more = [f"and {count - NAMED:,} more"] if count > NAMED else []
     # a finding may be a sentence of its own
     return f"{'; '.join([*found[:NAMED], *more]).removesuffix('.')}. {what_to_do}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a check found.
+
+    Attributes:
+        wrong: What is wrong, in sentences; the first of it is enough.
+        looked_at: How many things were looked at.
+        count: How many things are wrong; None: as many as there are sentences.
+    """
+
+    wrong: Sequence[str]
+    looked_at: int
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class Check(Generic[_Made]):
+    """A check of what a step has made: its specification, and what finds out what is wrong.
+
+    Attributes:
+        what_to_do: The way out, as the operator's guide has it at more length.
+    """
+
+    spec: dg.AssetCheckSpec
+    find: Callable[[_Made], Found]
+    what_to_do: str
+    is_warning: bool = False
+
+    def result(self, made: _Made) -> dg.AssetCheckResult:
+        """The answer for what was made."""
+        found = self.find(made)
+        return dg.AssetCheckResult(
+            asset_key=self.spec.asset_key,
+            check_name=self.spec.name,
+            passed=not found.wrong,
+            severity=dg.AssetCheckSeverity.WARN if self.is_warning else dg.AssetCheckSeverity.ERROR,
+            description=told(found.wrong, self.what_to_do, found.count),
+            metadata={
+                "looked_at": found.looked_at,
+                "wrong": len(found.wrong) if found.count is None else found.count,
+            },
+        )
+
+
+def results(
+    checks: Iterable[Check[_Made]], made: _Made, selected: Collection[dg.AssetCheckKey]
+) -> Iterator[dg.AssetCheckResult]:
+    """Answer the selected checks of what was made."""
+    for check in checks:
+        if check.spec.key in selected:
+            yield check.result(made)

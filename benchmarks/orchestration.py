@@ -182,9 +182,10 @@ def _plain(settings: Settings, hours: Sequence[datetime]) -> None:
         for hour in hours:
             for _ in run.ingest(hour, selected, client):
                 pass
-        for check in hourly_checks.hourly(ARTICLE_CHANGES):
-            if not check.result(run).passed:
-                raise RuntimeError(f"{check.spec.name} failed.")
+        keys = {check.spec.key for check in hourly_checks.hourly(ARTICLE_CHANGES)}
+        for answer in hourly_checks.of_run(run, keys):
+            if not answer.passed:
+                raise RuntimeError(f"{answer.check_name} failed.")
     store = warehouse.warehouse
     fill_coverage(enterprise, store)
     store.apply_changes()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from assets import layers, names
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from resources.enterprise.models import Batch
     from resources.lake import Conversion, Converter, Layout
     from resources.remote import RemoteConverter
-    from resources.warehouse import HourAudit, HourLoad, Warehouse
+    from resources.warehouse import HourLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
 
@@ -359,11 +358,6 @@ class HourlyRun:
                 self.archived[hour].archives, layout, self.lake.bodies_of(self.dataset), self.lake.record_bytes_max
             )
             self.loaded.append(hour)
-
-    @cached_property
-    def audits(self) -> list[HourAudit]:
-        """What DuckDB holds of the loaded hours; asked for when all are."""
-        return self.warehouse.warehouse.audit(self.loaded, self.dataset)
 
     @property
     def left_out(self) -> set[datetime]:

@@ -14,7 +14,9 @@ import dagster as dg
 from assets import layers
 from assets.describe import preview
 from assets.failures import as_failure
+from assets.families import list_checks
 from assets.families.converting import NotArchivedError
+from assets.findings import results
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.enterprise import endpoints
@@ -40,26 +42,45 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         context.log.info("Reference lists archived: %s", metadata)
         return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
 
-    @dg.multi_asset(name="lake_reference", specs=[layers.specs(one)[1] for one in lists], can_subset=True)
+    @dg.multi_asset(
+        name="lake_reference",
+        specs=[layers.specs(one)[1] for one in lists],
+        check_specs=[list_checks.converted(one).spec for one in lists],
+        can_subset=True,
+    )
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
         """Convert the archived lists to Parquet."""
         for dataset in lists:
-            if layers.lake_key(dataset) not in context.selected_asset_keys:
+            check, key = list_checks.converted(dataset), layers.lake_key(dataset)
+            if key not in context.selected_asset_keys and check.spec.key not in context.selected_asset_check_keys:
                 continue
             with as_failure():
                 raw, conversion = _converted(dataset, lake)
-            yield dg.MaterializeResult(
-                asset_key=layers.lake_key(dataset),
-                metadata={
-                    "dagster/row_count": conversion.row_count,
-                    "dagster/uri": str(conversion.path),
-                    "preview": preview([conversion.path], dataset.table.schema.names),
-                },
-                data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
-            )
+            if key in context.selected_asset_keys:
+                yield dg.MaterializeResult(
+                    asset_key=key,
+                    metadata={
+                        "dagster/row_count": conversion.row_count,
+                        "dagster/uri": str(conversion.path),
+                        "preview": preview([conversion.path], dataset.table.schema.names),
+                    },
+                    data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
+                )
+            made = list_checks.Converted(raw, conversion.path)
+            yield from results([check], made, context.selected_asset_check_keys)
 
-    @dg.multi_asset(name="warehouse_reference", specs=[layers.specs(one)[2] for one in lists], can_subset=True)
-    def load(context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource) -> Iterator[Any]:
+    @dg.multi_asset(
+        name="warehouse_reference",
+        specs=[layers.specs(one)[2] for one in lists],
+        check_specs=[check.spec for one in lists for check in list_checks.loaded(one)],
+        can_subset=True,
+    )
+    def load(
+        context: dg.AssetExecutionContext,
+        enterprise: EnterpriseResource,
+        lake: LakeResource,
+        warehouse: WarehouseResource,
+    ) -> Iterator[Any]:
         """Replace the lists' tables in DuckDB."""
         for dataset in lists:
             if layers.warehouse_key(dataset) not in context.selected_asset_keys:
@@ -67,6 +88,11 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
             with as_failure():
                 count = warehouse.warehouse.load_list(dataset, _converted(dataset, lake)[1].path)
             yield dg.MaterializeResult(asset_key=layers.warehouse_key(dataset), metadata={"dagster/row_count": count})
+        with as_failure(), warehouse.warehouse.auditing() as auditor:
+            keys = {dataset: auditor.keys(dataset) for dataset in lists}
+        for dataset in lists:
+            made = list_checks.Loaded(keys[dataset], enterprise)
+            yield from results(list_checks.loaded(dataset), made, context.selected_asset_check_keys)
 
     return [archive, convert, load]
 

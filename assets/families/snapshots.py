@@ -13,8 +13,9 @@ import dagster as dg
 from assets import layers
 from assets.describe import lake_metadata_of, sized
 from assets.failures import RunConfig, as_failure
-from assets.families import snapshot
+from assets.families import snapshot, snapshot_checks
 from assets.families.converting import convert_archives
+from assets.families.snapshot_checks import SnapshotsMade
 from assets.partitions import snapshots_of
 from resources.adapters import (
     SNAPSHOTS_POOL,
@@ -34,10 +35,12 @@ class SnapshotConfig(RunConfig, SnapshotOptions):
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
     """The assets of a dataset of snapshots: archive and lake in one step, the warehouse in another."""
     archive, in_lake, in_warehouse = layers.keys(dataset)
+    specs = [check.spec for check in snapshot_checks.of_snapshots(dataset)]
 
     @dg.multi_asset(
         name=f"{dataset.archive}_files",
         specs=layers.specs(dataset)[:2],
+        check_specs=[spec for spec in specs if spec.asset_key != in_warehouse],
         partitions_def=snapshots_of(dataset),
         can_subset=True,
         pool=SNAPSHOTS_POOL,
@@ -47,6 +50,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         config: SnapshotConfig,
         enterprise: EnterpriseResource,
         lake: LakeResource,
+        warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive and convert one snapshot in the version that the service has now.
@@ -54,7 +58,11 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         One snapshot at a time: several would take every place that Dagster has for runs, and keep the hours waiting.
         """
         selected = context.selected_asset_keys
+        if not selected:
+            yield from _recalled(context, dataset, lake, warehouse)
+            return
         identifier = context.partition_key
+        made = SnapshotsMade(dataset)
         workers = engine.engine(context.log.info)
         with as_failure():
             if archive in selected:
@@ -79,9 +87,10 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                 )
             else:
                 archived = snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
+            made.archived[identifier] = archived
             if in_lake in selected:
                 with engine.converter(lake) as converter:
-                    conversions = convert_archives(
+                    conversions = made.conversions[identifier] = convert_archives(
                         identifier,
                         archived.archives,
                         lake.layout,
@@ -90,16 +99,20 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                         engine=workers,
                     )
                 yield _result(in_lake, archived.version, lake_metadata_of(conversions))
+            yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
     @dg.multi_asset(
         name=f"{dataset.archive}_load",
         specs=layers.specs(dataset)[2:],
+        check_specs=[spec for spec in specs if spec.asset_key == in_warehouse],
         partitions_def=snapshots_of(dataset),
+        can_subset=True,
     )
-    def load(
-        context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource
-    ) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def load(context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource) -> Iterator[Any]:
         """Load the archived version whole, in one transaction."""
+        if not context.selected_asset_keys:
+            yield from _recalled(context, dataset, lake, warehouse)
+            return
         with as_failure():
             archived = snapshot.archived_snapshot(context.partition_key, lake.layout, dataset=dataset)
             conversions = snapshot.all_conversions(
@@ -116,9 +129,21 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         }
         if loaded.boundary_at is not None:
             metadata["boundary_at"] = dg.MetadataValue.timestamp(loaded.boundary_at)
-        return _result(in_warehouse, archived.version, metadata)
+        yield _result(in_warehouse, archived.version, metadata)
+        with as_failure():
+            made = SnapshotsMade(dataset, {archived.identifier: archived}, {archived.identifier: conversions})
+            yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
     return [files, load]
+
+
+def _recalled(
+    context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, warehouse: WarehouseResource
+) -> Iterator[Any]:
+    """Answer checks that were asked for by themselves, which come without a partition: of every snapshot that is archived."""
+    with as_failure():
+        made = SnapshotsMade.recalled(dataset, lake)
+        yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
 
 def _result(key: dg.AssetKey, version: str, metadata: dict[str, Any]) -> dg.MaterializeResult:  # type: ignore[type-arg]

@@ -6,6 +6,7 @@ converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `st
 
 from __future__ import annotations
 
+from resources.warehouse.audit.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
 from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
 from resources.warehouse.compaction.spans import Merge
 from resources.warehouse.compaction.window import Moved
@@ -46,9 +47,11 @@ __all__ = [
     "KEEP_REPLACED",
     "Applied",
     "AppliedEntities",
+    "Auditor",
     "Committed",
     "Comparison",
     "CoverageRow",
+    "Findings",
     "HourAudit",
     "HourLoad",
     "HourStatus",
@@ -62,13 +65,16 @@ __all__ = [
     "Named",
     "NewFile",
     "NotPublishedError",
+    "Overlooked",
     "Prepared",
     "ProjectState",
     "Publication",
     "Published",
     "QueryError",
     "QueryResult",
+    "Repeated",
     "Snapshot",
+    "SnapshotAudit",
     "SnapshotFile",
     "SnapshotLoad",
     "SummaryRow",

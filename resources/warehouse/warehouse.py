@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import LIVE_CHANGES, files_of
+from resources.warehouse.audit.auditor import Auditor
 from resources.warehouse.compaction import ledger as compactions
 from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked
@@ -372,6 +373,12 @@ class Warehouse(Reader):
         """Keep others from writing the build file, which need not be there."""
         with locked(self._connector.lock_path, self._connector.lock_timeout, purpose):
             yield
+
+    @contextlib.contextmanager
+    def auditing(self) -> Iterator[Auditor]:
+        """What the checks ask of the build file, opened once; nobody writes meanwhile."""
+        with self._connector.build("check what is loaded") as connection:
+            yield Auditor(connection, self._lake_root)
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:

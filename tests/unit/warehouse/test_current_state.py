@@ -11,7 +11,7 @@ import pytest
 
 from resources import datasets
 from resources.tables import ARTICLES
-from resources.warehouse import Snapshot
+from resources.warehouse import Auditor, Snapshot
 from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.snapshot_rows import versions
@@ -170,6 +170,14 @@ class Memory:
             patch.setattr(current, "_passes", lambda _: 3)
             return rebuild_articles(self.connection, self.lake_root, NOW)
 
+    def overlooked(self):
+        """What the checks find in `articles` after any history."""
+        auditor = Auditor(self.connection, self.lake_root)
+        # of all hours, as if they had been taken in at once
+        self.connection.execute("UPDATE loads SET applied_at = (SELECT max(applied_at) FROM loads)")
+        lost = [one for found in auditor.overlooked(ARTICLES, 100) for one in found.named]
+        return [*lost, *auditor.repeated(ARTICLES).named]
+
     def state(self):
         return {
             table: sorted(
@@ -273,8 +281,10 @@ def check(lake, memory, steps, order):
             memory.apply()
             reached.add("applied between")
     memory.apply()
+    assert memory.overlooked() == [], "what the checks look for is never there"
     advanced = memory.state()
     memory.rebuild()
+    assert memory.overlooked() == []
     rebuilt = memory.state()
     # an event of a title has one page id; where made-up rows give it two, no order tells which of them is newer
     counting = memory.counting_rows()

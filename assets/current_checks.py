@@ -1,0 +1,105 @@
+"""The checks of a current state: each page is there once, none that was deleted is there, and none that changed is missing.
+
+What they cost is bounded. Keys are compared of at most `ROWS_AT_A_TIME` rows after each run, another part each hour; what was deleted or changed is
+looked for in the hours that the run has taken in, at most `HOURS`. Asked for by themselves, they look at all keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.findings import Check, Found, results
+from resources.formatting import counted, moment_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from resources.tables import Table
+    from resources.warehouse import Auditor, Findings, Overlooked, Warehouse
+
+#: The newest hours that are looked at.
+HOURS = 24
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A current state; `turn`: which part of its keys is compared (None: all)."""
+
+    auditor: Auditor
+    table: Table
+    turn: int | None
+
+    @cached_property
+    def overlooked(self) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
+        """What was deleted and is there, and what else is not there as it was last known; asked once."""
+        return self.auditor.overlooked(self.table, HOURS)
+
+
+def of_state(table: Table, noun: str) -> list[Check[Advanced]]:
+    """The checks of a current state; `noun`: what a row of it is, for example page."""
+    key = dg.AssetKey(["warehouse", table.name])
+    again = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
+    return [
+        Check(
+            dg.AssetCheckSpec("unique_key", asset=key, description=f"No {noun} appears twice, nor does a title."),
+            _repeated,
+            again,
+        ),
+        Check(
+            dg.AssetCheckSpec(
+                "deleted_absent", asset=key, description=f"No {noun} is there whose last known event is a delete."
+            ),
+            _deleted,
+            again,
+        ),
+        Check(
+            dg.AssetCheckSpec(
+                "changes_taken_in",
+                asset=key,
+                description=f"Each {noun} of the hours that were taken in last is there as it was last known, or known as ended.",
+            ),
+            _missed,
+            again,
+        ),
+    ]
+
+
+def checked(
+    warehouse: Warehouse, table: Table, noun: str, selected: Collection[dg.AssetCheckKey], turn: int | None = None
+) -> list[dg.AssetCheckResult]:
+    """Answer the selected checks of a current state: all before the first is reported, so that nobody waits for Dagster with the file."""
+    if not selected:
+        return []
+    with warehouse.auditing() as auditor:
+        return list(results(of_state(table, noun), Advanced(auditor, table, turn), selected))
+
+
+def _repeated(made: Advanced) -> Found:
+    found = made.auditor.repeated(made.table, made.turn)
+    wrong = [f"{one.project_id} {one.key} has {counted(one.copies, 'row')}" for one in found.named]
+    return Found(wrong, found.looked_at, found.count)
+
+
+def _deleted(made: Advanced) -> Found:
+    found = made.overlooked[0]
+    wrong = [f"{one.project_id} {one.name} was deleted at {_text(one.known_at)} and is there" for one in found.named]
+    return Found(wrong, found.looked_at, found.count)
+
+
+def _missed(made: Advanced) -> Found:
+    found = made.overlooked[1]
+    wrong = [
+        f"{one.project_id} {one.name} {'was deleted' if one.is_deleted else 'changed'} at {_text(one.known_at)}, "
+        + ("and nothing of it is there" if one.held_at is None else f"and is there as of {_text(one.held_at)}")
+        for one in found.named
+    ]
+    return Found(wrong, found.looked_at, found.count)
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment_text(moment)} UTC"

@@ -1,0 +1,160 @@
+"""The questions of the checks, on one connection. An answer names the first findings and counts them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from resources.tables import ARTICLE_CHANGES, ARTICLES, ENTITIES, ENTITY_CHANGES, SNAPSHOT_ARTICLES
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.sql import identifier, statement
+from resources.warehouse.entities.current import with_rule
+from resources.warehouse.load.snapshot_rows import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.datasets import Dataset
+    from resources.tables import Table
+
+#: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 300 MB.
+ROWS_AT_A_TIME = 4_000_000
+#: Findings that are named.
+NAMED = 20
+_TITLE = "replace(name, '_', ' ')"
+#: What there is once of each current state, and its digest.
+_KEYS = {
+    ARTICLES.name: (
+        ("project_id, article_id", "hash(project_id, article_id)"),
+        (f"project_id, {_TITLE}", "title_key"),
+    ),
+    ENTITIES.name: (("project_id, entity_id", "hash(project_id, entity_id)"),),
+}
+_Finding = TypeVar("_Finding")
+
+
+@dataclass(frozen=True)
+class Findings(Generic[_Finding]):
+    """The first findings, how many there are in all, and among how many rows."""
+
+    named: tuple[_Finding, ...]
+    count: int
+    looked_at: int
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A key that several rows have: its project, the rest of it, and the rows."""
+
+    project_id: str
+    key: str | int
+    copies: int
+
+
+@dataclass(frozen=True)
+class Overlooked:
+    """A title, or an entity, that the current state does not have as it was last known.
+
+    Attributes:
+        is_deleted: Whether the last that is known of it is a delete.
+        known_at: The moment of that.
+        held_at: The moment of what is there; None: nothing is.
+    """
+
+    project_id: str
+    name: str
+    is_deleted: bool
+    known_at: datetime
+    held_at: datetime | None
+
+
+@dataclass(frozen=True)
+class SnapshotAudit:
+    """A version of a snapshot: its rows, the rows that its ledger promises, rows whose key is there already."""
+
+    snapshot_id: str
+    row_count: int
+    expected_count: int
+    repeated_count: int
+
+
+class Auditor:
+    """Looks at the build file again, on a connection to it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lake_root: Path) -> None:
+        self._connection, self._lake_root = connection, lake_root
+
+    def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> list[SnapshotAudit]:
+        """Count the rows of the newest loaded version of snapshots; one that is not loaded is left out.
+
+        Rows that stay in the lake are counted there.
+        """
+        loaded = (
+            "SELECT snapshot_version, row_count - duplicate_count FROM snapshots WHERE table_name = ? AND snapshot_id = ? "
+            "ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
+        )
+        given = ("snapshot_id", "snapshot_version")
+        key = ", ".join(identifier(name) for name in dataset.table.key if name not in given)
+        in_lake = dataset.name == SNAPSHOT_ARTICLES.name
+        kept = versions(self._connection, self._lake_root) if in_lake else []
+        found = []
+        for name in identifiers:
+            for version, expected in answer(self._connection, loaded, [dataset.name, name]):
+                parameters: list[Any] = []
+                rows = next((v.rows() for v in kept if (v.snapshot_id, v.snapshot_version) == (name, version)), "")
+                if not in_lake:
+                    rows = f"(FROM {identifier(dataset.name)} WHERE snapshot_id = ? AND snapshot_version = ?)"
+                    parameters = [name, version]
+                query = statement("audit/snapshot", rows=rows, key=key)
+                [(row_count, repeated)] = answer(self._connection, query, parameters)
+                found.append(SnapshotAudit(name, row_count, expected, repeated))
+        return found
+
+    def repeated(self, state: Table, turn: int | None = None) -> Findings[Repeated]:
+        """Keys of a current state that are there more than once: of a part of the rows, another one at each turn; None: of all."""
+        [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
+        parts = 1 + count // ROWS_AT_A_TIME
+        named, total = [], 0
+        for part in range(parts) if turn is None else (turn % parts,):
+            for key, digest in _KEYS[state.name]:
+                query = statement("audit/repeated", table=identifier(state.name), key=key, digest=digest)
+                rows = answer(self._connection, query, {"parts": parts, "part": part, "limit": NAMED})
+                named += [Repeated(*row[:3]) for row in rows]
+                total += rows[0][3] if rows else 0
+        return Findings(tuple(named[:NAMED]), total, count if turn is None else -(-count // parts))
+
+    def overlooked(self, state: Table, limit: int) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
+        """What a current state does not have of the hours that it took in last: what was deleted and is there, and all else.
+
+        Args:
+            state: The table.
+            limit: Hours that are looked at, the newest ones. Those that `article_changes` no longer holds itself are passed over.
+        """
+        changes = ARTICLE_CHANGES.name if state is ARTICLES else ENTITY_CHANGES.name
+        last = (
+            "SELECT batch_hour, CAST(sum(row_count - duplicate_count) AS BIGINT) FROM loads WHERE table_name = $table "
+            "AND applied_at = (SELECT max(applied_at) FROM loads WHERE table_name = $table) "
+            "GROUP BY batch_hour ORDER BY batch_hour DESC LIMIT $limit"
+        )
+        taken = dict(answer(self._connection, last, {"table": changes, "limit": limit}))
+        if not taken:
+            return Findings((), 0, 0), Findings((), 0, 0)
+        write = statement if state is ARTICLES else with_rule
+        query = write(f"audit/{state.name}", overlooked=statement("audit/overlooked"))
+        hours = {"hours": list(taken), "first": min(taken), "last": max(taken)}
+        rows = answer(self._connection, query, hours | {"limit": NAMED})
+        there, others = ([row for row in rows if row[5] is kind] for kind in (True, False))
+        of_there, of_others = (
+            Findings(tuple(Overlooked(*row[:5]) for row in kind), kind[0][6] if kind else 0, sum(taken.values()))
+            for kind in (there, others)
+        )
+        return of_there, of_others
+
+    def keys(self, dataset: Dataset) -> list[tuple[Any, ...]]:
+        """The keys of all rows of a list."""
+        columns = ", ".join(map(identifier, dataset.table.key))
+        return answer(self._connection, f"SELECT {columns} FROM {identifier(dataset.name)} ORDER BY ALL")  # noqa: S608

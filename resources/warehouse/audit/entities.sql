@@ -1,0 +1,28 @@
+-- As for pages, but an entity never changes its name.
+WITH taken AS (
+  FROM ({states_of_changes})
+  SEMI JOIN (
+    SELECT source_at, project_id, namespace_id
+    FROM loads
+    WHERE table_name = 'entity_changes' AND applied_at IS NOT NULL AND list_contains($hours, batch_hour)
+  ) AS file USING (source_at, project_id, namespace_id)
+  WHERE source_at BETWEEN $first AND $last
+),
+newest AS MATERIALIZED (
+  FROM taken QUALIFY row_number() OVER (PARTITION BY project_id, entity_id ORDER BY {newest_first}) = 1
+),
+near AS MATERIALIZED (SELECT project_id, entity_id, event_at FROM entities SEMI JOIN newest USING (entity_id)),
+compared AS (
+  SELECT
+    newest.project_id,
+    newest.entity_id AS title,
+    NOT newest.is_update AS is_deleted,
+    newest.event_at,
+    near.event_at AS held_at,
+    -- files that were made before the column was
+    CASE WHEN ended.entity_id IS NOT NULL THEN coalesce(ended.event_at, newest.event_at) END AS ended_at
+  FROM newest
+  LEFT JOIN near USING (project_id, entity_id)
+  LEFT JOIN internal.ended_entities AS ended USING (project_id, entity_id)
+)
+{overlooked}

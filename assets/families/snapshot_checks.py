@@ -1,6 +1,6 @@
 """The checks of the snapshot that a run has made, or of all that are archived.
 
-A run pays for its own snapshot: 1.6 s of processor time for each GB of archive, and less for its rows than loading them took.
+A run pays for its own snapshot: 1.5 s of processor time for each GB of archive, and less for its rows than loading them took.
 """
 
 from __future__ import annotations

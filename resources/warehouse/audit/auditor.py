@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.tables import Table
 
-#: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 300 MB.
-ROWS_AT_A_TIME = 4_000_000
+#: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 200 MB.
+ROWS_AT_A_TIME = 2_000_000
 #: Findings that are named.
 NAMED = 20
 _TITLE = "replace(name, '_', ' ')"

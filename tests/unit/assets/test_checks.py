@@ -24,9 +24,7 @@ WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 
 KEYS = {check.spec.name: check.spec.key for check in hourly_checks.hourly(datasets.ARTICLE_CHANGES)}
-REBUILD = (
-    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
-)
+REBUILD = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
 LINES = round(1 / hourly_checks.REJECTS_SHARE)
 
 

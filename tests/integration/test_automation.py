@@ -506,7 +506,7 @@ def test_checks_asked_for_alone_look_at_the_hours_of_the_last_two_days(fresh):
     archive.write_bytes(archive.read_bytes()[:-1])
     told = ask()
     assert [name for name, evaluation in told.items() if not evaluation.passed] == ["archives_verified"]
-    assert "is damaged: its MD5 is" in told["archives_verified"].description
+    assert f"is damaged: {archive} has the MD5 " in told["archives_verified"].description
 
 
 # --- the stream ------------------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ def sentence(error: Exception) -> str:
     if isinstance(error, MirrorError):
         return text
     if isinstance(error, OSError) and error.strerror:
-        where = f": {error.filename}" if error.filename else ""
+        paths = [str(path) for path in (error.filename, error.filename2) if path]
+        where = f": {' -> '.join(paths)}" if paths else ""
         return f"{error.strerror}{where}. What was committed stays. {advice(error)} Then run the same command again."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -55,14 +56,25 @@ class RunConfig(dg.Config):
 
 
 @contextmanager
-def as_failure() -> Iterator[None]:
-    """Turn whatever goes wrong within into a Dagster failure with a sentence."""
+def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
+    """Turn whatever goes wrong within into a Dagster failure with a sentence.
+
+    With a context, the sentence stands beside the partition of the assets `keys` as well, where Dagster only names the run.
+    """
     try:
         yield
     except dg.Failure:
         raise
     except Exception as error:
+        if context is not None:
+            tell(context, keys, context.partition_key, error)
         raise failure(error) from error
+
+
+def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partition: str, error: Exception) -> None:
+    """Put the sentence of an error beside a partition of some assets."""
+    for key in keys:
+        context.log_event(dg.AssetObservation(key, partition=partition, description=sentence(error)))
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure:

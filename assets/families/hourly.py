@@ -16,7 +16,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from assets import layers
 from assets.describe import Layer
-from assets.failures import failed_hours, failure, sentence
+from assets.failures import failed_hours, failure, sentence, tell
 from assets.families import hourly_checks
 from assets.families.hour import HourlyRun
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
@@ -164,7 +164,4 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:
     """Put each failed hour's sentence beside its red partitions, where Dagster itself would only name the run."""
     for hour, cause in run.failed.items():
-        text = sentence(cause)
-        for key in context.selected_asset_keys:
-            if (key, hour) not in made:
-                context.log_event(dg.AssetObservation(key, partition=key_of(hour), description=text))
+        tell(context, [key for key in context.selected_asset_keys if (key, hour) not in made], key_of(hour), cause)

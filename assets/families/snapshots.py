@@ -64,12 +64,14 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         identifier = context.partition_key
         made = SnapshotsMade(dataset)
         workers = engine.engine(context.log.info)
-        with as_failure():
+        missing = set(selected)
+        with as_failure(context, missing):
             if archive in selected:
                 with enterprise.client() as client:
                     plan = snapshot.plan_snapshot(identifier, client, lake.layout, lake.min_free_gb, dataset, config)
                     context.log.info("%s", plan.sentence)
                     archived = snapshot.fetch_snapshot(plan, client, lake.layout, workers)
+                missing.discard(archive)
                 yield _result(
                     archive,
                     archived.version,
@@ -113,7 +115,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         if not context.selected_asset_keys:
             yield from _recalled(context, dataset, lake, warehouse)
             return
-        with as_failure():
+        with as_failure(context, [in_warehouse]):
             archived = snapshot.archived_snapshot(context.partition_key, lake.layout, dataset=dataset)
             conversions = snapshot.all_conversions(
                 archived, lake.layout, lake.bodies_of(dataset), lake.record_bytes_max

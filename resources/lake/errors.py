@@ -31,7 +31,7 @@ class ArchiveError(LakeError):
         self._what = what = legible(what, _SHOWN)
         place = f"in member {member} at byte {offset}" if member is not None else f"at byte {offset} of the tar"
         super().__init__(
-            f"{path.name}: {what} ({place}). Nothing of it was landed. "
+            f"{path}: {what} ({place}). Nothing of it was landed. "
             "Remove the archive and fetch it again, if the service still offers it."
         )
 

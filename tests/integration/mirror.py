@@ -169,10 +169,16 @@ class Mirror:
         wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
         return [self.take_snapshot(one, dataset, **overrides) for one in wanted]
 
-    def take_snapshot(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES, **overrides: Any) -> Made:
-        """Materialize the three layers of one snapshot."""
+    def take_snapshot(
+        self,
+        identifier: str,
+        dataset: Dataset = SNAPSHOT_ARTICLES,
+        selection: Collection[str] | None = None,
+        **overrides: Any,
+    ) -> Made:
+        """Materialize the three layers of one snapshot, or those of `selection`."""
         self.instance.add_dynamic_partitions(dataset.archive, [identifier])
-        return self._run(dataset.archive, {PARTITION_NAME_TAG: identifier}, None, overrides)
+        return self._run(dataset.archive, {PARTITION_NAME_TAG: identifier}, selection, overrides)
 
     def at(self, beginning: str, do: Callable[[], object]) -> dict[str, Any]:
         """Overrides for `materialize` with which `do` is called once, when a task is begun whose label begins so.

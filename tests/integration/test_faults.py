@@ -545,7 +545,11 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
     assert mirror.unfinished() == []
     for line, (name, (_, says)) in zip(told, DAMAGES.items(), strict=True):
         hour = bad[name]
-        for part in (f"- {hour_text(hour)}: enwiki_namespace_0.", *says, "fetch it again"):
+        for part in (
+            f"- {hour_text(hour)}: {mirror.layout.archive_hour(ARTICLE_CHANGES, hour)}/enwiki_namespace_0.",
+            *says,
+            "fetch it again",
+        ):
             assert part in line, name
         assert mirror.status_of(hour) == "FAILED", name
         # the service's bytes are kept as served: the archive is whole, only the layers behind it are not

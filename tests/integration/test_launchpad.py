@@ -1,10 +1,12 @@
-"""What is typed into the launchpad reaches the step, or fails it with a sentence."""
+"""What is typed into the launchpad reaches the step, or fails it with a sentence; a partition that failed shows its own."""
 
 from __future__ import annotations
 
 import click
+import dagster as dg
 import pytest
 
+from assets.failures import sentence
 from assets.families.snapshots import SnapshotConfig
 from pipelines.cli.families.snapshots import plan_snapshots
 
@@ -53,3 +55,31 @@ def test_the_command_line_offers_the_same_under_the_same_names():
     for name, field in SnapshotConfig.model_fields.items():
         assert offered[name].opts == [f"--{name.replace('_', '-')}"]
         assert offered[name].help == field.description
+
+
+def observed(mirror, made):
+    """The sentences that a run put beside partitions, by asset and partition."""
+    records = mirror.instance.get_records_for_run(made.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION).records
+    found = [one.event_log_entry.dagster_event.asset_observation_data.asset_observation for one in records]
+    return {(one.asset_key.to_user_string(), one.partition): one.description for one in found}
+
+
+def test_a_snapshot_that_failed_shows_why_beside_its_partition_with_the_whole_path(mirror):
+    mirror.take_snapshot(NAME, selection=["archive/snapshots"])
+    (archive,) = mirror.layout.archive.rglob(f"{NAME}*.tar.gz")
+    archive.write_bytes(archive.read_bytes()[:-2000])
+    made = mirror.take_snapshot(NAME, selection=["lake/snapshot_articles"])
+    assert made.sentence.startswith(f"{archive}: ")
+    assert observed(mirror, made) == {("lake/snapshot_articles", NAME): made.sentence}
+    made = mirror.take_snapshot(NAME, selection=["warehouse/snapshot_articles"])
+    assert "1 archives of" in made.sentence
+    assert observed(mirror, made) == {("warehouse/snapshot_articles", NAME): made.sentence}
+
+
+def test_what_the_system_refuses_names_both_paths_however_long(tmp_path):
+    source, target = tmp_path / "a" / ("b" * 200), tmp_path / ("c" * 200) / ("d" * 200)
+    with pytest.raises(OSError, match="No such file") as caught:
+        source.replace(target)
+    assert sentence(caught.value).startswith(
+        f"No such file or directory: {source} -> {target}. What was committed stays."
+    )

@@ -178,7 +178,7 @@ def _rows(
                     yield found
     except (OSError, ValueError) as error:
         raise LakeError(
-            f"The lake file {path.name} cannot be read ({error}), so it was not compacted; nothing was changed. Remove it "
+            f"The lake file {path} cannot be read ({error}), so it was not compacted; nothing was changed. Remove it "
             "and convert its archive again."
         ) from error
     progress(sum(one.stat().st_size for one in paths))

@@ -41,17 +41,17 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
     except FileNotFoundError as error:
         raise LakeFileError(
-            f"The lake file {path.name} is gone; nothing was loaded from it. Convert its archive again."
+            f"The lake file {path} is gone; nothing was loaded from it. Convert its archive again."
         ) from error
     except (OSError, ValueError) as error:
         raise LakeFileError(
-            f"The lake file {path.name} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
+            f"The lake file {path} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
             "convert its archive again."
         ) from error
     wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
     if wrong:
         raise LakeFileError(
-            f"The lake file {path.name} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
+            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
             "was loaded from it. Remove it and convert its archive again."
         )
     return int(metadata.num_rows)
@@ -69,13 +69,13 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
         by_change = file.row_count
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
-            f"The lake file {file.path.name} holds {row_count} rows; {file.row_count} were announced, {by_change} of them by "
+            f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them by "
             "change. Nothing was loaded. Remove it and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
         raise LakeFileError(
-            f"The rejects of {file.path.name} hold {rejects} lines; {file.reject_count} were announced. Nothing was loaded. "
+            f"The rejects of {file.path} hold {rejects} lines; {file.reject_count} were announced. Nothing was loaded. "
             "Remove them and convert its archive again."
         )
 
@@ -90,7 +90,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
     found = path.resolve()
     if found.parent != root / folder:
         raise LakeFileError(
-            f"The lake file {path.name} is not in the folder of its partition ({folder}); nothing was loaded. Convert its archive "
+            f"The lake file {path} is not in the folder of its partition ({folder}); nothing was loaded. Convert its archive "
             "again."
         )
     return found.relative_to(root).as_posix()
@@ -208,7 +208,7 @@ def unreadable(
             rejects = [("file of rejects", file.rejects_path, REJECTED_LINES, _SHARED)] if file.rejects_path else []
             for kind, path, declared, besides in (("lake file", file.path, table.narrow, ()), *rejects):
                 if (found := _fault(alone, path, declared, besides)) is not None:
-                    damaged.append(f"{kind} {path.name} ({found})")
+                    damaged.append(f"{kind} {path} ({found})")
     if not damaged:
         return LakeFileError(
             f"The files of {of} could not be read into the warehouse ({error}); nothing was loaded. Run it again; if it fails again, "

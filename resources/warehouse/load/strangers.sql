@@ -1,5 +1,5 @@
 -- Files that hold rows of another hour, project or namespace than was announced, and how many.
-SELECT parse_filename(path), count(*)
+SELECT path, count(*)
 FROM read_parquet($paths, filename := true, hive_partitioning := false) AS file
 JOIN incoming ON file.filename = incoming.path
 WHERE file.batch_hour IS DISTINCT FROM incoming.batch_hour

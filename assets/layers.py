@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
+from assets.carrying import CARRIED
 from assets.describe import OWNERS, lake_metadata, table_metadata
 from assets.freshness import OF_FAMILY
+from resources.datasets import Family
 
 if TYPE_CHECKING:
     from resources.datasets import Dataset
@@ -22,6 +24,9 @@ SERVICE: Final = dg.AssetSpec(
     description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, lookups and streams. The resource "
     "`enterprise` says which service it is.",
 )
+
+#: Families whose layers can be made one after the other. A lookup goes through all of them at once.
+_STEPWISE: Final = frozenset({Family.LIST, Family.SNAPSHOT, Family.HOURLY})
 
 
 def archive_key(dataset: Dataset) -> dg.AssetKey:
@@ -54,6 +59,8 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
         "freshness_policy": OF_FAMILY.get(dataset.family),
     }
     of_table: dict[str, Any] = common | {"description": table.description}
+    if dataset.family in _STEPWISE:
+        of_table["automation_condition"] = CARRIED
     return (
         dg.AssetSpec(
             archive,

@@ -280,11 +280,23 @@ def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool
     return bool(instance.get_runs(dg.RunsFilter(tags={RUN_KEY_TAG: str(request.run_key)}), limit=1))
 
 
+def carry_to(layer: str, what: str) -> dg.AutomationConditionSensorDefinition:
+    """The sensor that lets the assets of a layer follow those of the layer before it (`assets.carrying`)."""
+    return dg.AutomationConditionSensorDefinition(
+        f"carry_to_{layer}",
+        target=dg.AssetSelection.groups(layer),
+        description=f"{what}, when somebody materialized it alone: the same hours, snapshots or lists follow. Runs that go through all layers are followed by "
+        "nothing. Off by default.",
+    )
+
+
 def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.SensorDefinition]:
     """The sensors over every declared dataset."""
     return [
         discover_hours,
         *(discover_snapshots(dataset) for dataset in datasets(Family.SNAPSHOT)),
+        carry_to("lake", "Converts what is new in the archive"),
+        carry_to("warehouse", "Loads what is new in the lake"),
         publish_pending,
         keep_streaming,
         end_killed_runs(all_jobs),

@@ -10,9 +10,13 @@ from assets.carrying import CARRIED
 from assets.describe import OWNERS, lake_metadata, table_metadata
 from assets.freshness import OF_FAMILY
 from resources.datasets import Family
+from resources.lake import conversion_version, list_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from resources.datasets import Dataset
+    from resources.tables import Table
 
 
 #: Where everything comes from: no asset of ours, so it is never materialized, but the graph begins there.
@@ -27,6 +31,11 @@ SERVICE: Final = dg.AssetSpec(
 
 #: Families whose layers can be made one after the other. A lookup goes through all of them at once.
 _STEPWISE: Final = frozenset({Family.LIST, Family.SNAPSHOT, Family.HOURLY})
+
+
+#: What a run makes as a whole has a code version, so that the Dagster UI shows that it was made by another declaration. Of hours and snapshots each
+#: partition would have to be made again at once: whatever was made alone before the version was there would be shown as out of date for good.
+_VERSIONS: Final[dict[Family, Callable[[Table], str]]] = {Family.LIST: list_version, Family.LOOKUP: conversion_version}
 
 
 def archive_key(dataset: Dataset) -> dg.AssetKey:
@@ -58,7 +67,11 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
         "owners": list(OWNERS),
         "freshness_policy": OF_FAMILY.get(dataset.family),
     }
-    of_table: dict[str, Any] = common | {"description": table.description}
+    made_by = _VERSIONS.get(dataset.family)
+    of_table: dict[str, Any] = common | {
+        "description": table.description,
+        "code_version": None if made_by is None else made_by(table),
+    }
     if dataset.family in _STEPWISE:
         of_table["automation_condition"] = CARRIED
     return (

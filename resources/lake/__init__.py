@@ -8,12 +8,12 @@ from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
-from resources.lake.conversion import Conversion, digest_of, drift_of, find_conversion
+from resources.lake.conversion import Conversion, conversion_version, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.decode.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ListError
 from resources.lake.layout import Layout
-from resources.lake.lists import ListConversion, convert_list
+from resources.lake.lists import ListConversion, convert_list, list_version
 from resources.lake.parquet.writer import sweep
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "SnapshotArchive",
     "Source",
     "compact",
+    "conversion_version",
     "convert",
     "convert_list",
     "default_memory_bytes",
@@ -43,5 +44,6 @@ __all__ = [
     "drift_of",
     "errors",
     "find_conversion",
+    "list_version",
     "sweep",
 ]

@@ -84,13 +84,21 @@ class Conversion:
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
     """Digest (hex) over all that decides the rows: archive, tables, converter, bodies kept, and the longest record."""
-    table_version, kept = version_of(archive.table, REJECTED_LINES), sorted(bodies_kept(archive.table, bodies))
-    parts = [archive.identifier, archive.version, table_version, CONVERTER_VERSION, kept]
+    parts = [archive.identifier, archive.version, *_made_by(archive.table), sorted(bodies_kept(archive.table, bodies))]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
     if record_bytes_max != RECORD_BYTES_MAX:
         parts.append(record_bytes_max)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def conversion_version(table: Table) -> str:
+    """Version of how the archives of a table are converted, short: of the declaration of its tables, and of the converter."""
+    return hashlib.sha256(json.dumps(_made_by(table)).encode()).hexdigest()[:16]
+
+
+def _made_by(table: Table) -> tuple[int | str, int]:
+    return version_of(table, REJECTED_LINES), CONVERTER_VERSION
 
 
 def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:

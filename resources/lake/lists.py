@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.lake.layout import Layout
+    from resources.tables import Table
 
 #: Raised by one whenever the same list would give other rows.
 LISTS_VERSION = 1
@@ -50,7 +51,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
         LakeError: The file could not be written.
     """
     table, version = dataset.table, version_of(dataset.table)
-    digest = hashlib.sha256(raw + f"{version}.{LISTS_VERSION}".encode()).hexdigest()
+    digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
     target = layout.list_file(table.name, digest)
     converted = not target.exists()
     if converted:
@@ -63,6 +64,15 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
                 file.add(encode(rows.batch, table))
             file.finish({"conversion": json.dumps({"kind": dataset.name, "digest": digest, "schema_version": version})})
     return ListConversion(digest, target, pq.read_metadata(target).num_rows, target.stat().st_size, converted)
+
+
+def list_version(table: Table) -> str:
+    """Version of how a list is converted, short: of the declaration of its table, and of the conversion."""
+    return hashlib.sha256(_made_by(table).encode()).hexdigest()[:16]
+
+
+def _made_by(table: Table) -> str:
+    return f"{version_of(table)}.{LISTS_VERSION}"
 
 
 def _records(name: str, raw: bytes) -> list[Any]:

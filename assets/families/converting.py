@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from resources.engine.progress import increments
 from resources.errors import MirrorError
-from resources.lake import find_conversion
+from resources.lake import ConversionError, convert_again, find_conversion
 from resources.remote import RemoteConverter
 
 if TYPE_CHECKING:
@@ -69,6 +69,39 @@ def convert_archives(
             for remark in conversion.remarks:
                 _log.warning("%s of %s: %s", conversion.identifier, name, remark)
     return conversions
+
+
+def convert_archives_again(
+    name: str,
+    archives: Sequence[Archive],
+    layout: Layout,
+    *,
+    bodies: Iterable[str],
+    converter: Converter | RemoteConverter,
+    engine: Engine,
+) -> tuple[list[Conversion], bool]:
+    """The archives as Parquet, each converted whether or not its file is there; and whether a damaged file was replaced.
+
+    Raises:
+        ConversionError: A file that is whole has other rows, and was not changed; or the converter's workers are elsewhere.
+    """
+    if isinstance(converter, RemoteConverter):
+        raise ConversionError(
+            "Files are compared by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was done. Set "
+            "resources: {engine: {config: {address: threads}}} for this run."
+        )
+    kept = frozenset(bodies)
+    with engine.task(f"convert {name} again", sum(a.path.stat().st_size for a in archives), "B") as advance:
+        outcomes = engine.map(
+            lambda one: convert_again(converter, one, layout, bodies=kept, progress=increments(advance)),
+            archives,
+            workers=converter.readers,
+        )
+    made = [outcome.unwrap() for outcome in outcomes]
+    for conversion, is_replaced in made:
+        if is_replaced:
+            _log.warning("%s was damaged and was replaced.", conversion.path)
+    return [conversion for conversion, _ in made], any(is_replaced for _, is_replaced in made)
 
 
 def known_conversions(

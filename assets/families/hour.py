@@ -13,13 +13,19 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assets import layers, names
 from assets.describe import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from assets.failures import sentence
 from assets.families.comparing import compared_with_stream
-from assets.families.converting import NotArchivedError, convert_archives, files_of, known_conversions
+from assets.families.converting import (
+    NotArchivedError,
+    convert_archives,
+    convert_archives_again,
+    files_of,
+    known_conversions,
+)
 from resources import datasets
 from resources.enterprise import errors, read_listing
 from resources.errors import ends_run, unavailable
@@ -215,11 +221,13 @@ def load_hour(
     conversions: Sequence[Conversion],
     warehouse: Warehouse,
     dataset: Dataset = datasets.ARTICLE_CHANGES,
+    *,
+    reload: bool = False,
 ) -> HourLoad:
-    """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage."""
+    """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage; `reload`: also what is loaded already."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
     absent = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
-    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent, dataset=dataset)
+    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent, dataset=dataset, reload=reload)
 
 
 def state_of(error: Exception) -> HourState:
@@ -235,6 +243,7 @@ class HourlyRun:
 
     Attributes:
         lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the same.
+        again: Convert each archive also where its file is there, and replace files that are damaged.
         gone: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
     """
 
@@ -244,6 +253,7 @@ class HourlyRun:
     converter: Converter | RemoteConverter
     engine: Engine
     dataset: Dataset = datasets.ARTICLE_CHANGES
+    again: bool = False
     plans: dict[datetime, Plan] = field(default_factory=dict)
     archived: dict[datetime, ArchivedHour] = field(default_factory=dict)
     conversions: dict[datetime, list[Conversion]] = field(default_factory=dict)
@@ -316,21 +326,22 @@ class HourlyRun:
         if lake not in selected and warehouse not in selected:
             return
         # already converted files are found by their digest, so the warehouse alone costs no second conversion
-        conversions = self.conversions[hour] = convert_archives(
-            hour_text(hour),
-            archived.archives,
-            self.lake.layout,
-            bodies=self.lake.bodies_of(self.dataset),
-            converter=self.converter,
-            engine=self.engine,
-        )
+        conversions, is_replaced = self._convert(hour, archived)
+        self.conversions[hour] = conversions
         if lake in selected:
             yield hour_lake_layer(lake, archived, conversions)
         if warehouse in selected:
-            load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset)
+            load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset, reload=is_replaced)
             self.loaded.append(hour)
             compared = compared_with_stream(self.warehouse.warehouse, self.dataset, hour)
             yield hour_warehouse_layer(warehouse, conversions, load, compared)
+
+    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Conversion], bool]:
+        how: dict[str, Any] = {"bodies": self.lake.bodies_of(self.dataset), "converter": self.converter}
+        what = (hour_text(hour), archived.archives, self.lake.layout)
+        if self.again:
+            return convert_archives_again(*what, **how, engine=self.engine)
+        return convert_archives(*what, **how, engine=self.engine), False
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
         """The hour's archives: fetched where it was planned and the service answers, else those that are there."""

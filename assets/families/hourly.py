@@ -13,10 +13,11 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import BACKFILL_ID_TAG
+from pydantic import Field
 
 from assets import layers
 from assets.describe import Layer
-from assets.failures import failed_hours, failure, sentence, tell
+from assets.failures import RunConfig, failed_hours, failure, sentence, tell
 from assets.families import hourly_checks
 from assets.families.hour import HourlyRun
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
@@ -26,6 +27,16 @@ from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text
 from resources.lake import ConversionError, sweep
 from resources.tables import HourState
+
+
+class HourlyConfig(RunConfig):
+    """What a run over hours does besides what is missing."""
+
+    convert_again: bool = Field(
+        default=False,
+        description="Convert each archive also where its lake file is there. A damaged file is replaced, and its hour loaded again; a file that is "
+        "right stays as it is. The warehouse must be selected, too.",
+    )
 
 
 def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
@@ -43,18 +54,27 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
     )
     def bring_in(
         context: dg.AssetExecutionContext,
+        config: HourlyConfig,
         enterprise: EnterpriseResource,
         lake: LakeResource,
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
+        if config.convert_again and layers.warehouse_key(dataset) not in context.selected_asset_keys:
+            raise dg.Failure(
+                f"convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was done. Select "
+                f"warehouse/{dataset.name}, too.",
+                allow_retries=False,
+            )
         try:
             converter = engine.converter(lake)
         except ConversionError as error:
             raise failure(error) from error
         with converter:
-            run = HourlyRun(enterprise, lake, warehouse, converter, engine.engine(context.log.info), dataset)
+            run = HourlyRun(
+                enterprise, lake, warehouse, converter, engine.engine(context.log.info), dataset, config.convert_again
+            )
             yield from _take(context, run, context.selected_asset_keys)
 
     return bring_in

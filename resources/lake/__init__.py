@@ -5,6 +5,7 @@ and DuckDB.
 """
 
 from resources.lake import errors
+from resources.lake.again import convert_again
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
@@ -38,6 +39,7 @@ __all__ = [
     "compact",
     "conversion_version",
     "convert",
+    "convert_again",
     "convert_list",
     "default_memory_bytes",
     "digest_of",

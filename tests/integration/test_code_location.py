@@ -192,9 +192,12 @@ def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def test_every_field_of_the_launchpad_explains_itself():
     defs = build_defs(Settings())
     ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "warehouse", "engine")}
-    steps = {f"ops.{name}.config." for name in ("lake__live_changes", "snapshots_files", "structured_contents_files")}
+    steps = {
+        f"ops.{name}.config."
+        for name in ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches")
+    }
     found = {}
-    for job in ("stream", "snapshots", "structured_contents"):
+    for job in ("stream", "snapshots", "structured_contents", "hours"):
         offered = dict(fields_of(defs.resolve_job_def(job).run_config_schema.config_type))
         found |= {path: field for path, field in offered.items() if path.startswith((*ours, *steps))}
     assert {path.rpartition(".")[0] + "." for path in found} == ours | steps

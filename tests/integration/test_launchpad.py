@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
 
 from assets.failures import sentence
 from assets.families.snapshots import SnapshotConfig
 from pipelines.cli.families.snapshots import plan_snapshots
+from resources.enterprise import SnapshotOptions
 
 NAME = "enwiki_namespace_0"
 KEY = ("archive/snapshots", None)
@@ -52,7 +54,8 @@ def test_what_cannot_be_meant_fails_the_step_with_a_sentence_before_anything_is_
 
 def test_the_command_line_offers_the_same_under_the_same_names():
     offered = {one.name: one for one in plan_snapshots.params if isinstance(one, click.Option)}
-    for name, field in SnapshotConfig.model_fields.items():
+    for name, field in SnapshotOptions.model_fields.items():
+        assert SnapshotConfig.model_fields[name].description == field.description
         assert offered[name].opts == [f"--{name.replace('_', '-')}"]
         assert offered[name].help == field.description
 
@@ -83,3 +86,74 @@ def test_what_the_system_refuses_names_both_paths_however_long(tmp_path):
     assert sentence(caught.value).startswith(
         f"No such file or directory: {source} -> {target}. What was committed stays."
     )
+
+
+# --- converting again ------------------------------------------------------------------------------------------------
+
+AGAIN = {"ops": {"hourly_batches": {"config": {"convert_again": True}}}}
+
+
+@pytest.fixture
+def hour(mirror):
+    """An hour that is loaded."""
+    (hour,) = mirror.newest(1)
+    assert mirror.materialize([hour]).success
+    return hour
+
+
+@pytest.fixture
+def lake_file(mirror, hour):
+    """One of its files in the lake."""
+    (path,) = (mirror.layout.lake / "article_changes").rglob("enwiki*.parquet")
+    return path
+
+
+def again(mirror, hour, *selection):
+    mirror.typed = AGAIN
+    made = mirror.materialize([hour], selection or None)
+    mirror.typed = {}
+    assert not list(mirror.layout.lake.glob("again.*"))
+    return made
+
+
+def counts(made, hour):
+    """Files that were landed in the lake, and whether the hour was loaded again."""
+    lake, warehouse = (made.metadata[f"{layer}/article_changes", hour] for layer in ("lake", "warehouse"))
+    return lake["files_converted"], warehouse["changed"]
+
+
+def test_what_is_right_stays_the_same_file_when_it_is_converted_again(mirror, hour, lake_file):
+    # of a run that was killed amid it
+    left = mirror.layout.lake / "again.1-00.unfinished" / "article_changes"
+    left.mkdir(parents=True)
+    (left / "x.parquet").write_bytes(b"x")
+    before = lake_file.stat()
+    made = again(mirror, hour)
+    assert (made.sentence, counts(made, hour)) == ("", (0, False))
+    after = lake_file.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+    made = again(mirror, hour, "lake/article_changes")
+    assert made.sentence.endswith("Nothing was done. Select warehouse/article_changes, too.")
+
+
+def test_a_damaged_file_is_replaced_and_its_hour_loaded_again(mirror, hour, lake_file):
+    right = lake_file.read_bytes()
+    # amid the pages, whose checksums show it, and in the length of the footer
+    for at in (len(right) // 3, len(right) - 6):
+        wrong = right[:at] + bytes([right[at] ^ 0xFF]) + right[at + 1 :]
+        lake_file.write_bytes(wrong)
+        with lake_file.open("rb") as reader:
+            made = again(mirror, hour)
+            assert reader.read() == wrong  # who has it open keeps what was there
+        assert (made.sentence, counts(made, hour)) == ("", (1, True))
+        assert lake_file.read_bytes() == right
+        assert all(made.checks.values())
+    assert counts(again(mirror, hour), hour) == (0, False)
+
+    # whole, of the same name, and of other rows: the reader was changed, and its version was not
+    table = pq.read_table(lake_file)
+    pq.write_table(table.slice(1).replace_schema_metadata(pq.read_metadata(lake_file).metadata), lake_file)
+    other = lake_file.read_bytes()
+    assert f"gave other rows than {lake_file} holds" in again(mirror, hour).sentence
+    assert lake_file.read_bytes() == other

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
@@ -34,7 +35,8 @@ COMPRESSION_LEVEL = 3
 _UNPACKED_BYTES = 1024
 #: How many of a hundred row groups a Bloom filter lets a reader open in vain.
 _BLOOM_MISSES = 0.01
-_SUFFIX = ".unfinished"
+#: What names of unfinished files and folders end with.
+UNFINISHED = ".unfinished"
 
 
 class Unfinished:
@@ -46,7 +48,7 @@ class Unfinished:
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self.path = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+        self.path = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
         self.size = 0
         self._handle = -1
 
@@ -86,16 +88,19 @@ class Unfinished:
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove the unfinished files of writers that were killed; those of writers at work stay. Returns what was removed."""
+    """Remove the unfinished files and folders of writers that were killed; those of writers at work stay. Returns what was removed."""
     removed = []
-    for path in sorted(layout.lake.glob(f"**/*{_SUFFIX}")):
+    for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:
-            handle = os.open(path, os.O_RDWR)
+            handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             continue
         try:
             if files.take(handle):
-                path.unlink(missing_ok=True)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
                 removed.append(path)
         finally:
             os.close(handle)

@@ -1,0 +1,134 @@
+"""Converting an archive again whose file is there: a damaged file is replaced, and any other one stays.
+
+A file's name holds the digest of all that decides its rows, and the ledger, DuckDB's tables and the published file rely on its rows by
+their numbers. So no file may be replaced by one of other rows. The archive is converted beside the lake's own files, and what came of it is compared:
+the same rows leave the file where it is, a file that cannot be read is replaced by a rename, so that readers have the one or the other whole, and
+other rows are a defect that changes nothing.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import secrets
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from resources import files
+from resources.lake.conversion import Conversion, find_conversion, targets
+from resources.lake.errors import ConversionError
+from resources.lake.layout import Layout
+from resources.lake.parquet.writer import UNFINISHED
+from resources.lake.rejects import lines_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from resources.lake.archives import Archive
+    from resources.lake.converter import Converter
+
+#: Rows that are compared at a time, bodies and all.
+_ROWS = 256
+
+
+@dataclass(frozen=True)
+class _Beside(Layout):
+    """The layout of a data folder with another folder for its lake."""
+
+    beside: Path
+
+    @property
+    def lake(self) -> Path:
+        return self.beside
+
+
+def convert_again(
+    converter: Converter,
+    archive: Archive,
+    layout: Layout,
+    *,
+    bodies: frozenset[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Conversion, bool]:
+    """Convert an archive whether or not its file is there; answers with the conversion, and whether a damaged file was replaced.
+
+    What was loaded from a damaged file may be damaged, too: whoever replaces one loads it again.
+
+    Raises:
+        ConversionError: The file that is there is whole and has other rows; nothing was changed.
+        ArchiveError: As by `Converter.convert`, as are all others.
+    """
+    with _folder(layout) as beside:
+        made = converter.convert(archive, beside, bodies=bodies, progress=progress)
+        # in the order in which they may appear: whoever sees the rows can rely on their rejects, and these on their lines
+        old, new = (
+            (lines_file(rejects), rejects, rows)
+            for rows, rejects in (targets(archive, place, made.digest) for place in (layout, beside))
+        )
+        is_there = old[-1].exists()
+        if is_there and (other := next((a for a, b in zip(old, new, strict=True) if _differs(a, b)), None)):
+            raise ConversionError(
+                f"{archive.path} was converted again and gave other rows than {other} holds, which is whole and of the same converter. "
+                "Nothing was changed. The converter was changed and its version was not: raise CONVERTER_VERSION in "
+                "resources/lake/conversion.py (a release does) and convert it again."
+            )
+        landed = [_land(a, b) for a, b in zip(old, new, strict=True) if b.exists() and not _is_same(a, b)]
+    known = find_conversion(archive, layout, bodies, converter.record_bytes_max)
+    if known is None:
+        raise ConversionError(f"{old[-1]} was removed while its archive was converted. Convert it again.")
+    if landed:
+        known = replace(known, seconds=made.seconds, converted=True)
+    return known, bool(landed and is_there)
+
+
+@contextmanager
+def _folder(layout: Layout) -> Iterator[_Beside]:
+    """A folder for a lake's files that nobody reads, locked while it is used, so that `sweep` removes it after a kill."""
+    folder = layout.lake / f"again.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
+    folder.mkdir(parents=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        files.take(handle)
+        yield _Beside(layout.root, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _land(old: Path, new: Path) -> Path:
+    old.parent.mkdir(parents=True, exist_ok=True)
+    return new.replace(old)
+
+
+def _is_same(old: Path, new: Path) -> bool:
+    """Whether the file that is there is right as it is."""
+    if not old.exists():
+        return False
+    return filecmp.cmp(old, new, shallow=False) or (old.suffix == ".parquet" and _agree(old, new) is True)
+
+
+def _differs(old: Path, new: Path) -> bool:
+    """Whether the file that is there is whole, and says something else."""
+    if old.suffix != ".parquet" or not old.exists():
+        return False
+    return not new.exists() or (not filecmp.cmp(old, new, shallow=False) and _agree(old, new) is False)
+
+
+def _agree(old: Path, new: Path) -> bool | None:
+    """Whether two files hold the same rows in the same order; None: the first one is damaged."""
+    with pq.ParquetFile(new) as right:
+        try:
+            with pq.ParquetFile(old, page_checksum_verification=True) as left:
+                is_alike = True
+                # all of the first one is read: a damaged page behind a difference is damage
+                for a, b in zip_longest(left.iter_batches(_ROWS), right.iter_batches(_ROWS)):
+                    is_alike &= a is not None and b is not None and a.equals(b)
+                return is_alike
+        except (OSError, ValueError):
+            return None

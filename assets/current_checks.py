@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.findings import Check, Found, results
+from assets.findings import NAMED, REBUILD, Check, Found, results
 from resources.formatting import counted, moment_text
 
 if TYPE_CHECKING:
@@ -37,25 +37,24 @@ class Advanced:
     @cached_property
     def overlooked(self) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
         """What was deleted and is there, and what else is not there as it was last known; asked once."""
-        return self.auditor.overlooked(self.table, HOURS)
+        return self.auditor.overlooked(self.table, HOURS, name=NAMED)
 
 
 def of_state(table: Table, noun: str) -> list[Check[Advanced]]:
     """The checks of a current state; `noun`: what a row of it is, for example page."""
     key = dg.AssetKey(["warehouse", table.name])
-    again = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
     return [
         Check(
             dg.AssetCheckSpec("unique_key", asset=key, description=f"No {noun} appears twice, nor does a title."),
             _repeated,
-            again,
+            REBUILD,
         ),
         Check(
             dg.AssetCheckSpec(
                 "deleted_absent", asset=key, description=f"No {noun} is there whose last known event is a delete."
             ),
             _deleted,
-            again,
+            REBUILD,
         ),
         Check(
             dg.AssetCheckSpec(
@@ -64,7 +63,7 @@ def of_state(table: Table, noun: str) -> list[Check[Advanced]]:
                 description=f"Each {noun} of the hours that were taken in last is there as it was last known, or known as ended.",
             ),
             _missed,
-            again,
+            REBUILD,
         ),
     ]
 
@@ -80,7 +79,7 @@ def checked(
 
 
 def _repeated(made: Advanced) -> Found:
-    found = made.auditor.repeated(made.table, made.turn)
+    found = made.auditor.repeated(made.table, made.turn, name=NAMED)
     wrong = [f"{one.project_id} {one.key} has {counted(one.copies, 'row')}" for one in found.named]
     return Found(wrong, found.looked_at, found.count)
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Findings that are named; the others are only counted.
 NAMED = 20
+#: What to do about the build file: what is loaded already is not loaded again by materializing it.
+REBUILD = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
 
 _Made = TypeVar("_Made")
 

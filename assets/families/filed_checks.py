@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 
 from assets import layers
-from assets.findings import Check, Found
+from assets.findings import REBUILD, Check, Found
 from resources import files
 from resources.formatting import counted
 from resources.lake import drift_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Share of the lines that may be rejected before somebody should look.
 REJECTS_SHARE = 0.001
-#: What is loaded already is not loaded again by materializing it.
-_REBUILD = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
 
 
 class Audit(Protocol):
@@ -122,7 +120,7 @@ def shared(dataset: Dataset, partition: str, row: str) -> list[Check[Filed[_Audi
                     a.row_count != a.expected_count and f"{counted(a.row_count, 'row')}, {a.expected_count:,} expected"
                 )
             ),
-            _REBUILD,
+            REBUILD,
         )
     )
     if dataset.table.key:
@@ -132,7 +130,7 @@ def shared(dataset: Dataset, partition: str, row: str) -> list[Check[Filed[_Audi
                     "unique_key", asset=warehouse, description=f"No {row} appears twice in one {partition}."
                 ),
                 audited(lambda a: a.repeated_count and counted(a.repeated_count, f"repeated {row}")),
-                _REBUILD,
+                REBUILD,
             )
         )
     return found

@@ -12,6 +12,7 @@ import pytest
 
 from assets import layers
 from assets.current import STATES
+from assets.findings import REBUILD
 from pipelines.definitions import build_defs
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
 from resources.sandbox import Settings, running
@@ -20,7 +21,6 @@ from tests.integration.conftest import NOW
 from tests.integration.mirror import Mirror
 
 SNAPSHOTS = (SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES)
-REBUILD = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_a_page_and_an_entity_that_are_there_twice_are_found_in_any_part(mirror,
     assert told[entities, "unique_key"].description.endswith(f" has 2 rows. {REBUILD}")
     parts = 1 + told[pages, "unique_key"].metadata["looked_at"].value // 20
     with mirror.warehouse.auditing() as again:
-        turns = [again.repeated(STATES[0].table, turn) for turn in range(parts + 1)]
+        turns = [again.repeated(STATES[0].table, turn, name=20) for turn in range(parts + 1)]
     assert sum(turn.count for turn in turns[:-1]) == 2, "each part has its turn"
     assert turns[-1] == turns[0]
     assert max(turn.looked_at for turn in turns) <= 20

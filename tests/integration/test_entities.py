@@ -13,6 +13,7 @@ from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.lake import Archive, Layout, SnapshotArchive, convert
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.tables import ENTITIES
 from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
 from tests.builds import lay
 from tests.entity_truth import WIKI, assert_derived, assert_rebuilt_alike, assert_same, found_rows, truth
@@ -69,6 +70,13 @@ def check(tmp_path, seed, *, hours, **options):
     """Two snapshots and some hours, in any order, some twice, one loaded from another world in between and mended."""
     draw = random.Random(seed)
     world, warehouse = world_of(tmp_path / "world", seed, **options), Warehouse(lay(tmp_path / "data"))
+
+    def apply():
+        warehouse.apply_entity_changes()
+        with warehouse.auditing() as auditor:  # what the checks look for is never there
+            found = [*auditor.overlooked(ENTITIES, 100, name=20), auditor.repeated(ENTITIES, name=20)]
+        assert [one.named for one in found] == [()] * 3
+
     chosen = [END - back * HOUR for back in reversed(range(1, hours + 1))]
     older, newer = chosen[0] + timedelta(minutes=21), chosen[hours // 2] + timedelta(minutes=9)
     works = [(load_hour, hour) for hour in chosen]
@@ -79,17 +87,17 @@ def check(tmp_path, seed, *, hours, **options):
     for number, (load, *what) in enumerate(works):
         if number == len(works) // 2:
             assert load_hour(warehouse, other, spoiled).changed
-            warehouse.apply_entity_changes()
+            apply()
         load(warehouse, world, *what)
         if draw.random() < 0.4:
-            warehouse.apply_entity_changes()
+            apply()
     load_hour(warehouse, world, spoiled)
     # once more at the end, where no snapshot follows that everything would be decided by again
     for source, told in ((other, spoiled + 3 * HOUR), (world, spoiled)):
-        warehouse.apply_entity_changes()
+        apply()
         assert load_hour(warehouse, source, spoiled, told).changed
     assert not load_hour(warehouse, world, spoiled).changed
-    warehouse.apply_entity_changes()
+    apply()
     warehouse.publish()
     end = world.export_started_at(WIKI, chosen[-1])
     records = truth(world, end)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 200 MB.
 ROWS_AT_A_TIME = 2_000_000
-#: Findings that are named.
-NAMED = 20
 _TITLE = "replace(name, '_', ' ')"
 #: What there is once of each current state, and its digest.
 _KEYS = {
@@ -114,25 +112,35 @@ class Auditor:
                 found.append(SnapshotAudit(name, row_count, expected, repeated))
         return found
 
-    def repeated(self, state: Table, turn: int | None = None) -> Findings[Repeated]:
-        """Keys of a current state that are there more than once: of a part of the rows, another one at each turn; None: of all."""
+    def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
+        """Keys of a current state that are there more than once.
+
+        Args:
+            state: The table.
+            turn: Look at a part of the rows, another one at each turn. None: at all.
+            name: Findings that are named.
+        """
         [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
         parts = 1 + count // ROWS_AT_A_TIME
         named, total = [], 0
         for part in range(parts) if turn is None else (turn % parts,):
             for key, digest in _KEYS[state.name]:
                 query = statement("audit/repeated", table=identifier(state.name), key=key, digest=digest)
-                rows = answer(self._connection, query, {"parts": parts, "part": part, "limit": NAMED})
+                rows = answer(self._connection, query, {"parts": parts, "part": part, "limit": name})
                 named += [Repeated(*row[:3]) for row in rows]
                 total += rows[0][3] if rows else 0
-        return Findings(tuple(named[:NAMED]), total, count if turn is None else -(-count // parts))
+        return Findings(tuple(named[:name]), total, count if turn is None else -(-count // parts))
 
-    def overlooked(self, state: Table, limit: int) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
+    def overlooked(
+        self, state: Table, hour_count: int, *, name: int
+    ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
         """What a current state does not have of the hours that it took in last: what was deleted and is there, and all else.
 
         Args:
             state: The table.
-            limit: Hours that are looked at, the newest ones. Those that `article_changes` no longer holds itself are passed over.
+            hour_count: Hours that are looked at, the newest ones. Those that `article_changes` no longer holds itself are passed over, and projects
+                that a new snapshot will change.
+            name: Findings of each kind that are named.
         """
         changes = ARTICLE_CHANGES.name if state is ARTICLES else ENTITY_CHANGES.name
         last = (
@@ -140,13 +148,13 @@ class Auditor:
             "AND applied_at = (SELECT max(applied_at) FROM loads WHERE table_name = $table) "
             "GROUP BY batch_hour ORDER BY batch_hour DESC LIMIT $limit"
         )
-        taken = dict(answer(self._connection, last, {"table": changes, "limit": limit}))
+        taken = dict(answer(self._connection, last, {"table": changes, "limit": hour_count}))
         if not taken:
             return Findings((), 0, 0), Findings((), 0, 0)
         write = statement if state is ARTICLES else with_rule
         query = write(f"audit/{state.name}", overlooked=statement("audit/overlooked"))
         hours = {"hours": list(taken), "first": min(taken), "last": max(taken)}
-        rows = answer(self._connection, query, hours | {"limit": NAMED})
+        rows = answer(self._connection, query, hours | {"limit": name})
         there, others = ([row for row in rows if row[5] is kind] for kind in (True, False))
         of_there, of_others = (
             Findings(tuple(Overlooked(*row[:5]) for row in kind), kind[0][6] if kind else 0, sum(taken.values()))

@@ -175,8 +175,8 @@ class Memory:
         auditor = Auditor(self.connection, self.lake_root)
         # of all hours, as if they had been taken in at once
         self.connection.execute("UPDATE loads SET applied_at = (SELECT max(applied_at) FROM loads)")
-        lost = [one for found in auditor.overlooked(ARTICLES, 100) for one in found.named]
-        return [*lost, *auditor.repeated(ARTICLES).named]
+        lost = [one for found in auditor.overlooked(ARTICLES, 100, name=20) for one in found.named]
+        return [*lost, *auditor.repeated(ARTICLES, name=20).named]
 
     def state(self):
         return {

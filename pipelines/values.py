@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from resources import access
 from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
 from resources.errors import MirrorError
@@ -22,10 +23,8 @@ PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
 #: What the sandbox serves by default.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
-#: Larger numbers are slips, and far larger ones lead beyond the last date there is.
-LARGEST: Final = 1_000_000
-#: Requests a second; fewer would look like a client that hangs.
-SLOWEST: Final = 0.001
+LARGEST: Final = access.LARGEST
+SLOWEST: Final = access.SLOWEST
 #: From the size of a block of lines to what the decoder can hold.
 _RECORD_MB = range(16, 1025)
 #: What a converter with one worker takes.

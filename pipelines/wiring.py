@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
+from pydantic import Field
 
 from resources.access import Access
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 
 if TYPE_CHECKING:
     from pipelines.settings import Settings
+
+_Resource = TypeVar("_Resource", bound=dg.ConfigurableResource[Any])
 
 
 def build_resources(settings: Settings) -> dict[str, Any]:
@@ -22,25 +25,27 @@ def build_resources(settings: Settings) -> dict[str, Any]:
     """
     data = str(settings.data)
     return {
-        "enterprise": _enterprise(
-            settings,
-            dg.EnvVar("WME_PASSWORD") if settings.password is not None else None,
-            _described(settings.access),
+        "enterprise": _preset(
+            EnterpriseResource,
+            settings.access.sentence,
+            **_enterprise(settings) | {"password": None if settings.password is None else dg.EnvVar("WME_PASSWORD")},
         ),
-        "lake": LakeResource(
+        "lake": _preset(
+            LakeResource,
             data=data,
             bodies=list(settings.bodies),
             max_record_mb=settings.max_record_mb,
             min_free_gb=settings.min_free_gb,
             grace_hours=settings.grace_hours,
         ),
-        "warehouse": WarehouseResource(
+        "warehouse": _preset(
+            WarehouseResource,
             data=data,
             publish_minutes=None if settings.publish_every is None else settings.publish_every / timedelta(minutes=1),
             storage_version=settings.storage_version,
             hot_days=settings.hot_days,
         ),
-        "engine": EngineResource(**engine_fields(settings)),
+        "engine": _preset(EngineResource, **engine_fields(settings)),
     }
 
 
@@ -54,28 +59,38 @@ def build_enterprise(settings: Settings) -> EnterpriseResource:
 
     Dagster would make an instance to look one variable up, which takes half a second.
     """
-    return _enterprise(settings, settings.access.password, EnterpriseResource)
+    return EnterpriseResource(**_enterprise(settings))
 
 
-def _enterprise(settings: Settings, password: str | None, kind: type[EnterpriseResource]) -> EnterpriseResource:
+def _enterprise(settings: Settings) -> dict[str, Any]:
     access = settings.access
-    reached = {one.name: getattr(access, one.name) for one in fields(Access)} | {"password": password}
+    reached = {one.name: getattr(access, one.name) for one in fields(Access)}
     if access.use_sandbox:
         found = access.found_sandbox()
         url, realtime_url = (None, None) if found is None else (found.url, found.realtime_url)
         reached |= {"auth_url": url, "base_url": url, "realtime_url": realtime_url}
-    return kind(
-        **reached,
-        projects=list(settings.projects),
-        namespaces=list(settings.namespaces),
-        wikidata=settings.wikidata,
-        watchlist=None if settings.watchlist is None else str(settings.watchlist),
-        lookups_per_day=settings.lookups_per_day,
-        check_pages=settings.check_pages,
-    )
+    return reached | {
+        "projects": list(settings.projects),
+        "namespaces": list(settings.namespaces),
+        "wikidata": settings.wikidata,
+        "watchlist": None if settings.watchlist is None else str(settings.watchlist),
+        "lookups_per_day": settings.lookups_per_day,
+        "check_pages": settings.check_pages,
+    }
 
 
-def _described(access: Access) -> type[EnterpriseResource]:
-    """The class with a text of its own: Dagster shows it on the resource's page and in the launchpad."""
-    names = {"__doc__": access.sentence, "__module__": EnterpriseResource.__module__}
-    return type(EnterpriseResource.__name__, (EnterpriseResource,), names)
+def _preset(kind: type[_Resource], text: str | None = None, **values: Any) -> _Resource:
+    """A resource of a class of its own, which has these values as defaults.
+
+    Dagster fills what a run does not set with the defaults of the class: of a run that sets one field in the launchpad, the others
+    would not be the settings'. The class's text, `text` or its own, is on the resource's page and in the launchpad.
+    """
+    given = {name: value for name, value in values.items() if name != "password"}
+    declared = {name: kind.model_fields[name] for name in given}
+    body: dict[str, Any] = {
+        name: Field(default=given[name], description=field.description, json_schema_extra=field.json_schema_extra)
+        for name, field in declared.items()
+    }
+    body["__annotations__"] = {name: field.annotation for name, field in declared.items()}
+    body |= {"__doc__": text or kind.__doc__, "__module__": kind.__module__}
+    return type(kind.__name__, (kind,), body)(**values)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from resources import data_folder
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from resources import sandbox
+
+#: Larger numbers are slips, and far larger ones lead beyond the last date there is.
+LARGEST: Final = 1_000_000
+#: Requests a second; fewer would look like a client that hangs.
+SLOWEST: Final = 0.001
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,18 @@ Does not belong here: anything a notebook without Dagster would want; that is in
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
-from resources.access import Access
+from resources.access import LARGEST, SLOWEST, Access
 from resources.engine import Engine, LineReporter
+from resources.enterprise.errors import InvalidRequest
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.warehouse import Warehouse
@@ -41,7 +43,35 @@ _CHOSEN = {"html", "wikitext"}
 _OWN = "With use_sandbox it is only shown: a sandbox that is started takes free ports."
 
 
-class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+def _number(default: float | None, description: str, least: float = 0, most: float = LARGEST) -> Any:
+    """A field for a number within bounds, which `check` looks at."""
+    return Field(default=default, description=description, json_schema_extra={"bounds": [least, most]})
+
+
+class _Checked(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A resource whose numbers a run may set otherwise.
+
+    They are checked when it is used, by the step that uses it: what fails before the first step is an exception of the run to
+    Dagster, which starts it again.
+    """
+
+    def check(self) -> None:
+        """See that the numbers can be meant.
+
+        Raises:
+            InvalidRequest: One cannot; nothing was done.
+        """
+        for name, field in type(self).model_fields.items():
+            extra, value = field.json_schema_extra, getattr(self, name)
+            if not isinstance(extra, dict) or value is None:
+                continue
+            bounds: Any = extra["bounds"]
+            least, most = bounds
+            if not least <= value <= most:
+                raise InvalidRequest(f"{name} is {value}; write a number from {least:,} to {most:,}. Nothing was done.")
+
+
+class EnterpriseResource(_Checked):
     """The Enterprise Content Service, or the sandbox in its place, and what of it is mirrored."""
 
     data: str = Field(description="Data folder; tokens are shared in its state folder.")
@@ -56,13 +86,13 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
     anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
-    min_free_gb: float = Field(default=0.0, description="Free disk space (GB) that downloads leave untouched.")
-    requests_per_second: float | None = Field(default=None, description="Requests a second that the account may make.")
+    min_free_gb: float = _number(0.0, "Free disk space (GB) that downloads leave untouched.")
+    requests_per_second: float | None = _number(None, "Requests a second that the account may make.", SLOWEST)
     wikidata: bool = Field(default=False, description="Mirror the items and properties of Wikidata, too.")
     watchlist: str | None = Field(default=None, description="File of pages to look up when they change.")
-    lookups_per_day: int = Field(default=100, description="Lookups that a day may spend.")
-    check_pages: int | None = Field(
-        default=None, description="Pages that a check looks up each day; default: 10 with a paid account, else none."
+    lookups_per_day: int = _number(100, "Lookups that a day may spend.")
+    check_pages: int | None = _number(
+        None, "Pages that a check looks up each day; default: 10 with a paid account, else none."
     )
     use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
 
@@ -79,10 +109,14 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def access(self) -> Access:
         """How the service is reached, for whoever does without Dagster."""
         named = {one.name: getattr(self, one.name) for one in fields(Access)}
+        if self.username is not None and self.password is None:
+            # a run that sets other fields in the launchpad leaves this one out, and a secret is no default
+            named["password"] = os.environ.get("WME_PASSWORD")
         return Access(**{name: value for name, value in named.items() if value is not None})
 
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
+        self.check()
         return self.access.service()
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
@@ -90,7 +124,7 @@ class EnterpriseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return self.access.client(seconds)
 
 
-class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class LakeResource(_Checked):
     """The archive and the Parquet lake of a data folder."""
 
     data: str = Field(description="Data folder.")
@@ -98,8 +132,8 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     max_record_mb: int = Field(
         default=RECORD_BYTES_MAX >> 20, description="Longest record (MiB) that is converted; longer lines are rejected."
     )
-    min_free_gb: float = Field(default=1.0, description="Free disk space (GB) that a run leaves untouched.")
-    grace_hours: float = Field(default=24.0, description="Hours that replaced files stay for those who may read them.")
+    min_free_gb: float = _number(1.0, "Free disk space (GB) that a run leaves untouched.")
+    grace_hours: float = _number(24.0, "Hours that replaced files stay for those who may read them.")
 
     @property
     def grace(self) -> timedelta:
@@ -160,15 +194,15 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Warehouse(Path(self.data), storage_version=self.storage_version, lock_timeout=5.0)
 
 
-class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class EngineResource(_Checked):
     """Where parallel work runs."""
 
     address: str = Field(
         default="threads",
         description="Where archives are converted and lake files compacted: threads of this process, or dask://host:port.",
     )
-    workers: int = Field(default=4, description="Downloads under way at once.")
-    threads: int | None = Field(default=None, description="Threads that convert; default: as many as there are cores.")
+    workers: int = _number(4, "Downloads under way at once.", 1, 64)
+    threads: int | None = _number(None, "Threads that convert; default: as many as there are cores.", 1, 1024)
     memory_mb: int | None = Field(
         default=None,
         description="Memory (MiB) that the process may take while it converts; default: a quarter of what it may use, 512 at least.",
@@ -180,6 +214,8 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def converter(self, lake: LakeResource) -> Converter | RemoteConverter:
         """The converter of archives into a lake, to be used as a context."""
+        self.check()
+        lake.check()
         if self.address.startswith(SCHEME):
             return RemoteConverter(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)
         return Converter(
@@ -190,4 +226,6 @@ class EngineResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def compactor(self, lake: LakeResource) -> AbstractContextManager[RemoteCompactor | None]:
         """The workers that compact, to be used as a context; None: threads of this process."""
+        self.check()
+        lake.check()
         return compactor(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)

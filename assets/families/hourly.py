@@ -25,7 +25,7 @@ from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, L
 from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text
-from resources.lake import ConversionError, sweep
+from resources.lake import sweep
 from resources.tables import HourState
 
 
@@ -69,7 +69,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
             )
         try:
             converter = engine.converter(lake)
-        except ConversionError as error:
+        except MirrorError as error:
             raise failure(error) from error
         with converter:
             run = HourlyRun(

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from assets import layers
-from assets.failures import as_failure, failure
+from assets.failures import RunConfig, as_failure, failure
 from assets.families import lookup
+from resources.access import LARGEST
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import LOOKUPS
 from resources.enterprise.errors import ServiceUnavailable
@@ -28,9 +30,21 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+class LookupsConfig(RunConfig):
+    """What a run may spend."""
+
+    most_lookups: int | None = Field(
+        default=None,
+        ge=0,
+        le=LARGEST,
+        description="Lookups that this run may spend at the most. Default: what is left of the day's (lookups_per_day of the resource enterprise).",
+    )
+
+
 @dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS))
 def lookups(
     context: dg.AssetExecutionContext,
+    config: LookupsConfig,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
@@ -43,8 +57,10 @@ def lookups(
         # what a killed run has paid for is known before anything is asked
         rows = lookup.load(layout, store, converter, workers, bodies)
         watched = lookup.read_watchlist(None if enterprise.watchlist is None else Path(enterprise.watchlist))
+        enterprise.check()
         budget = lookup.Budget(layout.root, enterprise.lookups_per_day, _now)
-        wanted = lookup.plan(watched, enterprise.scope, store, budget.left, _now())
+        most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
+        wanted = lookup.plan(watched, enterprise.scope, store, most, _now())
         looked = lookup.Looked(0, 0, (), budget.left)
         if wanted:
             with enterprise.client(ANSWER_SECONDS) as client:

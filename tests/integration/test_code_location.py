@@ -194,10 +194,10 @@ def test_every_field_of_the_launchpad_explains_itself():
     ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "warehouse", "engine")}
     steps = {
         f"ops.{name}.config."
-        for name in ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches")
+        for name in ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches", "look_up")
     }
     found = {}
-    for job in ("stream", "snapshots", "structured_contents", "hours"):
+    for job in ("stream", "snapshots", "structured_contents", "hours", "lookups"):
         offered = dict(fields_of(defs.resolve_job_def(job).run_config_schema.config_type))
         found |= {path: field for path, field in offered.items() if path.startswith((*ours, *steps))}
     assert {path.rpartition(".")[0] + "." for path in found} == ours | steps
@@ -211,6 +211,10 @@ def shown(settings: Settings) -> tuple[str, dict[str, Any]]:
     field = fields["resources.enterprise.config"]
     page = defs.get_repository_def().get_top_level_resources()["enterprise"].description
     assert field.description == page
+    # of a run that sets one of them, the others are filled from here
+    for name, value in field.default_value.items():
+        own = fields[f"resources.enterprise.config.{name}"]
+        assert name == "password" or (own.default_value if own.default_provided else None) == value, name
     return page, field.default_value
 
 

@@ -88,6 +88,19 @@ def test_what_the_system_refuses_names_both_paths_however_long(tmp_path):
     )
 
 
+# --- budgets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_spends_no_more_lookups_than_it_may(mirror, tmp_path):
+    path = tmp_path / "watchlist"
+    path.write_text("enwiki No such page\nenwiki Nor this one\nenwiki Nor that one\n")
+    mirror.configure(watchlist=path, check_pages=0)
+    for most, left in ((2, 98), (0, 98), (None, 97)):
+        mirror.typed = {"ops": {"look_up": {"config": {} if most is None else {"most_lookups": most}}}}
+        metadata = mirror.look_up().metadata["archive/lookups", None]
+        assert metadata["budget_left"] == left
+
+
 # --- converting again ------------------------------------------------------------------------------------------------
 
 AGAIN = {"ops": {"hourly_batches": {"config": {"convert_again": True}}}}

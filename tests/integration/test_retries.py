@@ -55,8 +55,8 @@ class Place:
             one for one in recent_hours(datetime.now(UTC)) if service.world.hour_ready_at(one) <= datetime.now(UTC)
         ][-1]
 
-    def run(self, job="hours"):
-        """A run that fails: its record and its sentence."""
+    def run(self, job="hours", **typed):
+        """A run that fails: its record and its sentence. `typed`: what is set in the launchpad, by resource."""
         tags = {"dagster/partition": key_of(self.hour)} if job == "hours" else {}
         result = (
             build_defs(self.settings)
@@ -65,6 +65,7 @@ class Place:
                 instance=self.instance,
                 partition_key=tags.get("dagster/partition"),
                 raise_on_error=False,
+                run_config={"resources": {name: {"config": values} for name, values in typed.items()}},
             )
         )
         assert not result.success
@@ -186,3 +187,25 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(place, monkeyp
     assert not place.service.requests
     monkeypatch.setattr(refusals, "LOADED_AT", datetime.now(UTC))
     assert place.tick("keep_streaming").run_requests
+
+
+@pytest.mark.parametrize(
+    ("job", "resource", "name", "value", "sentence"),
+    [
+        ("hours", "lake", "min_free_gb", -1.0, "min_free_gb is -1.0; write a number from 0 to 1,000,000. Nothing was done."),
+        ("hours", "engine", "threads", 0, "threads is 0; write a number from 1 to 1,024. Nothing was done."),
+        ("lookups", "enterprise", "lookups_per_day", -5, "lookups_per_day is -5; write a number from 0 to 1,000,000. Nothing was done."),
+        # it holds for the run, and all else is as the settings say: the account, the projects, the folder
+        ("hours", "lake", "min_free_gb", 900000.0, "leaves 900,000.0 GB free"),
+        ("hours", "enterprise", "projects", ["enwikki"], "did you mean enwiki?"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_set_for_a_run_holds_for_it_alone_or_fails_its_step(
+    place, job, resource, name, value, sentence
+):
+    failed, told = place.run(job, **{resource: {name: value}})
+    assert sentence in told
+    # what fails before the first step would be retried
+    assert failed.tags["dagster/failure_reason"] == "STEP_FAILURE"
+    assert not place.is_retried(failed)
+    assert not list(place.settings.data.glob("archive/**/*.tar.gz"))

@@ -38,9 +38,9 @@ _DECIDING = Table(
 )
 #: Rows of a row group of the file: while it is written, so many are in memory as a whole.
 _GROUP_ROWS = 8192
-#: What DuckDB may hold in memory meanwhile, by so many threads, each of which needs its share: the rest goes to disk. It is done every minute beside
-#: a stream whose memory does not grow either.
-_MEMORY_LIMIT, _THREADS = "256MB", 2
+#: What DuckDB may hold in memory meanwhile: the rest goes to disk. It is done every minute beside a stream whose memory does not grow either. One thread needs
+#: a fifth less processor time than two, and nobody waits for it.
+_MEMORY_LIMIT, _THREADS = "256MB", 1
 #: More than a file has: places of rows in several files are told apart by it.
 _ROWS_OF_A_FILE = "4294967296"
 

@@ -169,7 +169,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     pages = "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
     left = []
     # before, while and after it publishes: a publication removes and renames some files of its own
-    for at in (0, 7, 16):
+    for at in (0, 9, 22):
         child = runner.program(KILLED, str(at), "forget", "frwiki", "--yes", environ=bare() | both)
         _, err = child.communicate(timeout=PATIENCE_SECONDS)
         assert child.returncode == -signal.SIGKILL, err

@@ -649,7 +649,7 @@ def test_an_archive_without_a_line_is_an_empty_hour_and_not_a_failure(mirror: An
 
 def test_too_little_disk_is_said_before_anything_is_fetched(mirror: Any) -> None:
     hours = mirror.newest(2)
-    mirror.configure(min_free_gb=1e9)
+    mirror.configure(min_free_gb=1e6)
     made = mirror.materialize(hours)
     assert not made.success
     for part in ("needs about", "for 2 hours", "Nothing was fetched.", "Free some space", "WME_MIN_FREE_GB"):

@@ -299,7 +299,7 @@ def test_every_error_says_whether_it_can_be_retried():
         "StateBusy",
         "UnreachableError",
     }
-    assert len(kinds) == 20
+    assert len(kinds) == 21
 
 
 def test_cookies_of_a_load_balancer_are_not_kept(client, fake):

@@ -45,15 +45,18 @@ def noted(path: Path) -> Iterator[Torn]:
     if not was_left_open:
         note.touch()
         files.sync(note.parent)
+    torn = Torn(path, was_left_open)
     try:
-        yield Torn(path, was_left_open)
+        yield torn
     finally:
-        note.unlink(missing_ok=True)
+        # whoever could not open it leaves the rest to the next one
+        if not torn.was_left_open:
+            note.unlink(missing_ok=True)
 
 
 @dataclass
 class Torn:
-    """A file and whether it was left open; then its torn blocks can be mended, each once."""
+    """A file and whether it was left open and not looked at since; until then its torn blocks can be mended, each once."""
 
     path: Path
     was_left_open: bool
@@ -69,6 +72,7 @@ class Torn:
             return
         for (table,) in connection.execute(statement("database/tables")).fetchall():
             connection.execute(f"SELECT count(*) FROM pragma_storage_info({quoted(table)})").fetchall()  # noqa: S608  our own tables
+        self.was_left_open = False
 
     def mend(self, error: duckdb.Error) -> bool:
         """Mend the block that DuckDB refuses; False: it was not torn, or DuckDB refuses something else. No connection may be open."""

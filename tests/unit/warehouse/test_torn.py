@@ -129,6 +129,16 @@ def test_what_nobody_left_open_is_not_mended(before_and_after, tmp_path):
     assert not warehouse.build_path.with_name("build.duckdb.open").exists()
 
 
+def test_whoever_cannot_open_it_leaves_the_mending_to_the_next(before_and_after, tmp_path):
+    warehouse = torn(before_and_after, tmp_path, range(20))
+    with pytest.raises(WarehouseDamagedError, match="could not bring articles up to date"):
+        Warehouse(warehouse.data, memory_limit="some").apply_changes()
+    assert warehouse.build_path.with_name("build.duckdb.open").exists()
+    with warehouse._connector.build("look") as connection:
+        assert connection.execute(ROWS).fetchall() == before_and_after.rows
+    assert {path.name for path in warehouse.build_path.parent.iterdir()} == {"build.duckdb"}
+
+
 def test_damage_of_rows_is_not_mended(before_and_after, tmp_path):
     """Rows are never written in place: a block of them with a wrong checksum is what a disk did."""
     warehouse = torn(before_and_after, tmp_path, ())

@@ -3,12 +3,7 @@
 WITH taken AS MATERIALIZED (
   SELECT candidate.*, {title_key} AS title_key
   FROM internal.candidates AS candidate
-  SEMI JOIN (
-    SELECT source_at, project_id, namespace_id
-    FROM loads
-    WHERE table_name = 'article_changes' AND applied_at IS NOT NULL AND list_contains($hours, batch_hour)
-  ) AS file USING (source_at, project_id, namespace_id)
-  ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending USING (project_id)
+  {of_hours}
   WHERE candidate.source_at BETWEEN $first AND $last
 ),
 titles AS MATERIALIZED (

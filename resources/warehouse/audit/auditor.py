@@ -152,8 +152,10 @@ class Auditor:
         if not taken:
             return Findings((), 0, 0), Findings((), 0, 0)
         write = statement if state is ARTICLES else with_rule
-        query = write(f"audit/{state.name}", overlooked=statement("audit/overlooked"))
-        hours = {"hours": list(taken), "first": min(taken), "last": max(taken)}
+        query = write(
+            f"audit/{state.name}", overlooked=statement("audit/overlooked"), of_hours=statement("audit/of_hours")
+        )
+        hours = {"table": changes, "hours": list(taken), "first": min(taken), "last": max(taken)}
         rows = answer(self._connection, query, hours | {"limit": name})
         there, others = ([row for row in rows if row[5] is kind] for kind in (True, False))
         of_there, of_others = (

@@ -1,12 +1,7 @@
 -- As for pages, but an entity never changes its name.
 WITH taken AS (
   FROM ({states_of_changes})
-  SEMI JOIN (
-    SELECT source_at, project_id, namespace_id
-    FROM loads
-    WHERE table_name = 'entity_changes' AND applied_at IS NOT NULL AND list_contains($hours, batch_hour)
-  ) AS file USING (source_at, project_id, namespace_id)
-  ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending USING (project_id)
+  {of_hours}
   WHERE source_at BETWEEN $first AND $last
 ),
 newest AS MATERIALIZED (

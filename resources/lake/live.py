@@ -124,9 +124,8 @@ class LiveLake:
         Raises:
             LakeError: It cannot be read.
         """
-        if self._last is None:
-            files = files_of(self.folder)
-            self._last = _read(files[-1].last, files[-1].path) if files else None
+        if self._last is None and (files := files_of(self.folder)):
+            self._last = _read(files[-1].last, files[-1].path)
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
@@ -212,8 +211,7 @@ class LiveLake:
             return None
         files = counting(files_in(last.path.parent))[-_MERGED:]
         lengths = {file.last - file.first for file in files}
-        is_too_large = sum(file.path.stat().st_size for file in files) > _MERGED_BYTES
-        if len(files) < _MERGED or len(lengths) > 1 or is_too_large:
+        if len(files) < _MERGED or len(lengths) > 1 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
         if any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # they were written before a column was declared

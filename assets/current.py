@@ -11,7 +11,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets import current_checks, layers
+from assets import layers
+from assets.checks import current_checks
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
 from assets.freshness import HOURLY

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assets.families.hour import ArchivedHour
     from resources.lake import Conversion
     from resources.tables import Table
-    from resources.warehouse import Comparison, HourLoad
 
 OWNERS = ("team:data-platform",)
 
@@ -120,39 +117,6 @@ def _cell(column: str, value: object) -> str:
     return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")[:200]
 
 
-class Layer(NamedTuple):
-    """One materialized layer of one hour: its asset, its metadata, and the version of the data."""
-
-    key: dg.AssetKey
-    metadata: dict[str, Any]
-    data_version: str
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.md5("\n".join(sorted(parts)).encode(), usedforsecurity=False).hexdigest()
-
-
-def archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
-    """The metadata of an hour in the archive."""
-    files = [
-        {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "size": a.path.stat().st_size}
-        for a in archived.archives
-    ]
-    metadata: dict[str, Any] = {
-        "files": len(files),
-        "bytes": sum(file["size"] for file in files),
-        "files_fetched": len(archived.fetched),
-        "bytes_fetched": sum(landed.size_bytes for landed in archived.fetched),
-        "requests": archived.request_count,
-        "archives": markdown(files, ("project", "namespace", "version", "size")),
-    }
-    if archived.archives:
-        metadata["dagster/uri"] = str(archived.archives[0].path.parent)
-    if archived.absent:
-        metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
-    return Layer(key, sized(metadata), _digest(f"{a.identifier} {a.version}" for a in archived.archives))
-
-
 def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:
     """The metadata of Parquet files, of an hour or a snapshot."""
     metadata: dict[str, Any] = {
@@ -173,59 +137,3 @@ def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:
     if remarks := remarks_of(conversions):
         metadata["remarks"] = remarks
     return sized(metadata)
-
-
-def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[Conversion]) -> Layer:
-    """The metadata of an hour in the lake."""
-    # fetching and converting, by archive; loading is one transaction for the whole hour
-    seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
-    metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}
-    drift = [
-        {"archive": c.identifier, "field": d.path, "count": d.count, "example": d.example}
-        for c in conversions
-        for d in c.drift
-    ]
-    if drift:
-        metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
-    return Layer(key, metadata, _digest(c.digest for c in conversions))
-
-
-def hour_warehouse_layer(
-    key: dg.AssetKey, conversions: Sequence[Conversion], load: HourLoad, compared: Sequence[Comparison] = ()
-) -> Layer:
-    """The metadata of an hour in DuckDB; `compared`: the stream with the hour's files, where one is kept."""
-    by_project = [
-        {
-            "project": c.project_id,
-            "namespace": c.namespace_id,
-            "rows": c.row_count,
-            "update": c.update_count,
-            "delete": c.delete_count,
-            "rejects": c.reject_count,
-        }
-        for c in conversions
-    ]
-    metadata: dict[str, Any] = {
-        "dagster/partition_row_count": load.held_row_count,
-        "duplicates": load.held_duplicate_count,
-        "changed": load.changed,
-        "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
-    }
-    if not load.held_row_count:
-        metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
-    if compared:
-        metadata["stream_events"] = sum(one.stream_count for one in compared)
-        metadata["stream_differences"] = sum(one.difference_count for one in compared)
-        metadata["stream_comparison"] = markdown(
-            [{"project": one.project_id, "namespace": one.namespace_id} | vars(one) for one in compared],
-            (
-                "project",
-                "namespace",
-                "stream_count",
-                "file_count",
-                "only_in_stream_count",
-                "only_in_file_count",
-                "different_count",
-            ),
-        )
-    return Layer(key, metadata, _digest(c.digest for c in conversions))

@@ -9,7 +9,7 @@ from assets import current, layers
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
 from assets.freshness import HOURLY
-from assets.housekeeping import clean, is_due
+from assets.maintenance.housekeeping import clean, is_due
 from resources import datasets
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import facts_of

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import layers
-from assets.families import hourly_checks
-from assets.families.hour import HourlyRun
+from assets.checks import hourly_checks
 from assets.published import fill_coverage
+from assets.steps.hourly_run import HourlyRun
 from benchmarks.costs import median, of_process, timed
 from pipelines.operations import run as runs
 from pipelines.process import instance

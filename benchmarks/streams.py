@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import requests
 
-from assets.families.stream import STEP_SECONDS, Kept, keep
+from assets.steps.stream import STEP_SECONDS, Kept, keep
 from benchmarks.measure import cpu_seconds
 from benchmarks.stream_source import render, serving
 from resources.datasets.live import LIVE_CHANGES

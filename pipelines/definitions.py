@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import checks, compacted, current, layers, partitions, published, report
+from assets import current, layers, partitions, published, report, standing_checks
 from assets.families import hourly, lists, lookups, snapshots, streams
+from assets.maintenance import compacted
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.schedules import SCHEDULES
@@ -112,7 +113,7 @@ def build_defs(
             *build_assets(hours),
             *_referenced(report.report(functools.partial(page.write, chosen))),
         ),
-        asset_checks=checks.STANDING,
+        asset_checks=standing_checks.STANDING,
         jobs=jobs,
         schedules=SCHEDULES,
         sensors=build_sensors(jobs),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assets.families.converting import files_of
+from assets.steps.converting import files_of
 from resources.lake import Archive, Layout, convert
 from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld

@@ -16,11 +16,11 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 from pydantic import Field
 
 from assets import layers
-from assets.describe import Layer
+from assets.checks import hourly_checks
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
-from assets.families import hourly_checks
-from assets.families.hour import HourlyRun
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
+from assets.steps.hour_layers import Layer
+from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run

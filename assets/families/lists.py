@@ -12,11 +12,11 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
+from assets.checks import list_checks
+from assets.checks.findings import results
 from assets.describe import preview
 from assets.failures import as_failure
-from assets.families import list_checks
-from assets.families.converting import NotArchivedError
-from assets.findings import results
+from assets.steps.converting import NotArchivedError
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.enterprise import endpoints

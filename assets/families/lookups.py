@@ -11,7 +11,7 @@ from pydantic import Field
 
 from assets import layers
 from assets.failures import RunConfig, as_failure, failure
-from assets.families import lookup
+from assets.steps import lookup
 from resources.access import LARGEST
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import LOOKUPS

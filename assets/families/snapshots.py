@@ -11,12 +11,13 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
+from assets.checks import snapshot_checks
+from assets.checks.snapshot_checks import SnapshotsMade
 from assets.describe import lake_metadata_of, sized
 from assets.failures import RunConfig, as_failure
-from assets.families import snapshot, snapshot_checks
-from assets.families.converting import convert_archives
-from assets.families.snapshot_checks import SnapshotsMade
 from assets.partitions import snapshots_of
+from assets.steps import snapshot
+from assets.steps.converting import convert_archives
 from resources.adapters import (
     SNAPSHOTS_POOL,
     EngineResource,

@@ -13,7 +13,7 @@ from pydantic import Field
 from assets import layers
 from assets.describe import OWNERS, lake_metadata
 from assets.failures import RunConfig, as_failure
-from assets.families import stream
+from assets.steps import stream
 from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import LIVE_CHANGES

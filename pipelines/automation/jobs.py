@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import compacted, current, layers, published, report
+from assets import current, layers, published, report
 from assets.families import streams
+from assets.maintenance import compacted
 from pipelines.process.dagster_internals import MAX_RETRIES_TAG
 from resources.datasets import Dataset, Family, datasets
 

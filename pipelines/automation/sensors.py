@@ -10,9 +10,10 @@ import dagster as dg
 
 from assets import layers
 from assets.failures import sentence
-from assets.families import snapshot, stream, streams
+from assets.families import streams
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
+from assets.steps import snapshot, stream
 from pipelines.automation import discovery, jobs, refusals
 from pipelines.process import processes
 from pipelines.process.dagster_internals import (

@@ -23,26 +23,26 @@ import click
 _COMMANDS = {
     "article": ("families.lookups", "Look up the article NAME as it is now, in all projects that have one."),
     "auth": ("account.auth", "Manage the account: log in, show or revoke the tokens, change the password."),
-    "backup": ("backup", "Back up the mirror into a folder of DESTINATION, while runs go on."),
+    "backup": ("maintenance.backup", "Back up the mirror into a folder of DESTINATION, while runs go on."),
     "batches": (
         "families.batches",
         "List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.",
     ),
     "clean": (
-        "maintenance",
+        "maintenance.data_folder",
         "Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).",
     ),
     "compact": (
-        "compaction",
+        "maintenance.compaction",
         "Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.",
     ),
     "dictionary": (
-        "tables",
+        "inspection.tables",
         "Print the data dictionary (Markdown): every table and column, with its path in the service's record.",
     ),
     "entity": ("families.lookups", "Look up the Wikidata item or property ID, for example Q42 or P31."),
     "forget": (
-        "maintenance",
+        "maintenance.data_folder",
         "Remove all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.",
     ),
     "lists": ("families.lists", "Show the entries of the reference list NAME, as the service has it now."),
@@ -50,25 +50,25 @@ _COMMANDS = {
         "families.repairs",
         "Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.",
     ),
-    "metrics": ("metrics", "Print the figures of `wme status` in the text format of Prometheus."),
+    "metrics": ("inspection.metrics", "Print the figures of `wme status` in the text format of Prometheus."),
     "publish": (
-        "maintenance",
+        "maintenance.data_folder",
         "Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).",
     ),
     "rebuild": (
-        "maintenance",
+        "maintenance.data_folder",
         "Convert and load everything that is archived and not loaded, without the service: a whole mirror from its archive.",
     ),
     "rejects": (
-        "rejects",
+        "inspection.rejects",
         "List the lines that could not be converted, by reason and by location, or try them again.",
     ),
     "relocate": (
-        "maintenance",
+        "maintenance.data_folder",
         "Point the views of the published file to the lake after the data folder was moved.",
     ),
-    "report": ("report", "Write one HTML page about the mirror, which any browser shows without a network."),
-    "restore": ("backup", "Restore the backup SOURCE into an empty data folder (WME_DATA), and publish."),
+    "report": ("inspection.report", "Write one HTML page about the mirror, which any browser shows without a network."),
+    "restore": ("maintenance.backup", "Restore the backup SOURCE into an empty data folder (WME_DATA), and publish."),
     "run": (
         "run",
         "Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file.",
@@ -81,9 +81,9 @@ _COMMANDS = {
         "families.snapshots",
         "Snapshots of whole projects: list them, plan a download, download them into the archive.",
     ),
-    "sql": ("tables", "Query the published file, read-only."),
+    "sql": ("inspection.tables", "Query the published file, read-only."),
     "status": (
-        "status",
+        "inspection.status",
         "Show the state of the mirror: service, account, size, pending work, and each of the newest hours.",
     ),
     "stream": (

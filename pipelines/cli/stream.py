@@ -1,4 +1,4 @@
-"""`wme stream`: the realtime stream, kept in the lake. The work is in `assets/families/stream.py`."""
+"""`wme stream`: the realtime stream, kept in the lake. The work is in `assets/steps/stream.py`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
 
     It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
     """
-    from assets.families.stream import Kept, keep, loaded_hours, publisher, told
+    from assets.steps.stream import Kept, keep, loaded_hours, publisher, told
     from pipelines.wiring import build_enterprise
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assets.failures import sentence
-from assets.families import hour as batches
-from assets.families import lookup
-from assets.families import snapshot as snapshot_sets
-from assets.families.converting import convert_archives
 from assets.published import fill_coverage
+from assets.steps import hour as batches
+from assets.steps import lookup
+from assets.steps import snapshot as snapshot_sets
+from assets.steps.converting import convert_archives
 from pipelines.wiring import build_enterprise, build_resources
 from resources import datasets
 from resources.data_folder import facts_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from assets.families.snapshot import ArchivedSnapshot
+    from assets.steps.snapshot import ArchivedSnapshot
     from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from assets.families import hour as batches
-from assets.families import snapshot as snapshot_sets
-from assets.families.converting import NotArchivedError
 from assets.partitions import HOUR
+from assets.steps import hour as batches
+from assets.steps import snapshot as snapshot_sets
+from assets.steps.converting import NotArchivedError
 from pipelines.operations import run as runs
 from pipelines.wiring import build_resources
 from resources.datasets import datasets, named

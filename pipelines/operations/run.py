@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import layers
-from assets.families import hour as batches
-from assets.families import snapshot as snapshot_sets
 from assets.partitions import HOUR, hour_of, key_of
 from assets.published import WHEN_DUE
+from assets.steps import hour as batches
+from assets.steps import snapshot as snapshot_sets
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.process import instance as instances

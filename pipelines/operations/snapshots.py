@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assets import names
-from assets.families import snapshot as snapshot_sets
+from assets.steps import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import SnapshotPlan, check_together, errors, superseded

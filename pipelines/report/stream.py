@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assets.families.stream import is_kept
+from assets.steps.stream import is_kept
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.formatting import counted, hour_text, moment_text

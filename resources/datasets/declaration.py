@@ -102,12 +102,6 @@ class Dataset:
         """What of it is mirrored, given the mirrored (project, namespace) pairs and whether Wikidata is."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """In another process the dataset is the one that is declared there."""
-        from resources.datasets.registry import named  # noqa: PLC0415 - it imports this module
-
-        return named, (self.name,)
-
     def __post_init__(self) -> None:
         for name, declared in _GIVEN[self.family].items():
             if name not in self.table.schema.names or self.table[name].type != declared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ from resources.tables import SNAPSHOT_ENTITIES as _SNAPSHOT_ENTITIES
 from resources.tables import STRUCTURED_ARTICLES as _STRUCTURED_ARTICLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from resources.tables import Table
 
@@ -134,6 +135,14 @@ def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
 def named(name: str) -> Dataset:
     """The dataset of this name. Raises KeyError where there is none."""
     return {one.name: one for one in _declared}[name]
+
+
+def _by_name(dataset: Dataset) -> tuple[Callable[[str], Dataset], tuple[str]]:
+    return named, (dataset.name,)
+
+
+# in another process a dataset is the one that is declared there
+copyreg.pickle(Dataset, _by_name)
 
 
 def tables() -> tuple[Table, ...]:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 import resources.warehouse
-from assets import compaction
-from pipelines.cli import compaction as compacting
-from pipelines.cli import maintenance
+from assets.maintenance import compaction
+from pipelines.cli.maintenance import compaction as compacting
+from pipelines.cli.maintenance import data_folder
 from resources.warehouse import Warehouse
 from resources.warehouse.publish import standby
 from tests.e2e import forkserver
@@ -72,7 +72,7 @@ def publish(pipe: int, environ: dict[str, str], now: str) -> None:
     forkserver.runs.instances.opened = forkserver._without_history
     forkserver.stand_still(datetime.fromisoformat(now))
     forkserver.watch(functools.partial(_tell, pipe))
-    _command(pipe, environ, maintenance.publish)
+    _command(pipe, environ, data_folder.publish)
 
 
 def compact(pipe: int, environ: dict[str, str], now: str) -> None:

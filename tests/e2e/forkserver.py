@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.families import hour as batches
-from assets.families import snapshot as snapshot_sets
 from assets.families import snapshots
+from assets.steps import hour as batches
+from assets.steps import snapshot as snapshot_sets
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import access, adapters

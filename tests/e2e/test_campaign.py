@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import housekeeping
+from assets.maintenance import housekeeping
 from resources.datasets.paths import with_bodies
 from resources.lake import Layout, sweep
 from resources.sandbox import Settings, running

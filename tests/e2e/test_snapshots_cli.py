@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.families.snapshot import DISK_FACTOR
+from assets.steps.snapshot import DISK_FACTOR
 from pipelines.process.interrupts import SENTENCE
 from resources.enterprise import is_intact
 from resources.sandbox import Settings, running

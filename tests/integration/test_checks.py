@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets import layers
+from assets.checks.findings import REBUILD
 from assets.current import STATES
-from assets.findings import REBUILD
 from pipelines.definitions import build_defs
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
 from resources.sandbox import Settings, running

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from assets.compaction import compact_lake
-from assets.families.converting import convert_archives, files_of
+from assets.maintenance.compaction import compact_lake
+from assets.steps.converting import convert_archives, files_of
 from benchmarks.local_cluster import ROOT, LocalCluster, cluster, free_port
 from benchmarks.workload import build
 from pipelines.report import engine as report_engine

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.families.converting import files_of
+from assets.steps.converting import files_of
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.lake import Archive, Layout, SnapshotArchive, convert
 from resources.sandbox import Settings, running

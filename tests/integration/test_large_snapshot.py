@@ -19,11 +19,11 @@ TAKE = """
 import json, sys
 from datetime import datetime
 from pathlib import Path
-from assets.families import snapshot as snapshot_sets
+from assets.steps import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Patience, Service, Wishes
-from assets.families.converting import convert_archives
+from assets.steps.converting import convert_archives
 from resources.lake import Converter, Layout
 from resources.warehouse import Warehouse
 

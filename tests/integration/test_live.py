@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.families.stream import keep
+from assets.steps.stream import keep
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake.live import LiveLake

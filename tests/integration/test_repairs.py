@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from assets.families import lookup
+from assets.steps import lookup
 from resources.datasets import LOOKUPS
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
@@ -29,7 +29,7 @@ KILLED = """
 import os, signal, sys, threading
 from datetime import datetime
 from pathlib import Path
-from assets.families import lookup
+from assets.steps import lookup
 from resources.engine import Engine
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Layout

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow.dataset as ds
 import pytest
 
-from assets.families.stream import keep, loaded_hours
+from assets.steps.stream import keep, loaded_hours
 from resources.datasets.live import LIVE_CHANGES
 from resources.enterprise import StreamOptions
 from resources.lake.live import LiveLake

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
-from assets.families import snapshot
+from assets.steps import snapshot
 from resources.datasets import STRUCTURED_ARTICLES
 from resources.engine import Engine
 from resources.lake import Layout, SnapshotArchive, convert

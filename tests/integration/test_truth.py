@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.compaction import compact_lake
-from assets.families import hour as batches
-from assets.families.converting import files_of
+from assets.maintenance.compaction import compact_lake
+from assets.steps import hour as batches
+from assets.steps.converting import files_of
 from resources.engine import Engine
 from resources.lake import convert
 from resources.sandbox import Settings, running

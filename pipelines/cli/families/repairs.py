@@ -1,6 +1,6 @@
 """`wme lookups`: look up watched pages, and pages that a lost hour or a rejected line made uncertain.
 
-The work is in `assets/families/lookup.py`.
+The work is in `assets/steps/lookup.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def lookups(*, dry_run: bool) -> None:
 
     Each page costs one unit of on-demand quota. The answers are loaded, and published if that is due.
     """
-    from assets.families import lookup
+    from assets.steps import lookup
     from pipelines.operations import run as runs
     from resources.warehouse import Warehouse
 

@@ -154,7 +154,7 @@ def _planned(
     identifiers: tuple[str, ...], *, dataset: Dataset, **options: Any
 ) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
     """The plan, and the client that it was made with."""
-    from assets.families.snapshot import wishes_of
+    from assets.steps.snapshot import wishes_of
     from pipelines.operations import snapshots as snapshots_
 
     try:

@@ -7,13 +7,13 @@ removed.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resources.sandbox.store.batch_store import MEMBER_BYTES, BatchStore, Message
+from resources.sandbox.store.listed import Piece, Snapshot
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.store.structured import StructuredContents
 from resources.sandbox.world.chance import salt
@@ -28,37 +28,6 @@ if TYPE_CHECKING:
 
 #: Folders of this package whose code decides what is in an archive.
 _MADE_BY = ("world", "store")
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A file that the service hands out: of an hour, a snapshot or a chunk.
-
-    Attributes:
-        record: The record that the service lists.
-        version: The MD5 of the archive.
-        size: Its bytes.
-    """
-
-    record: dict[str, Any]
-    version: str
-    size: int
-    _place: Path
-    _make_again: Callable[[], object]
-
-    @property
-    def path(self) -> Path:
-        """The archive. It is made again, byte for byte, if it was removed since."""
-        if not self._place.exists():
-            self._make_again()
-        return self._place
-
-
-@dataclass(frozen=True)
-class Snapshot(Piece):
-    """An export of a project's namespace: the whole archive, and the same lines in chunks."""
-
-    chunks: tuple[Piece, ...]
 
 
 class ArchivedWorld(World):

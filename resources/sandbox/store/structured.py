@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from resources.sandbox.settings import Settings
-    from resources.sandbox.store.archived_world import Snapshot
     from resources.sandbox.store.contents import File
+    from resources.sandbox.store.listed import Snapshot
     from resources.sandbox.store.snapshot_store import Holding, SnapshotStore
     from resources.sandbox.world.world import World
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets.families import hour as batches
-from assets.families.converting import convert_archives
-from assets.families.hour import HourlyRun
+from assets.steps import hour as batches
+from assets.steps.converting import convert_archives
+from assets.steps.hourly_run import HourlyRun
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from assets.families import hour as batches
-from assets.families.converting import NotArchivedError
+from assets.steps import hour as batches
+from assets.steps.converting import NotArchivedError
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.lake import ArchiveError

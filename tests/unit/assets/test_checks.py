@@ -9,8 +9,8 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import checks, layers
-from assets.families import hourly_checks
+from assets import layers, standing_checks
+from assets.checks import hourly_checks
 from resources import datasets
 from resources.datasets import RETENTION, last_complete_hour
 from resources.tables import HourState
@@ -168,7 +168,7 @@ def test_an_event_at_the_very_start_of_its_hour_is_of_the_hour(bench):
 
 def covered(bench, *projects):
     parts = bench.resources(*projects)
-    return checks.last_48_hours_covered(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
+    return standing_checks.last_48_hours_covered(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
 
 
 def note(bench, hour, state, project="enwiki", namespace=0):

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from assets.failures import as_failure, failed_hours, failure, sentence
-from assets.families.converting import NotArchivedError
 from assets.names import UnknownNameError
+from assets.steps.converting import NotArchivedError
 from resources import lake
 from resources.data_folder import FolderError, OriginError, claim, origin_of
 from resources.engine.errors import EngineUnreachableError, NoWorkerError

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from assets import layers
-from assets.families.converting import NotArchivedError
+from assets.steps.converting import NotArchivedError
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors

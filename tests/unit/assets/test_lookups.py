@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.families import lookup
-from assets.families.lookup import Budget, LookupsBusyError, WatchlistError
+from assets.steps import lookup
+from assets.steps.lookup import Budget, LookupsBusyError, WatchlistError
 from resources.data_folder import copying
 from resources.lake import Layout, journal
 from resources.lake.journal import Asked, Journals

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.families import snapshot as snapshot_sets
-from assets.families.converting import NotArchivedError, convert_archives
+from assets.steps import snapshot as snapshot_sets
+from assets.steps.converting import NotArchivedError, convert_archives
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import SnapshotOptions, models
 from resources.lake import RECORD_BYTES_MAX

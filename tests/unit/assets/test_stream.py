@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.families.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, told
+from assets.steps.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, told
 from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assets import compaction
+from assets.maintenance import compaction
 from resources.engine import Engine
 from resources.lake import Layout
 from resources.lake.compaction import sorting

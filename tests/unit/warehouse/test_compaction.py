@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets import compaction, housekeeping
-from assets.compaction import compact_lake
+from assets.maintenance import compaction, housekeeping
+from assets.maintenance.compaction import compact_lake
 from resources.datasets.paths import with_bodies
 from resources.engine import Engine
 from resources.errors import MirrorError
@@ -491,7 +491,7 @@ LONG = """\
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from assets.compaction import compact_lake
+from assets.maintenance.compaction import compact_lake
 from resources.engine import Engine
 from resources.lake import Layout
 from resources.warehouse import Warehouse

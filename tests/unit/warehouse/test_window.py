@@ -14,7 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from assets.compaction import compact_lake
+from assets.maintenance.compaction import compact_lake
 from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout

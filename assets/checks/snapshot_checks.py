@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assets.families import snapshot
-from assets.families.converting import NotArchivedError, known_conversions
-from assets.families.filed_checks import Filed, shared
-from assets.findings import Check, results
+from assets.checks.filed_checks import Filed, shared
+from assets.checks.findings import Check, results
+from assets.steps import snapshot
+from assets.steps.converting import NotArchivedError, known_conversions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     import dagster as dg
 
-    from assets.families.snapshot import ArchivedSnapshot
+    from assets.steps.snapshot import ArchivedSnapshot
     from resources.adapters import LakeResource
     from resources.datasets import Dataset
     from resources.lake import Conversion

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from assets.families.converting import convert_archives
+from assets.steps.converting import convert_archives
 from resources import files
 from resources.datasets import LOOKUPS
 from resources.enterprise import Filter, Query

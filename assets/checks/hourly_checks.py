@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterator
 import dagster as dg
 
 from assets import layers
-from assets.families.filed_checks import REJECTS_SHARE, Filed, audited, shared
-from assets.families.hour import HourlyRun
-from assets.findings import Check, results
+from assets.checks.filed_checks import REJECTS_SHARE, Filed, audited, shared
+from assets.checks.findings import Check, results
+from assets.steps.hourly_run import HourlyRun
 from resources.datasets import Dataset
 from resources.formatting import counted, hour_text
 from resources.warehouse import HourAudit

@@ -1,4 +1,4 @@
-"""`wme compact`: files of the lake written together into few. The work is in `assets/compaction.py`."""
+"""`wme compact`: files of the lake written together into few. The work is in `assets/maintenance/compaction.py`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def compact(*, dry_run: bool) -> None:
     The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an interrupt, run it again. Where WME_ENGINE names a cluster,
     its workers do the rewriting.
     """
-    from assets.compacted import told
-    from assets.compaction import Compacted, compact_lake, hot_from, planned
+    from assets.maintenance.compacted import told
+    from assets.maintenance.compaction import Compacted, compact_lake, hot_from, planned
     from resources.engine import Engine
     from resources.lake import Layout
     from resources.remote import compactor

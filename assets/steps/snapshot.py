@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.families.converting import NotArchivedError, files_of, known_conversions
+from assets.steps.converting import NotArchivedError, files_of, known_conversions
 from resources import datasets
 from resources.enterprise import SnapshotOptions, Wishes, read_sets
 from resources.lake import SnapshotArchive

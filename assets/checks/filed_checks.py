@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 
 from assets import layers
-from assets.findings import REBUILD, Check, Found
+from assets.checks.findings import REBUILD, Check, Found
 from resources import files
 from resources.formatting import counted
 from resources.lake import drift_of

@@ -12,7 +12,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 
 from assets import layers
-from assets.findings import Check, Found
+from assets.checks.findings import Check, Found
 from resources.datasets import named
 from resources.formatting import counted
 

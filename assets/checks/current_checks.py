@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.findings import NAMED, REBUILD, Check, Found, results
+from assets.checks.findings import NAMED, REBUILD, Check, Found, results
 from resources.formatting import counted, moment_text
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from assets.families.snapshot import archived_sets
+from assets.steps.snapshot import archived_sets
 from resources import datasets, files
 from resources.data_folder import removing
 from resources.datasets import Family, paths

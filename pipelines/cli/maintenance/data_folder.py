@@ -1,6 +1,6 @@
 """`wme publish`, `relocate`, `rebuild`, `clean` and `forget`: maintenance of the published file and the data folder.
 
-The work is in `pipelines/operations/run.py`, `pipelines/operations/rebuild.py`, `pipelines/operations/forget.py`, `resources/warehouse` and `assets/housekeeping.py`.
+The work is in `pipelines/operations/run.py`, `pipelines/operations/rebuild.py`, `pipelines/operations/forget.py`, `resources/warehouse` and `assets/maintenance/housekeeping.py`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def clean(*, dry_run: bool) -> None:
 
     Runs do this automatically. Files that are loaded, published, or needed to make those again are always kept.
     """
-    from assets import housekeeping
+    from assets.maintenance import housekeeping
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 

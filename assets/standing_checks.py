@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from assets import layers
+from assets.checks.findings import NAMED, told
 from assets.failures import sentence
 from assets.families import lookups
-from assets.findings import NAMED, told
 from assets.partitions import HOUR, HOURS, key_of
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource

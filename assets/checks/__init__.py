@@ -1,0 +1,1 @@
+"""The checks of assets: what each looks at, and how its findings are reported."""

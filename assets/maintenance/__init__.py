@@ -1,0 +1,1 @@
+"""What keeps a mirror small: compaction, and removing what nobody needs any more."""

@@ -1,0 +1,223 @@
+"""The steps of an hour of a dataset, from the service to DuckDB.
+
+    plan     what the service lists for the hour, and what of it is archived already
+    fetch    the missing archives, verified, beside the list as it was served
+    convert  archives to Parquet, rejects beside it
+    load     the hour's rows in DuckDB, replaced in one transaction
+
+Source: the service's endpoints of hourly files, for articles /v2/batches/{date}/{hour} and below.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from assets.steps.converting import NotArchivedError, files_of
+from resources import datasets
+from resources.enterprise import errors, read_listing
+from resources.errors import ends_run
+from resources.formatting import counted, hour_text, size_text
+from resources.lake import Archive
+from resources.tables import HourState
+from resources.warehouse import HourStatus, LakeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.datasets import Dataset
+    from resources.engine import Engine
+    from resources.enterprise import Download, EnterpriseClient, Listing
+    from resources.enterprise.models import Batch
+    from resources.lake import Conversion, Layout
+    from resources.warehouse import HourLoad, Warehouse
+
+    Scope = Sequence[tuple[str, int]]
+
+#: Disk that a byte of archive takes in the end, itself included: the Parquet file is about as large as the archive, the
+#: warehouse and its published copy hold the narrow columns, which are a fraction of it.
+DISK_FACTOR = 3.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fetching an hour takes.
+
+    Attributes:
+        listing: The service's list of the hour, as served.
+        wanted: Its records within the mirrored projects and namespaces.
+        absent: Mirrored (project, namespace) pairs that the list does not name.
+        missing: Those of the wanted records whose archives are not there yet.
+    """
+
+    dataset: Dataset
+    hour: datetime
+    listing: Listing[Batch]
+    wanted: tuple[Batch, ...]
+    absent: tuple[tuple[str, int], ...]
+    missing: tuple[Batch, ...]
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes to fetch."""
+        return sum(record.approximate_bytes for record in self.missing)
+
+
+@dataclass(frozen=True)
+class ArchivedHour:
+    """An hour whose wanted archives all lie verified in the archive."""
+
+    hour: datetime
+    archives: tuple[Archive, ...]
+    absent: tuple[tuple[str, int], ...]
+    fetched: tuple[Download, ...] = ()
+    request_count: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of fetching, by identifier
+
+
+def plan_hour(
+    hour: datetime,
+    client: EnterpriseClient,
+    layout: Layout,
+    scope: Scope,
+    dataset: Dataset = datasets.ARTICLE_CHANGES,
+) -> Plan:
+    """Ask the service for the list of an hour and compare it with the archive. One request, no quota.
+
+    Raises:
+        NotPublishedYet: The hour is not there yet; a later run will find it.
+        RetentionPassed: The service no longer keeps it; permanent.
+    """
+    listing = client.batches(hour, dataset)
+    wanted, absent = _within(listing, scope)
+    missing = tuple(
+        record
+        for record in wanted
+        if not layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
+    )
+    return Plan(dataset, hour, listing, wanted, absent, missing)
+
+
+def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], tuple[tuple[str, int], ...]]:
+    """The records of the mirrored projects and namespaces, and the (project, namespace) pairs that have none."""
+    wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in set(scope))
+    named = {(record.project_id, record.namespace_id) for record in wanted}
+    return wanted, tuple(place for place in scope if place not in named)
+
+
+def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> None:
+    """See that the disk holds what the plans will make, and the floor that is left untouched.
+
+    Raises:
+        DiskFull: It does not; nothing was fetched.
+    """
+    needed = int(sum(plan.missing_bytes for plan in plans) * DISK_FACTOR)
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    floor = int(min_free_gb * 1e9)
+    if needed + floor > free:
+        raise errors.DiskFull(
+            f"The run needs about {size_text(needed)} of disk for {counted(len(plans), 'hour')} and leaves {size_text(floor)} free, "
+            f"and {folder} has {size_text(free)}. Nothing was fetched. Free some space, choose fewer hours or projects, "
+            "or lower the floor with WME_MIN_FREE_GB."
+        )
+
+
+def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedHour:
+    """Land the wanted archives of an hour, then the list that names them. What is there and verified is not fetched.
+
+    Raises:
+        EnterpriseError: An archive could not be landed. The others are kept, and so are the parts of this one.
+    """
+    hour, dataset = plan.hour, plan.dataset
+    seconds: dict[str, float] = {}
+    with engine.task(f"download {hour_text(hour)}", plan.missing_bytes, "B") as advance:
+
+        def download(record: Batch) -> Download:
+            target = layout.batch_archive(dataset, hour, record.identifier, record.version)
+            began = time.perf_counter()
+            landed = client.download_batch(hour, record, target, advance, dataset)
+            seconds[record.identifier] = time.perf_counter() - began
+            return landed
+
+        outcomes = engine.map(download, plan.wanted, ends=ends_run)
+    downloads = [outcome.unwrap() for outcome in outcomes]
+    pairs = list(zip(plan.wanted, downloads, strict=True))
+    listing = plan.listing
+    if any(landed.version != record.version for record, landed in pairs):
+        # exported again between listing and download: keep the listing that names what was landed
+        listing = client.batches(hour, dataset)
+    client.land(listing, layout.batch_list(dataset, hour))
+    return ArchivedHour(
+        hour=hour,
+        archives=tuple(_archive(dataset, hour, record, landed.path, landed.version) for record, landed in pairs),
+        absent=plan.absent,
+        fetched=tuple(landed for landed in downloads if landed.fetched),
+        request_count=1 + sum(landed.request_count for landed in downloads),
+        seconds=seconds,
+    )
+
+
+def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, version: str) -> Archive:
+    return Archive(
+        dataset=dataset,
+        path=path,
+        identifier=record.identifier,
+        version=version,
+        batch_hour=hour,
+        project_id=record.project_id,
+        namespace_id=record.namespace_id,
+    )
+
+
+def archived_hour(
+    hour: datetime, layout: Layout, scope: Scope, dataset: Dataset = datasets.ARTICLE_CHANGES
+) -> ArchivedHour:
+    """The hour as it is in the archive. No network: conversion and load can be repeated for ever.
+
+    Raises:
+        NotArchivedError: The hour, or one of its archives, is not there.
+    """
+    try:
+        listing = read_listing(layout.batch_list(dataset, hour))
+    except FileNotFoundError as error:
+        raise NotArchivedError(
+            f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. "
+            f"Materialize archive/{dataset.archive} of this hour first; the service keeps an hour for two days."
+        ) from error
+    wanted, absent = _within(listing, scope)
+    archives = []
+    for record in wanted:
+        path = layout.batch_archive(dataset, hour, record.identifier, record.version)
+        if not path.exists():
+            raise NotArchivedError(
+                f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was not "
+                f"mirrored then, or the file was removed). Materialize archive/{dataset.archive} of this hour to fetch it."
+            )
+        archives.append(_archive(dataset, hour, record, path, record.version))
+    return ArchivedHour(hour, tuple(archives), absent)
+
+
+def load_hour(
+    archived: ArchivedHour,
+    conversions: Sequence[Conversion],
+    warehouse: Warehouse,
+    dataset: Dataset = datasets.ARTICLE_CHANGES,
+    *,
+    reload: bool = False,
+) -> HourLoad:
+    """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage; `reload`: also what is loaded already."""
+    reason = "The batch listing does not name it: nothing changed, or its export failed."
+    absent = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
+    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent, dataset=dataset, reload=reload)
+
+
+def state_of(error: Exception) -> HourState:
+    """What an hour is that could not be brought in."""
+    if isinstance(error, errors.NotPublishedYet):
+        return HourState.NOT_YET
+    return HourState.PAST_RETENTION if isinstance(error, errors.RetentionPassed) else HourState.MISSING

@@ -1,0 +1,197 @@
+"""A run over some hours of a dataset: each is taken through the steps of an hour, and fails alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assets import layers, names
+from assets.failures import sentence
+from assets.steps.comparing import compared_with_stream
+from assets.steps.converting import (
+    NotArchivedError,
+    convert_archives,
+    convert_archives_again,
+    known_conversions,
+)
+from assets.steps.hour import ArchivedHour, Plan, archived_hour, check_disk, fetch_hour, load_hour, plan_hour, state_of
+from assets.steps.hour_layers import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
+from resources import datasets
+from resources.enterprise import errors
+from resources.errors import ends_run, unavailable
+from resources.formatting import hour_text
+from resources.warehouse import HourStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    import dagster as dg
+
+    from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+    from resources.datasets import Dataset
+    from resources.engine import Engine
+    from resources.enterprise import EnterpriseClient
+    from resources.lake import Conversion, Converter
+    from resources.remote import RemoteConverter
+
+    Scope = Sequence[tuple[str, int]]
+
+
+@dataclass
+class HourlyRun:
+    """One run over some hours: what it works with, and what it has made so far.
+
+    Attributes:
+        lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the same.
+        again: Convert each archive also where its file is there, and replace files that are damaged.
+        gone: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
+    """
+
+    enterprise: EnterpriseResource
+    lake: LakeResource
+    warehouse: WarehouseResource
+    converter: Converter | RemoteConverter
+    engine: Engine
+    dataset: Dataset = datasets.ARTICLE_CHANGES
+    again: bool = False
+    plans: dict[datetime, Plan] = field(default_factory=dict)
+    archived: dict[datetime, ArchivedHour] = field(default_factory=dict)
+    conversions: dict[datetime, list[Conversion]] = field(default_factory=dict)
+    loaded: list[datetime] = field(default_factory=list)
+    failed: dict[datetime, Exception] = field(default_factory=dict)
+    gone: dict[datetime, errors.RetentionPassed] = field(default_factory=dict)
+    lost: errors.UnreachableError | None = None
+    is_warehouse_unavailable: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """What is brought in: what is mirrored, and all of a dataset that is not mirrored but asked for by hand."""
+        return self.enterprise.scope_of(self.dataset) or self.dataset.places
+
+    def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
+        """List every hour before anything is fetched, and see that the disk holds it all.
+
+        An hour past the service's retention that is archived needs no plan: the archive serves it.
+
+        Raises:
+            EnterpriseError: No hour of the run can succeed; nothing was fetched.
+            UnknownNameError: The service does not have a project or namespace; nothing was fetched.
+        """
+        layout = self.lake.layout
+        failed: dict[datetime, errors.EnterpriseError] = {}
+        # progress, because a service may take seconds for each listing: the sandbox makes its archives then
+        with self.engine.task("list", len(hours), "hour") as advance:
+            for hour in hours:
+                try:
+                    self.plans[hour] = plan_hour(hour, client, layout, self.scope, self.dataset)
+                except errors.RetentionPassed as error:
+                    if not layout.batch_list(self.dataset, hour).exists():
+                        failed[hour] = error
+                except errors.UnreachableError as error:
+                    self.lost = error
+                    break
+                except errors.EnterpriseError as error:
+                    if ends_run(error):
+                        raise
+                    failed[hour] = error
+                advance(1)
+        if self.lost is None:
+            self._check_names(client)
+        for hour, why in failed.items():
+            self.fail(hour, why)
+        if self.lost is None:
+            check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
+
+    def _check_names(self, client: EnterpriseClient) -> None:
+        """Of what no list of the run names, see that the service has it: it may be quiet, or misspelt."""
+        if not self.plans:
+            return
+        absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
+        # an outage of the reference lists must cost no hour: names that no list has are looked at by the next run
+        try:
+            names.check(client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent])
+        except errors.UnreachableError as error:
+            self.lost = error
+        except errors.ServiceUnavailable:
+            pass
+
+    def ingest(
+        self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
+    ) -> Iterator[Layer]:
+        """Take one hour through the selected layers, telling each as it is committed."""
+        archive, lake, warehouse = layers.keys(self.dataset)
+        archived = self.archived[hour] = self._archived(hour, client)
+        if archive in selected:
+            yield archive_layer(archive, archived)
+        if lake not in selected and warehouse not in selected:
+            return
+        # already converted files are found by their digest, so the warehouse alone costs no second conversion
+        conversions, is_replaced = self._convert(hour, archived)
+        self.conversions[hour] = conversions
+        if lake in selected:
+            yield hour_lake_layer(lake, archived, conversions)
+        if warehouse in selected:
+            load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset, reload=is_replaced)
+            self.loaded.append(hour)
+            compared = compared_with_stream(self.warehouse.warehouse, self.dataset, hour)
+            yield hour_warehouse_layer(warehouse, conversions, load, compared)
+
+    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Conversion], bool]:
+        how: dict[str, Any] = {"bodies": self.lake.bodies_of(self.dataset), "converter": self.converter}
+        what = (hour_text(hour), archived.archives, self.lake.layout)
+        if self.again:
+            return convert_archives_again(*what, **how, engine=self.engine)
+        return convert_archives(*what, **how, engine=self.engine), False
+
+    def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
+        """The hour's archives: fetched where it was planned and the service answers, else those that are there."""
+        try:
+            if client is not None and hour in self.plans and self.lost is None:
+                return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
+            return archived_hour(hour, self.lake.layout, self.scope, self.dataset)
+        except errors.UnreachableError as error:
+            self.lost = error
+            raise
+        except NotArchivedError:
+            if self.lost is not None:
+                raise self.lost from None
+            raise
+
+    def recall(self, hours: Iterable[datetime]) -> None:
+        """Find again what earlier runs made of the hours; nothing is fetched, converted or loaded."""
+        layout = self.lake.layout
+        for hour in hours:
+            try:
+                self.archived[hour] = archived_hour(hour, layout, self.scope, self.dataset)
+            except NotArchivedError:
+                continue  # the coverage shows it
+            self.conversions[hour] = known_conversions(
+                self.archived[hour].archives, layout, self.lake.bodies_of(self.dataset), self.lake.record_bytes_max
+            )
+            self.loaded.append(hour)
+
+    @property
+    def left_out(self) -> set[datetime]:
+        """The hours that are not brought in."""
+        return {*self.failed, *self.gone}
+
+    def fail(self, hour: datetime, error: Exception) -> None:
+        """Remember why an hour is not brought in, in the run and in the coverage that analysts see.
+
+        Of names that the service does not have nothing is noted: they are no part of the mirror. Nor is anything while the
+        warehouse is unavailable, lest each hour waits for it.
+        """
+        self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
+        if isinstance(error, errors.RetentionPassed):
+            self.gone[hour] = error
+        else:
+            self.failed[hour] = error
+        if isinstance(error, names.UnknownNameError) or self.is_warehouse_unavailable:
+            return
+        statuses = [HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in self.scope]
+        try:
+            self.warehouse.warehouse.record_statuses(statuses, self.dataset)
+        except Exception as second:  # noqa: BLE001 - the first error is the one to report
+            self.is_warehouse_unavailable |= unavailable(second) == "warehouse"
+            error.add_note(f"The coverage could not be noted either: {sentence(second)}")

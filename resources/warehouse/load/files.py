@@ -165,18 +165,6 @@ def files_of_versions(
     return {version: tuple(paths) for version, paths in files.items()}
 
 
-def insert_rows(connection: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> int:
-    """Insert all rows of the files, less their bodies, as they are; returns their number."""
-    columns = column_list(table.narrow)
-    return int(
-        connection.execute(
-            f"INSERT INTO {identifier(table.name)} BY NAME SELECT {columns} "  # noqa: S608  declared names
-            "FROM read_parquet($paths, hive_partitioning := false)",
-            {"paths": list(paths)},
-        ).fetchall()[0][0]
-    )
-
-
 def enter(connection: duckdb.DuckDBPyConnection) -> None:
     """Put the rejects of the files of `incoming` into the warehouse, and the files into the ledger."""
     found = connection.execute("SELECT rejects_path FROM incoming WHERE rejects_path IS NOT NULL").fetchall()

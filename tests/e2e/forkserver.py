@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.families import snapshots
-from assets.steps import hour as batches
+from assets.steps import hourly_run
 from assets.steps import snapshot as snapshot_sets
 from pipelines import settings as settings_module
 from pipelines.operations import run as runs
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (
     (EnterpriseClient, "records", "reference"),
-    (batches, "fetch_hour", "download"),
-    (batches, "convert_archives", "convert"),
-    (batches, "load_hour", "load"),
+    (hourly_run, "fetch_hour", "download"),
+    (hourly_run, "convert_archives", "convert"),
+    (hourly_run, "load_hour", "load"),
     (snapshot_sets, "fetch_snapshot", "download snapshot"),
     (snapshots, "convert_archives", "convert snapshot"),
     (snapshot_sets, "load_snapshot", "load snapshot"),

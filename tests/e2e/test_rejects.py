@@ -31,8 +31,8 @@ VERSION = "resources.lake.conversion.CONVERTER_VERSION"
 #: Rows of the loaded files, repeated events among them: `agree` compares them with the table.
 ROWS = "SELECT sum(row_count)::BIGINT FROM loads"
 MOMENTS = (
-    ("assets.steps.hour", "load_hour", False),
-    ("assets.steps.hour", "load_hour", True),
+    ("assets.steps.hourly_run", "load_hour", False),
+    ("assets.steps.hourly_run", "load_hour", True),
 )
 KILLED = """
 import os, pkgutil, signal

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import endurance, growth, lakes, orchestration, report, streams
+from benchmarks import endurance, growth, lakes, report, streams
 from benchmarks.contenders import OURS, PEERS, Job
 from benchmarks.measure import Figures, best, measure, measured_bound
 from benchmarks.ours import COMPRESSION_LEVEL
@@ -331,6 +331,9 @@ def stream(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def orchestrate(hours: int, megabytes: float, rounds: int, *, as_json: bool) -> None:
     """Hours under Dagster beside the same functions in a loop, and what a run, a step and the start of each command cost."""
+    # it imports Dagster, which takes longer than everything that the others need
+    from benchmarks import orchestration  # noqa: PLC0415
+
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as text, console.status("") as status:
         found = orchestration.measure(Path(text), hours, megabytes, rounds, status.update)

@@ -50,6 +50,10 @@ _SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
 _SNAPSHOT_SECONDS = 5_400
 
 
+#: A language has the same words in every world.
+_lexicon = cache(Lexicon)
+
+
 @dataclass(frozen=True)
 class _Wiki:
     timetable: Timetable
@@ -75,7 +79,6 @@ class World:
             self._namespaces[entities.PROJECT] = entities.NAMESPACES
         self._wikis: dict[str, _Wiki] = {}
         self._corpus: Corpus | None = None
-        self._lexicon = cache(Lexicon)
         self._guard = threading.Lock()
 
     # --- reference -----------------------------------------------------------------------------------------------
@@ -288,15 +291,15 @@ class World:
         settings = self._settings
         if project == entities.PROJECT and settings.entities:
             timetable: Timetable = entities.EntityTimetable(settings.seed, settings.entities)
-            titles = Titles(self._lexicon("en"))
+            titles = Titles(_lexicon("en"))
             return _Wiki(timetable, EntityWriter(settings.seed, titles, settings.body_bytes, self._sitelinks))
         if project not in self._known:
             raise ValueError(f"This sandbox has no articles of {project!r}; it has those of {', '.join(self._known)}.")
         known = self._known[project]
-        lexicon = self._lexicon(known.language)
+        lexicon = _lexicon(known.language)
         if settings.corpus is not None and self._corpus is None:
             self._corpus = Corpus(settings.corpus)
-        texts = self._corpus or Library(lexicon, settings.seed, settings.body_bytes)
+        texts = self._corpus or Library(known.language, settings.seed, settings.body_bytes)
         articles, rate = settings.articles, settings.changes_per_hour
         if articles is None and usual_articles(rate) > _ARTICLES:
             articles = _ARTICLES
@@ -309,7 +312,7 @@ class World:
         found = {}
         for name, known in self._known.items():
             if index < self._articles_of(name):
-                title = Titles(self._lexicon(known.language)).settled(index)
+                title = Titles(_lexicon(known.language)).settled(index)
                 found[name] = title, f"{known.url}/wiki/{title.replace(' ', '_')}"
         return found
 

@@ -6,12 +6,11 @@ It is made once for each language, and each block is encoded once for all the li
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
+from resources.sandbox.world.text.language import Lexicon
 from resources.sandbox.world.wire import inside
-
-if TYPE_CHECKING:
-    from resources.sandbox.world.text.language import Lexicon
 
 BLOCKS = 900
 LEADS = 160
@@ -46,6 +45,12 @@ def made(document: str, wikitext: str, lacking: int = 0) -> Block:
 
 
 NO_BLOCK = Block(b"", b"", 0, 0, 0)
+
+
+@cache
+def stock_of(language: str) -> Stock:
+    """The blocks of a language, the same in every world: of a lexicon of their own, from whose chance nobody else draws."""
+    return Stock(Lexicon(language))
 
 
 class Stock:

@@ -14,13 +14,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.world.chance import Chance, mix
-from resources.sandbox.world.text.blocks import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, Stock, made
+from resources.sandbox.world.text.blocks import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, made, stock_of
 from resources.sandbox.world.wire import inside, joined
 
 if TYPE_CHECKING:
     from orjson import Fragment
-
-    from resources.sandbox.world.text.language import Lexicon
 
 #: Spread of the log-normal distribution of sizes.
 _SIGMA = 0.75
@@ -109,11 +107,11 @@ _ARCHIVED = "https://archive.example.org/web/"
 class Library:
     """All texts of one language."""
 
-    def __init__(self, lexicon: Lexicon, seed: int, body_bytes: int) -> None:
-        """Make the stock. `body_bytes` is the mean size of HTML and wikitext together."""
+    def __init__(self, language: str, seed: int, body_bytes: int) -> None:
+        """Make texts of the stock of a language. `body_bytes` is the mean size of HTML and wikitext together."""
         self._seed = seed
         self._body_bytes = body_bytes
-        stock = Stock(lexicon)
+        stock = stock_of(language)
         self._leads, self._boxes, self._blocks = stock.leads, stock.boxes, stock.blocks
         self._block_bytes = sum(block.total for block in self._blocks) / BLOCKS
         self._box_bytes = sum(block.total for block in self._boxes) / INFOBOXES

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
+from resources.warehouse.database.instances import NAME, Instances, connect
 from resources.warehouse.database.row_groups import note_added
 from resources.warehouse.database.schema import ensure, show_older
 from resources.warehouse.database.sql import quoted
@@ -37,13 +38,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Nothing may try the network unasked: without it, a missing extension is said at once instead of after seconds.
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
-
-
+#: Apart, because writers set for a whole instance what readers do not want.
+_WRITERS, _READERS = Instances(), Instances()
 #: What every supported client reads: DuckDB 1.5 and later. A file keeps its storage version unless it is raised.
 OLDEST_STORAGE = "v1.5.0"
 
@@ -97,7 +93,8 @@ class Connector:
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
         try:
-            with noted(self.build_path) as torn, contextlib.closing(self._open_build(purpose, torn)) as connection:
+            with noted(self.build_path) as torn, contextlib.ExitStack() as opened:
+                connection = self._open_build(purpose, torn, opened)
                 ensure(connection, self.build_path)
                 yield connection
         except duckdb.Error as error:
@@ -110,12 +107,12 @@ class Connector:
                 f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
             ) from error
 
-    def _open_build(self, purpose: str, torn: Torn) -> duckdb.DuckDBPyConnection:
+    def _open_build(self, purpose: str, torn: Torn, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
         """Open for writing. Somebody may have opened the file by hand: then DuckDB refuses, and we wait a while."""
         end = time.monotonic() + self.lock_timeout
         while True:
             try:
-                return self._opened(torn)
+                return self._opened(torn, opened)
             except duckdb.Error as error:
                 if torn.mend(error):
                     continue
@@ -130,13 +127,11 @@ class Connector:
                     ) from error
             time.sleep(min(0.2, max(0.0, end - time.monotonic())))
 
-    def _opened(self, torn: Torn) -> duckdb.DuckDBPyConnection:
-        connection = self.open_file(self.build_path)
-        try:
+    def _opened(self, torn: Torn, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        with contextlib.ExitStack() as opening:
+            connection = opening.enter_context(self.open_file(self.build_path))
             torn.look(connection)
-        except BaseException:
-            connection.close()
-            raise
+            opened.push(opening.pop_all())
         return connection
 
     def _damaged(self, purpose: str, error: duckdb.Error) -> WarehouseDamagedError:
@@ -146,67 +141,80 @@ class Connector:
             f"the file is damaged, remove warehouse/{name} and warehouse/{name}.wal and run `wme rebuild`: it is made again from the archive."
         )
 
-    def open_file(self, path: Path) -> duckdb.DuckDBPyConnection:
+    @contextlib.contextmanager
+    def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         """A DuckDB file for writing, in the storage version asked for; else its own, or the oldest for a new one.
 
         Raises:
             WarehouseVersionError: it cannot be opened in that storage version.
         """
-        connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
-        try:
-            connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
-            connection.execute(f"SET temp_directory = {quoted(str(_spill_path(path)))}")
-            # keeping the order of rows would hold back what was read ahead
-            connection.execute("SET preserve_insertion_order = false")
-            # a commit adds row groups and merges none of those that are there (row_groups.py)
-            connection.execute("SET max_vacuum_tasks = 0")
-            # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the standard output
-            connection.execute("SET enable_progress_bar = false")
+        spill = _spill_path(path)
+        with _WRITERS.connection(spill) as connection:
             version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
             options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
-            connection.execute(f"ATTACH {quoted(str(path))} AS warehouse{options}")
-            connection.execute("USE warehouse")
-        except BaseException as error:
-            connection.close()
-            if not isinstance(error, duckdb.InvalidInputException) or "version" not in str(error):
-                raise
-            raise WarehouseVersionError(
-                f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({error}). Nothing was "
-                "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
-                "warehouse/build.duckdb and run `wme rebuild`."
-            ) from error
-        return connection
+            try:
+                connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
+                connection.execute(f"SET temp_directory = {quoted(str(spill))}")
+                # whoever writes what the stream has takes fewer
+                connection.execute("RESET threads")
+                # keeping the order of rows would hold back what was read ahead
+                connection.execute("SET preserve_insertion_order = false")
+                # a commit adds row groups and merges none of those that are there (row_groups.py)
+                connection.execute("SET max_vacuum_tasks = 0")
+                # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the standard output
+                connection.execute("SET enable_progress_bar = false")
+                connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}{options}")
+                connection.execute(f"USE {NAME}")
+            except duckdb.InvalidInputException as error:
+                if "version" not in str(error):
+                    raise
+                raise WarehouseVersionError(
+                    f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({error}). Nothing was "
+                    "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
+                    "warehouse/build.duckdb and run `wme rebuild`."
+                ) from error
+            yield connection
 
-    def published(self) -> duckdb.DuckDBPyConnection:
-        """The published file, read-only; the caller closes the connection.
+    @contextlib.contextmanager
+    def published(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The published file, read-only, for our own questions.
 
-        It is attached to an instance of its own, so that each call sees the newest file although the process may
-        hold an older one open, and so that nobody's configuration gets into the way.
+        Each call sees the newest file although the process may hold an older one open.
 
         Raises:
             NotPublishedError: nothing was published yet.
             QueryError: the file is damaged, or was written by a newer DuckDB.
         """
+        with _READERS.connection() as connection:
+            self._attach_published(connection)
+            yield connection
+
+    def connect_published(self) -> duckdb.DuckDBPyConnection:
+        """The same in an instance of its own, for anybody's questions and settings; the caller closes the connection."""
+        connection = connect()
+        try:
+            self._attach_published(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _attach_published(self, connection: duckdb.DuckDBPyConnection) -> None:
         if not self.published_path.exists():
             raise NotPublishedError(
                 f"There is no published file {self.published_path.absolute()}: nothing was published in this data folder so far. If "
                 "another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With WME_PUBLISH=off runs do not "
                 "publish; `wme publish` does."
             )
-        connection = _prepared(duckdb.connect(":memory:", config=_CONFIG))
         try:
-            connection.execute(f"ATTACH {quoted(str(self.published_path))} AS warehouse (READ_ONLY)")
-            connection.execute("USE warehouse")
+            connection.execute(f"ATTACH {quoted(str(self.published_path))} AS {NAME} (READ_ONLY)")
+            connection.execute(f"USE {NAME}")
             show_older(connection)
-        except BaseException as error:
-            connection.close()
-            if not isinstance(error, duckdb.Error):
-                raise
+        except duckdb.Error as error:
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({error}). The pipeline's own file is not touched by this. "
                 "Remove the published file and run `wme publish`: it is created again."
             ) from error
-        return connection
 
 
 def _spill_path(path: Path) -> Path:
@@ -220,11 +228,6 @@ def _spill_path(path: Path) -> Path:
 def is_exhausted(error: duckdb.Error) -> bool:
     """Whether the disk or the memory ran out, which no other input would have helped."""
     return isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
-
-
-def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
 
 
 def answer(

@@ -201,7 +201,7 @@ class Reader:
             NotPublishedError: nothing was published yet.
             QueryError: DuckDB cannot answer the query; the message is DuckDB's own.
         """
-        with self._reading(published=True) as connection:
+        with self._asking() as connection:
             try:
                 relation = connection.sql(query, params=list(parameters) or None)
                 return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
@@ -214,12 +214,16 @@ class Reader:
     @contextmanager
     def open_published(self) -> Iterator[Reader]:
         """The published file, opened once for all that is asked meanwhile: what it says is of one publication."""
-        with self._connector.published() as connection:
+        with self._connector.connect_published() as connection:
             yield Open(self._connector, self._lake_root, connection)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
         """A read-only connection to the published file, which never locks anyone out; close it, or use it in a `with`."""
-        return self._connector.published()
+        return self._connector.connect_published()
+
+    def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """The published file for a question of anybody, which may set what it wants."""
+        return self._connector.connect_published()
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return self._connector.published() if published else self._connector.build("read the warehouse")
@@ -245,6 +249,9 @@ class Open(Reader):
 
     def __init__(self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self._connector, self._lake_root, self._connection = connector, lake_root, connection
+
+    def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return nullcontext(self._connection)
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return nullcontext(self._connection) if published else super()._reading(published=False)

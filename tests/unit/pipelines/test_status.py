@@ -77,8 +77,10 @@ def test_a_mirror_that_is_up_to_date_needs_nothing(whole):
 
 
 def test_all_is_said_of_one_publication(whole, monkeypatch):
-    opened, own = [], Connector.published
-    monkeypatch.setattr(Connector, "published", lambda self: opened.append(self) or own(self))
+    opened, own = [], Connector._attach_published
+    monkeypatch.setattr(
+        Connector, "_attach_published", lambda self, connection: opened.append(self) or own(self, connection)
+    )
     assert whole.status(4, hours=5, min_free_gb=0).troubles == []
     assert len(opened) == 1
 

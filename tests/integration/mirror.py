@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import duckdb
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -32,7 +31,7 @@ from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
 from resources.lake import Layout
 from resources.warehouse import Warehouse
-from tests.builds import lay
+from tests.builds import lay, looking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -236,8 +235,7 @@ class Mirror:
         """Rows of the pipeline's own file; none where there is no file yet."""
         if not self.warehouse.build_path.exists():
             return []
-        with duckdb.connect(self.warehouse.build_path, read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with looking(self.warehouse) as connection:
             return connection.execute(query, parameters).fetchall()
 
     def states(self) -> dict[tuple[datetime, str], str]:

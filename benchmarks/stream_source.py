@@ -1,5 +1,7 @@
 """A stream that is no bottleneck: records rendered beforehand, each sent as a chunk of its own, as the service sends them.
 
+No event comes twice, and each is of a page of its own, which is the most that a mirror can have to do for it.
+
 In a process of its own: `python -m benchmarks.stream_source LINES RATE` prints its port, and ends with its input. Each connection
 reads its `parts` from their `offsets` on, or from 0, without an end; RATE is of all ten parts, shared among connections by their parts (0: as fast as they
 read).
@@ -27,13 +29,16 @@ from benchmarks.workload import build, unpack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MARK = "2001-01-01T00:00:00Z"
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 _PARTS, _EACH = 10, 5
+_OWN = (
+    b' %d","identifier":%d,"event":{"type":"update","identifier":"%08x-0000-4000-8000-%012x",'
+    b'"date_published":"%sZ","partition":%d,"offset":%d}'
+)
 
 
 def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, float]:
-    """Records of about so many bytes, one a line, with a mark where time and place go; also their mean length.
+    """Updates of about so many bytes, one a line; also their mean length.
 
     They are taken from an archive of so many megabytes, of real pages where there are some, because invented text is compressed too well.
     """
@@ -43,8 +48,8 @@ def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, floa
         for line in plain:
             if event_bytes / 2 <= len(line) <= event_bytes * 3 / 2:
                 record = json.loads(line)
-                record["event"] |= {"date_published": _MARK, "partition": 0, "offset": 0}
-                lines.append(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode())
+                if record["event"]["type"] == "update":
+                    lines.append(line.rstrip())
     if not lines:
         raise RuntimeError(f"No page of the archive has about {event_bytes:,} bytes; name another size.")
     path = folder / "events.ndjson"
@@ -67,12 +72,11 @@ def serving(lines: Path, rate: float = 0) -> Iterator[str]:
 
 
 def _split(line: bytes) -> tuple[bytes, bytes]:
-    """What of a record stands before the place of its event, and what after it."""
-    mark = f'"date_published":"{_MARK}","partition":0,"offset":0'.encode()
-    before, found, after = line.partition(mark)
-    if not found:
-        raise RuntimeError("The records of the sandbox have another form than this benchmark knows.")
-    return before, after + b"\n"
+    """What a record has before and after that which each sending has of its own: its page and its event."""
+    record = json.loads(line)
+    name, *_ = (record.pop(key) for key in ("name", "identifier", "event"))
+    before, after = (json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() for one in (name, record))
+    return b'{"name":' + before[:-1], b"," + after[1:] + b"\n"
 
 
 def _answer(connection: socket.socket, records: list[tuple[bytes, bytes]], rate: float) -> None:
@@ -92,10 +96,12 @@ def _answer(connection: socket.socket, records: list[tuple[bytes, bytes]], rate:
                 due += pause + max(late, 0.0)
                 time.sleep(max(-late, 0.0))
             now = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6]
-            place = b'"date_published":"%sZ","partition":%d,"offset":%d' % (now.encode(), places[turn], offsets[turn])
+            place, offset = places[turn], offsets[turn]
+            serial = 1 + offset * _PARTS * _EACH + place
+            own = _OWN % (serial, serial, place, offset, now.encode(), place, offset)
             offsets[turn] += 1
-            chunk = b"%x\r\n" % (len(before) + len(place) + len(after))
-            _send(connection, [chunk, before, place, after, b"\r\n"])
+            chunk = b"%x\r\n" % (len(before) + len(own) + len(after))
+            _send(connection, [chunk, before, own, after, b"\r\n"])
 
 
 def _send(connection: socket.socket, pieces: list[bytes]) -> None:

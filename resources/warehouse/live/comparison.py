@@ -25,7 +25,7 @@ from resources.tables import ARTICLE_CHANGES, COVERED, STREAM_COMPARISONS, Diffe
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
 from resources.warehouse.database.sql import column_list, identifier, quoted, statement, transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.live.provisional import rows_of
+from resources.warehouse.live.rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,14 +1,13 @@
 """Provisional rows: what the stream has of hours that have no file so far, as if their files were loaded.
 
-The hours are loaded and taken in like any other, in a transaction of the build file that is never committed. What it made of them is
-written into a file beside the published one, whose views put it over what they hold themselves. So the rule by which a page lives is the
-same, and an hour that is loaded later finds nothing of this.
+What decides is taken in as that of loaded hours is, by the same code, and nothing of it is kept in the build file. What came of it is written
+into a file beside the published one, whose views put it over what they hold themselves. So the rule by which a page lives is the same, and an
+hour that is loaded later finds nothing of this.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -22,9 +21,11 @@ from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.tables import ARTICLE_CHANGES, COVERED, Table
 from resources.warehouse.database.connect import answer, is_exhausted
-from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
-from resources.warehouse.errors import LakeFileError, WarehouseFullError
-from resources.warehouse.state.current import take_in
+from resources.warehouse.database.formulas import FORMULAS
+from resources.warehouse.database.sql import column_list, moment, quoted, statement
+from resources.warehouse.errors import WarehouseFullError
+from resources.warehouse.live.rows import filled, pieces, rows_of, unreadable, write_rows
+from resources.warehouse.state.current import preview
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,13 +37,14 @@ _COVERED = ", ".join(quoted(state) for state in sorted(COVERED))
 _DECIDING = Table(
     ARTICLE_CHANGES.name, "", tuple(one for one in ARTICLE_CHANGES.narrow if one.required), ARTICLE_CHANGES.key
 )
-#: Rows of a row group of the file: while it is written, so many are in memory as a whole.
-_GROUP_ROWS = 8192
-#: What DuckDB may hold in memory meanwhile: the rest goes to disk. It is done every minute beside a stream whose memory does not grow either. One thread needs
-#: a fifth less processor time than two, and nobody waits for it.
-_MEMORY_LIMIT, _THREADS = "256MB", 1
-#: More than a file has: places of rows in several files are told apart by it.
-_ROWS_OF_A_FILE = "4294967296"
+#: These, and what tells an event that comes twice.
+_KNOWN = Table(_DECIDING.name, "", (*_DECIDING, ARTICLE_CHANGES["event_id"]), ARTICLE_CHANGES.key)
+_NO_DIGESTS = (
+    "CREATE OR REPLACE TEMP TABLE live_digests (file_row BIGINT, event_id VARCHAR, digest VARCHAR, event_key UBIGINT)"
+)
+#: What DuckDB may hold in memory meanwhile: the rest goes to disk. It is done every minute beside a stream whose memory does not grow either. The second is
+#: for what does not get by with the first, as with more than a million events.
+_MEMORY_LIMITS = ("64MB", "256MB")
 
 
 @dataclass(frozen=True)
@@ -82,41 +84,23 @@ def write(
     since = _first_open_hour(connection, now)
     paths = [] if is_empty else [str(file.path) for file in files_of(lake_root.resolve() / LIVE_CHANGES, since)]
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
-    connection.execute(f"SET threads = {_THREADS}")
-    connection.execute("BEGIN")
+    # one thread needs a fifth less processor time than two, and nobody waits for it
+    connection.execute("SET threads = 1")
     try:
-        _load(connection, paths, since)
-        if take_in(connection, lake_root, now, passing=True).file_count:
-            connection.execute("INSERT INTO live_left SELECT project_id, article_id FROM leaving")
-        connection.execute(statement("live/living", since=moment(since)))
-        rows = statement("live/rows", columns=column_list(ARTICLE_CHANGES.narrow, "event."), events=rows_of(paths))
-        said = ", ".join(f"{name}: {quoted(json.dumps(told))}" for name, told in _state(lake_root).items())
-        connection.execute(
-            f"COPY (\n{rows}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, KV_METADATA {{{said}}})"
-        )
-        [(events, pages, left, newest)] = answer(
-            connection,
-            "SELECT count(*) FILTER (is_change), count(*) FILTER (is_living), count(*) FILTER (is_left), max(event_published_at) "  # noqa: S608  our own path
-            f"FROM read_parquet({quoted(str(temporary))}, hive_partitioning := false)",
-        )
+        _decide(connection, lake_root, paths, since)
+        written = write_rows(connection, paths, temporary, _state(lake_root))
         # durably: after a loss of power the newest file would be none
         files.put(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, duckdb.Error) and not is_exhausted(error):
-            raise LakeFileError(
-                f"A file of the stream cannot be read ({error}). Analysts see no newer events of it, and nothing was changed. Remove that file: its "
-                "events are then missing until the files of their hours are loaded."
-            ) from error
+            raise unreadable(error) from error
         if isinstance(error, OSError) and files.is_full(error):
             raise WarehouseFullError(
                 f"There is no room for the events of the stream beside the published file ({error}). Analysts see no newer ones. Make room."
             ) from error
         raise
-    finally:
-        connection.execute("ROLLBACK")
-    return Provisional(path, events, pages, left, newest, time.perf_counter() - started)
+    return Provisional(path, *written, time.perf_counter() - started)
 
 
 def _state(lake_root: Path) -> dict[str, list[dict[str, Any]]]:
@@ -143,29 +127,40 @@ def _row(**values: Any) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
 
 
-def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: datetime) -> None:
-    """Let the events of hours without a file be those of hours that are loaded and not taken in."""
-    connection.execute("CREATE OR REPLACE TEMP TABLE live_left (project_id VARCHAR, article_id BIGINT)")
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE live_hours AS SELECT batch_hour, project_id, namespace_id FROM hours LIMIT 0"
-    )
-    if paths:
-        connection.execute(statement("live/hours", covered=_COVERED), {"paths": paths, "since": since})
-        events = rows_of(paths)
-        connection.execute(statement("live/repeated", events=events))
-        connection.execute(statement("live/events", columns=column_list(_DECIDING, "event."), events=events))
-        connection.execute(statement("live/pending"))
+def _decide(connection: duckdb.DuckDBPyConnection, lake_root: Path, paths: Sequence[str], since: datetime) -> None:
+    """Make the tables that say what is to be written: `live_events` and `leaving`. Nothing else is held in memory afterwards."""
+    for limit in _MEMORY_LIMITS:
+        connection.execute(f"SET memory_limit = '{limit}'")
+        try:
+            _read(connection, paths, since)
+            preview(connection, lake_root, "live_changes")
+            connection.execute(statement("live/living"))
+            break
+        except duckdb.OutOfMemoryException:
+            if limit == _MEMORY_LIMITS[-1]:
+                raise
+    _drop_all_but(connection, "live_events", "leaving")
 
 
-def rows_of(paths: Sequence[str], table: Table = ARTICLE_CHANGES.narrow) -> str:
-    """What to select all rows of some files from, and their places, with `file_row` for both; columns that a file does not have are null."""
-    rows = f"SELECT {nulls(table)}, NULL AS filename, NULL AS file_row_number, NULL AS file_row WHERE false"
-    if paths:
-        options = "hive_partitioning := false, union_by_name := true, filename := true, file_row_number := true"
-        place = f"CAST(file_index AS BIGINT) * {_ROWS_OF_A_FILE} + file_row_number AS file_row"
-        listed = ", ".join(map(quoted, paths))
-        rows += f" UNION ALL BY NAME SELECT *, {place} FROM read_parquet([{listed}], {options})"  # noqa: S608  our own paths
-    return f"({rows})"
+def _read(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], since: datetime) -> None:
+    """What decides of the events of hours without a file, in the table `live_changes`: each with its title once, as the file of their hour has it."""
+    found = {"columns": column_list(_DECIDING, "event."), "events": rows_of(paths, _KNOWN), "since": moment(since)}
+    keys = {"event_key": FORMULAS["event_key"], "row_digest": "NULL"}
+    connection.execute(statement("live/changes", covered=_COVERED, **found, **keys))
+    if answer(connection, "SELECT 1 FROM live_suspects LIMIT 1"):
+        connection.execute(_NO_DIGESTS)
+        for _, suspects, rows in pieces(connection, paths, "live_suspects"):
+            connection.register("suspects", filled(rows).append_column("file_row", suspects["file_row"]))
+            connection.execute(statement("live/digests"))
+            connection.unregister("suspects")
+        connection.execute(statement("live/repeated"))
+
+
+def _drop_all_but(connection: duckdb.DuckDBPyConnection, *kept: str) -> None:
+    """Give back what other temporary tables hold in memory."""
+    query = "SELECT table_name FROM duckdb_tables() WHERE temporary AND table_name NOT IN (SELECT unnest(?))"
+    for (name,) in answer(connection, query, [kept]):
+        connection.execute(f"DROP TABLE temp.{name}")
 
 
 def first_hour(now: datetime) -> datetime:

@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP TABLE advancing AS
 SELECT source_at, project_id, namespace_id FROM pending ANTI JOIN renewed USING (project_id);
 
 CREATE OR REPLACE TEMP TABLE fresh AS
-SELECT * FROM internal.candidates SEMI JOIN advancing USING (source_at, project_id, namespace_id)
+SELECT * FROM {candidates} AS candidate SEMI JOIN advancing USING (source_at, project_id, namespace_id)
 UNION ALL
 SELECT * FROM internal.looked_up SEMI JOIN advancing USING (source_at, project_id, namespace_id);
 

@@ -100,12 +100,8 @@ def take_in(
     *,
     renewed: str = _RENEWED,
     rebuilt: bool = False,
-    passing: bool = False,
 ) -> Applied:
-    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction.
-
-    `passing`: it is rolled back. Only the rows that are new then have to stand in `articles`, and the pages whose row of before counts no longer, in `leaving`.
-    """
+    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction."""
     started = time.perf_counter()
     upserted = removed = recomputed = 0
     pending = "table_name IN ('article_changes', 'lookups')" + ("" if rebuilt else " AND applied_at IS NULL")
@@ -127,7 +123,7 @@ def take_in(
         if projects:
             upserted += _renew(connection, lake_root, bases)
         if not rebuilt:
-            counts = _advance(connection, lake_root, bases, passing=passing)
+            counts = _advance(connection, lake_root, bases)
             upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
         _mark_applied(connection, now)
     article_count = _count(connection, "articles")
@@ -160,13 +156,37 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def _advance(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version], *, passing: bool
-) -> tuple[int, int, int]:
+def preview(connection: duckdb.DuckDBPyConnection, lake_root: Path, changes: str) -> None:
+    """What taking in the rows of the table `changes` would do if they were those of loaded hours; nothing is changed.
+
+    Afterwards `deciding` has the rows by which pages would live, and `leaving` the pages whose row of before would count no longer.
+    """
+    hours = f"SELECT DISTINCT batch_hour AS source_at, project_id, namespace_id FROM {changes}"  # noqa: S608  our own table
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {hours}")
+    connection.execute("CREATE OR REPLACE TEMP TABLE renewed AS SELECT project_id FROM articles LIMIT 0")
+    candidates = statement("state/candidates", changes=changes, base="internal.bases", more="")
+    _decide(connection, lake_root, versions(connection, lake_root, bases_only=True), f"({candidates})", is_kept=False)
+
+
+def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> tuple[int, int, int]:
     """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
-    connection.execute(statement("state/apply_pending"))
-    if not _count(connection, "advancing"):
+    if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
+    recomputed = _decide(connection, lake_root, bases, "internal.candidates", is_kept=True)
+    removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
+    connection.execute(statement("state/keep_maxima"))
+    # where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
+    return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
+
+
+def _decide(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version], candidates: str, *, is_kept: bool
+) -> int:
+    """Make `deciding` and `leaving` of what is pending of the rows of `candidates`; returns how many titles and pages were looked up anew.
+
+    Where nothing of it is kept, it is enough to know which pages are in `leaving`, and not where their rows are.
+    """
+    connection.execute(statement("state/apply_pending", candidates=candidates))
     redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
     recomputed = sum(_count(connection, rows) for rows in redone)
     if recomputed:
@@ -174,16 +194,13 @@ def _advance(
         connection.execute(statement("state/apply_history"))
     connection.execute(statement("state/moved"))
     # what was looked up anew may be older than anything
-    first = None if recomputed or not passing else _first(connection)
+    first = None if recomputed or is_kept else _first(connection)
     near = "state/near" if first is None else "live/near"
     connection.execute(statement(near, living=_LIVING, first_at="NULL" if first is None else moment(first)))
     connection.execute(statement("state/apply_maxima"))
     if first is not None:
         connection.execute("INSERT INTO leaving SELECT NULL, project_id, article_id FROM outlived")
-    removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
-    connection.execute("DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)")
-    # where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
-    return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
+    return recomputed
 
 
 def _first(connection: duckdb.DuckDBPyConnection) -> datetime | None:

@@ -122,6 +122,38 @@ def test_titles_that_share_a_key_and_rows_that_are_newer_than_the_stream(make, m
     assert mirror.warehouse.sql(left).rows == [(1, "T1"), (2, "T2"), (4, "T4"), (5, "T0"), (7, "T7"), (8, "T9")]
 
 
+def test_events_that_come_twice_or_name_none_count_as_in_the_files_of_their_hours(make):
+    mirror, wanted = make(), make()
+    change = mirror.lake.change
+    nameless = [
+        change(page, f"T{page}", 61 + page % 3, event_id=None, abstract=text) for page in (1, 2, 3) for text in "ab"
+    ]
+    named = [change(page, f"T{page}", 61, abstract=text, version_id=7) for page in (4, 5, 6) for text in "ab"]
+    # between them, so that the second of each is in another file
+    others = [change(page, f"T{page}", 60) for page in range(10, 60)]
+    hours = {
+        (0, "enwiki", 0): [change(1, "T1", 5)],
+        (1, "enwiki", 0): [
+            *nameless,
+            *named,
+            *others,
+            *nameless[:3],
+            *named,
+            change(4, "T4", 62),
+            change(5, "T 5", 61),
+        ],
+        (1, "enwiki", 14): [*named[:2], *nameless],
+    }
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 0})
+    stream(mirror.lake, {key: rows for key, rows in hours.items() if key[0] == 1}, 1)
+    mirror.warehouse.publish()
+    load(wanted, hours)
+    wanted.warehouse.publish()
+    assert found(mirror) == found(wanted)
+    # of each nameless event all that differ, of the others one for each title
+    assert mirror.warehouse.publish_live().event_count == 6 + 3 + 50 + 1 + 1 + 1 + 6
+
+
 def test_an_open_reader_sees_what_has_come_since(make):
     mirror, hours = begun(make, 4)
     mirror.warehouse.publish()

@@ -194,6 +194,8 @@ class Stock:
                 say(f"{begin:%Y-%m-%d} of {first:%Y-%m-%d} to {last:%Y-%m-%d}")
                 self._link(data, begin, stop)
                 self._load(data, start, begin, stop)
+                # as each run does after its publication: else 90 days would lie in 90 row groups of a few thousand rows, as in no mirror
+                warehouse.merge_row_groups()
         say("articles")
         warehouse.apply_changes()
         say("publication")

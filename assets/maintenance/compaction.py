@@ -43,6 +43,10 @@ _STEPS = 200
 #: zstd's level: files of an hour live for hours, those of a day and longer for years, those of a snapshot until the next versions of it.
 _LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
 _LASTING_LEVEL = 9
+#: Unpacked bytes of a row group. Whoever reads a body unpacks its row group, and passes over all others by the footer: the longer the span, the
+#: more of them there are.
+_GROUP_BYTES = {"month": 32 << 20}
+_SMALL_GROUP_BYTES = 16 << 20
 _LAST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -206,6 +210,7 @@ def _job(dataset: Dataset, prepared: Prepared, memory_bytes: int, threads: int) 
         name=merge.name,
         digest=prepared.digest,
         file_bytes=FILE_BYTES,
+        group_bytes=_GROUP_BYTES.get(str(merge.span), _SMALL_GROUP_BYTES),
         memory_bytes=memory_bytes,
         level=_LEVELS.get(str(merge.span), _LASTING_LEVEL),
         threads=threads,

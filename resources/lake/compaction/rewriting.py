@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     Part = tuple[Any, ...]
 
 #: Statistics and Bloom filters pass over all row groups but one. Each of them costs whoever opens the file some kilobytes of footer, which are more
-#: work than the rows of a larger one. Long bodies make it smaller: whoever reads one of them unpacks those beside it as well.
+#: work than the rows of a larger one. Long bodies make it smaller (`group_bytes`): whoever reads one of them unpacks those beside it as well.
 _GROUP_ROWS = 8192
-_GROUP_BYTES = 16 << 20
 #: Without their bodies, the rows of so many row groups become one, unless they are larger. So the footer of their hundred columns is short.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
@@ -72,6 +71,7 @@ class CompactionJob:
         name: What their names begin with.
         digest: Digest (hex) over all that decides their rows.
         file_bytes: Bytes after which another file is begun.
+        group_bytes: Bytes of rows and bodies, unpacked, after which another row group is begun.
         memory_bytes: What the rows may take in memory.
         level: Of zstd's compression.
         threads: That compress.
@@ -82,6 +82,7 @@ class CompactionJob:
     name: str
     digest: str
     file_bytes: int
+    group_bytes: int
     memory_bytes: int
     level: int
     threads: int
@@ -130,7 +131,7 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
         for batch in _rows(layout.lake / source.lake_path, source, table, counts, named(job.table_name).given, progress)
     )
     files: list[CompactedFile] = []
-    groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes))
+    groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
     for number, chunk in enumerate(_chunks(_encoded(groups, job), job.file_bytes)):
         target = folder / _name(job, number)
         files.append(_written(job, target, target.relative_to(layout.lake).as_posix(), chunk))
@@ -246,14 +247,14 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
         counts[tuple(row[name] for name in given)] += row["count_all"]
 
 
-def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.RecordBatch]:
     """Row groups: as many rows, or bytes, as they may have."""
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
         start = 0
         for row, row_bytes in enumerate(_row_bytes(table)):
-            if rows and (rows == _GROUP_ROWS or size + row_bytes > _GROUP_BYTES):
+            if rows and (rows == _GROUP_ROWS or size + row_bytes > group_bytes):
                 yield _joined([*waiting, table.slice(start, row - start)])
                 waiting, rows, size, start = [], 0, 0, row
             rows += 1

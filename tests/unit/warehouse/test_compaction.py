@@ -144,6 +144,25 @@ def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with
             assert counts[0] == [sum(counts[1][n : n + 4]) for n in range(0, len(counts[1]), 4)]
 
 
+def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
+    before = again(mirror, first_hours, 4)
+    monkeypatch.setattr(compaction, "_SMALL_GROUP_BYTES", 1)
+    monkeypatch.setattr(compaction, "_GROUP_BYTES", {"month": 1 << 20})
+    found = {}
+    for days, hours in ((2, [4]), (60, [24, 25])):
+        load(mirror, hours)
+        [done] = compact(mirror, days)
+        assert done.merge.span.name not in found
+        mirror.warehouse.publish()
+        [path] = names(mirror.warehouse)
+        with pq.ParquetFile(path) as file:
+            found[done.merge.span.name] = (file.metadata.num_row_groups, file.metadata.num_rows)
+    assert found["day"][0] == found["day"][1]
+    assert (found["month"][0], found["month"][1] > found["day"][1]) == (1, True)
+    kept = [row for row in content(mirror.warehouse)["article_bodies"] if row in set(before["article_bodies"])]
+    assert kept == before["article_bodies"]
+
+
 def test_the_text_of_a_page_by_its_title(mirror, again):
     again(mirror, first_hours, 2)
     compact(mirror)

@@ -119,6 +119,11 @@ def test_a_sandbox_in_this_process_is_joined_and_guards_its_folder(state):
         assert sandbox.clock.now() == settings.now
 
 
+def one_project(state, **options):
+    """Of which little is prepared."""
+    return small(state, projects=("enwiki",), namespaces=(0,), entities=0, **options)
+
+
 @contextlib.contextmanager
 def preparing(settings):
     """A sandbox in this process that stays in the middle of its preparation for as long as the block runs."""
@@ -145,10 +150,10 @@ def preparing(settings):
 
 
 def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
-    with preparing(small(state)) as goes_on, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with preparing(one_project(state)) as goes_on, concurrent.futures.ThreadPoolExecutor(1) as pool:
         with pytest.raises(SandboxConflictError, match=f"of process {os.getpid()} serves .* not as sandbox-2-"):
-            attach(small(state, seed=2))
-        attached = pool.submit(attach, small(state))
+            attach(one_project(state, seed=2))
+        attached = pool.submit(attach, one_project(state))
         told = rf"Waiting for the sandbox of process {os.getpid()}: 0 of \d+ archives are prepared\."
         wait_until(lambda: any(re.fullmatch(told, message) for message in caplog.messages))
         assert not attached.done()
@@ -159,8 +164,8 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
 
 def test_a_sandbox_that_does_not_get_on_is_named_with_what_to_do(state, monkeypatch):
     monkeypatch.setattr(process, "_STALLED_SECONDS", 0.1)
-    with preparing(small(state)), pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"):
-        attach(small(state))
+    with preparing(one_project(state)), pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"):
+        attach(one_project(state))
 
 
 def serve(state):

@@ -81,6 +81,12 @@ ScriptDirectory.from_config = _scripts_once
 gc.disable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the units, have those of the warehouse run first: they take longest, and none of them shall be alone at the end."""
+    unit = Path(__file__).parent / "unit"
+    items.sort(key=lambda item: (unit in item.path.parents) + (unit / "warehouse" not in item.path.parents))
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     atexit.register(gc.unfreeze)

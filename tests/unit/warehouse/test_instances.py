@@ -1,0 +1,99 @@
+"""Instances of DuckDB that are kept: nothing passes from one user to the next, and none is kept that may be spoilt."""
+
+from __future__ import annotations
+
+import os
+
+import duckdb
+import pytest
+
+from resources.warehouse.database.instances import NAME, Instances
+
+
+@pytest.fixture
+def instances():
+    made = Instances()
+    yield made
+    made.end()
+
+
+def attach(connection, path):
+    connection.execute(f"ATTACH '{path}' AS {NAME}")
+    connection.execute(f"USE {NAME}")
+
+
+def test_one_serves_file_after_file_and_nothing_passes_on(instances, tmp_path):
+    with instances.connection() as connection:
+        [kept] = connection.execute("SELECT txid_current() > 0, current_setting('TimeZone')").fetchall()
+        assert kept == (True, "UTC")
+        attach(connection, tmp_path / "one.duckdb")
+        connection.execute("CREATE TABLE here AS SELECT 1 AS n")
+        connection.execute("CREATE TEMP TABLE passing AS SELECT 1 AS n")
+        connection.execute("SET VARIABLE passing = 1")
+        connection.execute("SET TimeZone = 'Asia/Tokyo'")
+    [instance] = instances._idle
+    # as after the end of an instance: there is no log, and the file is whole for everybody
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.duckdb"]
+    with instances.connection() as connection:
+        assert instances._idle == []
+        attach(connection, tmp_path / "other.duckdb")
+        assert connection.execute("SHOW TABLES").fetchall() == []
+        found = connection.execute("SELECT getvariable('passing'), current_setting('TimeZone')").fetchall()
+        assert found == [(None, "UTC")]
+    assert instances._idle == [instance]
+    with duckdb.connect(tmp_path / "one.duckdb", read_only=True) as connection:
+        assert connection.execute("FROM here").fetchall() == [(1,)]
+
+
+def test_users_at_the_same_time_have_one_each(instances, tmp_path):
+    with instances.connection() as one, instances.connection() as other:
+        attach(one, tmp_path / "one.duckdb")
+        attach(other, tmp_path / "other.duckdb")
+        one.execute("CREATE TABLE only_here (n INTEGER)")
+        assert other.execute("SHOW TABLES").fetchall() == []
+    assert len(instances._idle) == 2
+    with instances.connection(), instances.connection(), instances.connection():
+        pass
+    assert len(instances._idle) == 2
+
+
+def test_one_that_failed_or_spilled_is_ended(instances, tmp_path):
+    def fail():
+        with instances.connection() as connection:
+            attach(connection, tmp_path / "one.duckdb")
+            connection.execute("BEGIN")
+            connection.execute("CREATE TABLE never (n INTEGER)")
+            connection.execute("FROM nowhere")
+
+    with pytest.raises(duckdb.CatalogException):
+        fail()
+    assert instances._idle == []
+    spill = tmp_path / "spill"
+    with instances.connection(spill) as connection:
+        attach(connection, tmp_path / "one.duckdb")
+        assert connection.execute("SHOW TABLES").fetchall() == []
+        connection.execute(f"SET temp_directory = '{spill}'")
+        connection.execute("SET memory_limit = '20MB'")
+        connection.execute("SET threads = 1")
+        connection.execute(
+            "CREATE TEMP TABLE large AS SELECT hash(range) AS n, repeat('x', 90) AS t FROM range(400_000)"
+        )
+        assert spill.exists()
+    assert instances._idle == []
+    assert not spill.exists()
+
+
+def test_a_process_that_is_forked_inherits_none(instances):
+    with instances.connection():
+        pass
+    assert len(instances._idle) == 1
+    pid = os.fork()
+    if pid == 0:
+        try:
+            inherited = len(instances._idle)
+            with instances.connection() as connection:
+                [(found,)] = connection.execute("SELECT sum(range) FROM range(1_000_000)").fetchall()
+            os._exit(inherited if found == 499_999_500_000 else 9)
+        finally:
+            os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -164,7 +164,10 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
 
 def test_a_sandbox_that_does_not_get_on_is_named_with_what_to_do(state, monkeypatch):
     monkeypatch.setattr(process, "_STALLED_SECONDS", 0.1)
-    with preparing(one_project(state)), pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"):
+    with (
+        preparing(one_project(state)),
+        pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"),
+    ):
         attach(one_project(state))
 
 

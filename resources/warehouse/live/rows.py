@@ -120,6 +120,8 @@ def write_rows(
             if held and (rows + len(some) > _GROUP_ROWS or size + some.nbytes > _GROUP_BYTES):
                 writer.write_table(pa.concat_tables(held))
                 held, rows, size = [], 0, 0
+                # else what each group leaves behind adds up
+                pa.default_memory_pool().release_unused()
             held.append(some)
             rows, size = rows + len(some), size + some.nbytes
             events += pc.sum(some["is_change"]).as_py()

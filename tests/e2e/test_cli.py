@@ -25,6 +25,7 @@ from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
 from pipelines.settings import read
 from resources.enterprise.http.clock import ServiceClock
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 
@@ -32,6 +33,12 @@ from tests.e2e.conftest import PATIENCE_SECONDS, bare
 def environ(account, tmp_path):
     """The environment of an empty data folder with an account of its own."""
     return account.environ(tmp_path / "data")
+
+
+@pytest.fixture
+def begun(account, tmp_path):
+    """The same of a data folder that has its files of DuckDB, with nothing in them: to make these takes most of a second."""
+    return account.environ(lay(tmp_path / "data"))
 
 
 def between(first, last):
@@ -191,8 +198,8 @@ def test_hours_are_written_as_people_tables_and_dagster_write_them(text):
         ({"WME_BASE_URL": "nowhere"}, "http"),
     ],
 )
-def test_what_stops_a_run_is_a_sentence(call, environ, hours, change, sentence):
-    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ | change)
+def test_what_stops_a_run_is_a_sentence(call, begun, hours, change, sentence):
+    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun | change)
     assert told.code == 1
     assert sentence in told.err
     assert is_sentence(told.err.removeprefix("Service: ").replace("Error: ", "")), told.err
@@ -216,24 +223,24 @@ def test_misspelt_names_are_refused_before_anything_is_listed_or_fetched(
     assert not (tmp_path / "data" / "archive").exists()
 
 
-def test_failed_hour_is_named_and_the_others_are_loaded(environ, call, service, hours):
+def test_failed_hour_is_named_and_the_others_are_loaded(begun, call, service, hours):
     path = f"/v2/batches/{hours[1]:%Y-%m-%d}/{hours[1]:%H}/enwiki_namespace_0/download"
     service.faults.add(path=path, kind="status", status=403, count=None)
-    told = call("run", *between(hours[0], hours[1]), "--no-reference", environ=environ)
+    told = call("run", *between(hours[0], hours[1]), "--no-reference", environ=begun)
     assert told.code == 1
     assert "1 of 2 hours failed." in told.err
     assert f"\n- {hours[1]:%Y-%m-%d %H:00}: " in told.err
     assert is_sentence(told.err.split("Error: ")[1])
     assert [line.split()[4] for line in lines_of(told, "enwiki")] == ["loaded", "missing"]
 
-    told = call("status", "--check", environ=environ)
+    told = call("status", "--check", environ=begun)
     assert told.code == 1
     assert f"! enwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. " in told.out
 
 
-def test_hour_past_retention_fails_for_good_and_says_so(environ, call, hours):
+def test_hour_past_retention_fails_for_good_and_says_so(begun, call, hours):
     old = hours[0] - timedelta(days=3)
-    told = call("run", *between(old, old), "--no-reference", environ=environ)
+    told = call("run", *between(old, old), "--no-reference", environ=begun)
     assert told.code == 1
     assert "it keeps an hour for two days" in told.err
     assert is_sentence(told.err.split("Error: ")[1])
@@ -299,9 +306,9 @@ def test_what_the_system_refuses_is_a_sentence(environ, call, hours, tmp_path):
         assert is_sentence(told.err.replace("Error: ", "")), told.err
 
 
-def test_what_the_system_refuses_in_the_middle_of_a_run_is_a_sentence(environ, call, hours, tmp_path):
+def test_what_the_system_refuses_in_the_middle_of_a_run_is_a_sentence(begun, call, hours, tmp_path):
     (tmp_path / "data" / "warehouse.duckdb").mkdir(parents=True)
-    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
+    told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun)
     assert told.code == 1
     assert "Is a directory: " in told.err
     assert "What was committed stays." in told.err
@@ -385,21 +392,21 @@ def test_status_with_another_service_than_the_folders(filled, call):
     assert "Set WME_DATA to another folder" in told.out
 
 
-def test_status_of_a_gap_and_of_many_troubles(environ, call, hours):
-    call("run", *between(hours[0], hours[0]), "--no-reference", environ=environ)
-    call("run", *between(hours[2], hours[2]), "--no-reference", environ=environ)
-    told = call("status", environ=environ)
+def test_status_of_a_gap_and_of_many_troubles(begun, call, hours):
+    call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun)
+    call("run", *between(hours[2], hours[2]), "--no-reference", environ=begun)
+    told = call("status", environ=begun)
     assert f"! frwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
     assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LML", "LML"]
-    document = json.loads(call("status", "--json", "--hours", "72", environ=environ).out)
+    document = json.loads(call("status", "--json", "--hours", "72", environ=begun).out)
     assert [(gap["project_id"], gap["first_hour"], gap["state"]) for gap in document["gaps"]] == [
         (project, hours[1].isoformat(), "missing") for project in ("enwiki", "frwiki")
     ]
     assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
-    (command,) = re.findall(r"^! `wme (run .*)` fetches", call("status", environ=environ).out, re.MULTILINE)
-    told = call(*command.split(), "--no-reference", environ=environ)
+    (command,) = re.findall(r"^! `wme (run .*)` fetches", call("status", environ=begun).out, re.MULTILINE)
+    told = call(*command.split(), "--no-reference", environ=begun)
     assert told.code == 0
-    assert "missing" not in call("status", environ=environ).out.split("newest hour")[1]
+    assert "missing" not in call("status", environ=begun).out.split("newest hour")[1]
 
 
 # --- sql -------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,7 @@ from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.tables import HourState
 from resources.warehouse import HourStatus
+from tests.builds import lay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +114,7 @@ def fresh(service: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         base_url=service.url,
         realtime_url=service.realtime_url,
         projects=("enwiki",),
-        data=tmp_path / "data",
+        data=lay(tmp_path / "data"),
         sandbox=False,
         min_free_gb=0,
     )
@@ -171,6 +173,7 @@ def spans_of(tick: Any) -> list[tuple[datetime, datetime]]:
 
 def test_after_an_outage_of_two_days_discovery_asks_for_three_runs_in_a_few_requests(fresh):
     before = offered(fresh.sandbox, datetime.now(UTC))
+    shutil.rmtree(fresh.settings.data)  # as before the first run
     fresh.sandbox.requests.clear()
     tick = fresh.tick("discover_hours")
     assert len(fresh.sandbox.requests) <= 7  # a login, and the newest hours until one is there

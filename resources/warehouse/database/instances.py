@@ -1,7 +1,7 @@
-"""Instances of DuckDB, kept for the next file: to make and end one takes 25 ms, mostly for its functions; to attach a file takes one.
+"""DuckDB instances that are reused for the next file: starting and closing one takes 25 ms, mostly for its functions, and attaching a file 1 ms.
 
-One instance has one user and one file at a time. Nothing passes from one user to the next: each has a connection of its own, and an instance in which
-something failed is ended. What is set for a whole instance is set anew by each user.
+An instance has one user and one file at a time. Nothing passes from one user to the next: each has a connection of its own, and an instance in which
+something failed is closed. Settings of a whole instance are set again by each user.
 """
 
 from __future__ import annotations

@@ -132,12 +132,17 @@ def endurance(found: Endurance) -> Table:
     table = Table(
         title=f"wme stream for {found.minutes:g} minutes: {found.rate:,.0f} events a second of {found.event_bytes / 1000:,.1f} kB",
         caption=f"{found.events:,} events kept, {found.shown:,} shown to analysts; {found.cpu_seconds / found.events * 1e6:,.0f} us of processor time for "
-        "each, publications and the source included. Memory is the most in each sixth of the time, in MiB.",
+        "each, publications and the source included. Memory is the most in each sixth of the time, in MiB; what it and the process of a publication have of the same file "
+        "counts twice.",
     )
     table.add_column("memory")
     for part in range(len(found.resident_mib)):
         table.add_column(f"{part + 1}/{len(found.resident_mib)}", justify="right")
-    for name, figures in (("resident", found.resident_mib), ("of it anonymous", found.anonymous_mib)):
+    for name, figures in (
+        ("resident, with publications", found.resident_mib),
+        ("of it anonymous", found.anonymous_mib),
+        ("resident, by itself", found.own_mib),
+    ):
         table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
     return table
 

@@ -38,6 +38,8 @@ SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"
 STREAM_POOL = "stream"
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
+#: How long whoever may not wait does wait for who writes the warehouse.
+GLANCE_SECONDS = 5.0
 #: The bodies that are configured (WME_BODIES).
 _CHOSEN = {"html", "wikitext"}
 _OWN = "With use_sandbox it is only shown: a sandbox that is started takes free ports."
@@ -191,7 +193,7 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def glance(self) -> Warehouse:
         """The same for whoever may not wait: who writes is not waited for longer than some seconds."""
-        return Warehouse(Path(self.data), storage_version=self.storage_version, lock_timeout=5.0)
+        return Warehouse(Path(self.data), storage_version=self.storage_version, lock_timeout=GLANCE_SECONDS)
 
 
 class EngineResource(_Checked):

@@ -14,7 +14,8 @@ from assets import layers
 from assets.describe import OWNERS, lake_metadata
 from assets.failures import RunConfig, as_failure
 from assets.steps import stream
-from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from assets.steps.live_publication import publisher
+from resources.adapters import GLANCE_SECONDS, STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import LIVE_CHANGES
 from resources.enterprise import StreamOptions
@@ -115,6 +116,7 @@ def live_changes(
             context.log_event(dg.AssetObservation(asset_key=KEY, metadata=lately.metadata()))
             lately = Brought()
 
+    publish = publisher(Path(warehouse.data), wait_seconds=GLANCE_SECONDS, storage_version=warehouse.storage_version)
     with as_failure(), enterprise.client() as client:
         stream.keep(
             client,
@@ -126,7 +128,7 @@ def live_changes(
             say=say,
             warn=context.log.warning,
             options=StreamOptions(connections=config.connections, record_bytes=lake.record_bytes_max),
-            publish=stream.publisher(warehouse.glance) if config.publish_seconds else None,
+            publish=publish if config.publish_seconds else None,
             publish_seconds=config.publish_seconds,
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )

@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.data_folder import facts_of
 from resources.datasets import RETENTION
 from resources.datasets.live import Run
 from resources.errors import MirrorError
@@ -159,19 +158,6 @@ def keep(
                 tidy.publish(now=is_last)
                 if is_last:
                     return
-
-
-def publisher(warehouse: Warehouse) -> Callable[[], str | None]:
-    """Lets analysts see what is kept of the stream: `publish` of `keep`. `warehouse` should wait for no load longer than some seconds."""
-
-    def publish() -> str | None:
-        if not warehouse.published_path.exists():
-            return "Analysts see events once there is a published file: `wme run` makes one."
-        if warehouse.publish_live(facts_of(warehouse.data)) is None:
-            return "Hours were loaded that are not published: analysts see newer events after the next publication (`wme publish`)."
-        return None
-
-    return publish
 
 
 def is_kept(state: Path) -> bool:

@@ -52,7 +52,8 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
 
     It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
     """
-    from assets.steps.stream import Kept, keep, loaded_hours, publisher, told
+    from assets.steps.live_publication import publisher
+    from assets.steps.stream import Kept, keep, loaded_hours, told
     from pipelines.wiring import build_enterprise
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
@@ -93,7 +94,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
                 warn=terminal.warn,
                 options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
                 step_seconds=every,
-                publish=publisher(warehouse) if publish else None,
+                publish=publisher(settings.data, wait_seconds=_BUSY_SECONDS) if publish else None,
                 publish_seconds=publish,
                 loaded=partial(loaded_hours, warehouse, enterprise.scope),
             )

@@ -40,8 +40,12 @@ def test_events_are_read_by_all_and_measured():
 def test_memory_of_a_long_run_is_sampled():
     facts = json.loads(run("--minutes", 0.1, "--rate", 100, "--json"))
     assert 0 < facts["shown"] <= facts["events"] <= 700
-    assert len(facts["resident_mib"]) == len(facts["anonymous_mib"]) == endurance.PARTS
-    assert all(0 < own < whole for own, whole in zip(facts["anonymous_mib"], facts["resident_mib"], strict=True))
+    whole, anonymous, own = (facts[name] for name in ("resident_mib", "anonymous_mib", "own_mib"))
+    assert len(whole) == len(anonymous) == len(own) == endurance.PARTS
+    assert all(0 < part < of_all for part, of_all in zip(anonymous, whole, strict=True))
+    # the processes of publications are seen too
+    assert all(part <= of_all for part, of_all in zip(own, whole, strict=True))
+    assert max(whole) > max(own) + 50
     assert facts["cpu_seconds"] > 0
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
 #: Seconds after which analysts see what has come.
 PUBLISH_SECONDS = 60.0
+#: Memory is given back so often: each second of a stream that is caught up has steps, which take as much again.
+_TRIM_SECONDS = 5.0
 #: How often it is looked whether the stream is to end.
 _LOOK_SECONDS = 0.2
 #: A file that holds no event is written so often, to say how far the stream is.
@@ -155,6 +157,7 @@ def keep(
                         say(Kept(step, _lag(step, clock())))
                         said = now
                         tidy.merge()
+                        tidy.trim()
                 tidy.publish(now=is_last)
                 if is_last:
                     return
@@ -193,6 +196,7 @@ class _Tidying:
         self._publish = publish
         self._seconds = publish_seconds
         self._due = time.monotonic() + publish_seconds
+        self._trim_due = 0.0
         self._published = -1
         self._said: set[str] = set()
 
@@ -203,6 +207,12 @@ class _Tidying:
                 pass
         except MirrorError as error:
             self._say(str(error))
+
+    def trim(self) -> None:
+        """Give back memory that is not needed, where it is time."""
+        if (now := time.monotonic()) >= self._trim_due:
+            self._lake.trim()
+            self._trim_due = now + _TRIM_SECONDS
 
     def publish(self, *, now: bool) -> None:
         """Publish what is kept, if something came since, and it is time or `now`."""

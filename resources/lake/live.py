@@ -37,6 +37,7 @@ from resources.datasets.live import (
 )
 from resources.formatting import counted
 from resources.lake.conversion import bodies_kept
+from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
 from resources.lake.errors import LakeError, landing_failed
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
@@ -224,6 +225,10 @@ class LiveLake:
             for path in replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
                 path.unlink(missing_ok=True)
         return target
+
+    def trim(self) -> None:
+        """Give back the memory that nothing needs any more: allocators keep it, and what they keep grows for hours. It takes milliseconds."""
+        trim()
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """With the hour in which the service published each event, by whose file it will be confirmed, and with the zeros of their places.

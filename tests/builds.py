@@ -6,6 +6,7 @@ processes begin without one, as people do.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import tempfile
@@ -44,6 +45,8 @@ def lay(data: Path) -> Path:
 
 @cache
 def _instance() -> duckdb.DuckDBPyConnection:
+    # DuckDB's module may be gone before this one, and then says that something has leaked
+    atexit.register(_instance.cache_clear)
     return duckdb.connect()
 
 

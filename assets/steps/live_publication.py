@@ -6,6 +6,7 @@ ends gives everything back. That costs 0.3 seconds of processor time, once a min
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
@@ -19,8 +20,10 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_log = logging.getLogger(__name__)
+
 _ROOT = Path(__file__).resolve().parents[2]
-#: It takes seconds, with a million events 20: whatever takes so long hangs.
+#: A publication takes seconds, and 20 s with a million events; one that takes this long hangs.
 _LIMIT_SECONDS = 900.0
 
 
@@ -60,6 +63,8 @@ def publisher(data: Path, *, wait_seconds: float, storage_version: str | None = 
             raise _failed(f"could not be started ({error})") from error
         if done.returncode:
             raise _failed(_end(done.returncode, done.stderr))
+        if told := done.stderr.strip():
+            _log.warning("%s", told)
         return done.stdout or None
 
     return publish
@@ -80,14 +85,13 @@ def publish_live(warehouse: Warehouse) -> str | None:
 
 def _failed(how: str) -> PublicationProcessError:
     return PublicationProcessError(
-        f"The process that shows events to analysts {how}. All events are kept; analysts see them when it is done again, which is tried as long as the "
-        "stream is read."
+        f"The process that shows events to analysts {how}. No event was lost; analysts see the newest ones after the next attempt."
     )
 
 
 def _end(code: int, said: str) -> str:
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was ended by signal {-code} ({signal.strsignal(-code)})"
     last = said.strip().rpartition("\n")[2]
     return f"ended with {code} ({last})" if last else f"ended with {code}"
 

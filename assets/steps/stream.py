@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
 #: Seconds after which analysts see what has come.
 PUBLISH_SECONDS = 60.0
-#: Memory is given back so often: each second of a stream that is caught up has steps, which take as much again.
+#: Memory is given back at most this often: while a stream catches up there are several steps a second, and each needs the memory again.
 _TRIM_SECONDS = 5.0
 #: How often it is looked whether the stream is to end.
 _LOOK_SECONDS = 0.2
@@ -209,7 +209,7 @@ class _Tidying:
             self._say(str(error))
 
     def trim(self) -> None:
-        """Give back memory that is not needed, where it is time."""
+        """Give back memory that is no longer needed, if it is time."""
         if (now := time.monotonic()) >= self._trim_due:
             self._lake.trim()
             self._trim_due = now + _TRIM_SECONDS

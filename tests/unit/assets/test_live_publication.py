@@ -59,9 +59,9 @@ def test_a_warehouse_that_is_busy_is_no_failure(data):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("kill -9 $$", "was ended by SIGKILL. All events are kept"),
-        ("echo one >&2; echo 'KeyError: two' >&2; exit 3", r"ended with 3 \(KeyError: two\)\. All events"),
-        ("exit 3", "ended with 3. All events"),
+        ("kill -9 $$", r"was ended by signal 9 \(Killed\)\. No event was lost"),
+        ("echo one >&2; echo 'KeyError: two' >&2; exit 3", r"ended with 3 \(KeyError: two\)\. No event was lost"),
+        ("exit 3", "ended with 3. No event was lost"),
     ],
 )
 def test_a_process_that_ends_otherwise_is_a_sentence(data, instead, text, told):
@@ -70,12 +70,18 @@ def test_a_process_that_ends_otherwise_is_a_sentence(data, instead, text, told):
         publisher(data, wait_seconds=1)()
 
 
+def test_what_the_process_warns_of_is_told(data, instead, caplog):
+    instead("echo 'A file is damaged.' >&2; printf 'Wait for it.'")
+    assert publisher(data, wait_seconds=1)() == "Wait for it."
+    assert caplog.messages == ["A file is damaged."]
+
+
 def test_a_process_that_never_ends_is_killed(data, instead, monkeypatch):
     instead("exec tail -f /dev/null")
     monkeypatch.setattr(live_publication, "_LIMIT_SECONDS", 0.2)
     started = []
     monkeypatch.setattr(subprocess, "Popen", _noting(subprocess.Popen, started))
-    with pytest.raises(PublicationProcessError, match=r"did not end within 0 s and was killed\. All events"):
+    with pytest.raises(PublicationProcessError, match=r"did not end within 0 s and was killed\. No event was lost"):
         publisher(data, wait_seconds=1)()
     [process] = started
     assert process.returncode == -9

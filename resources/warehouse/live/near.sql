@@ -1,18 +1,11 @@
 -- The same of rows that are not older than everything new: those alone can stay, or decide anything. Of the others it is enough to know which
--- they are, and most of that are the keys. An open file reads few columns, whatever the mirror holds: the moments of old row groups are not
--- looked at, nor the texts of pages that are found by their number.
+-- pages are theirs. So one column is read of all that the mirror holds, the keys of titles, and others only of rows that have one of these keys, or
+-- are new enough. The keys come without bounds: nearly all there are lie between the least and the greatest of these, and each would be compared
+-- with both.
 CREATE OR REPLACE TEMP TABLE places AS
-SELECT rowid AS place, project_id, article_id, title_key
+SELECT articles.rowid AS place, moved.project_id, article_id, title_key
 FROM articles
-SEMI JOIN moved_titles USING (title_key);
-
-CREATE OR REPLACE TEMP TABLE elsewhere AS
-SELECT rowid AS place, project_id, article_id, CAST(NULL AS UBIGINT) AS title_key
-FROM articles
-SEMI JOIN (FROM moved_pages ANTI JOIN places USING (project_id, article_id)) AS unseen USING (article_id)
-ANTI JOIN places ON articles.rowid = places.place;
-
-INSERT INTO places FROM elsewhere;
+JOIN (SELECT project_id, title_key | CAST(0 AS UBIGINT) AS title_key FROM moved_titles) AS moved USING (title_key);
 
 CREATE OR REPLACE TEMP TABLE near AS
 SELECT {living}
@@ -20,17 +13,29 @@ FROM articles
 SEMI JOIN places ON articles.rowid = places.place
 WHERE event_at >= {first_at};
 
+CREATE OR REPLACE TEMP TABLE elsewhere AS
+SELECT {living}
+FROM articles
+SEMI JOIN moved_pages USING (article_id)
+ANTI JOIN near ON articles.rowid = near.place
+WHERE event_at >= {first_at};
+
+INSERT INTO near FROM elsewhere;
+
 -- Of a page that was deleted under a title of the same key, the title is not read: two titles of one page do not share a key.
 CREATE OR REPLACE TEMP TABLE older AS
-SELECT place, project_id, article_id, moved_pages.article_id IS NOT NULL OR deleted.article_id IS NOT NULL AS is_found
+SELECT place, project_id, article_id, deleted.article_id IS NOT NULL AS is_found
 FROM places
-LEFT JOIN moved_pages USING (project_id, article_id)
 LEFT JOIN (
   SELECT DISTINCT project_id, article_id, {title_key} AS title_key FROM fresh WHERE NOT is_update
 ) AS deleted USING (project_id, article_id, title_key)
+ANTI JOIN moved_pages USING (project_id, article_id)
 ANTI JOIN near USING (place);
 
+-- A page that something newer is known of loses its row, if it has one: that does not have to be looked for.
 CREATE OR REPLACE TEMP TABLE outlived AS
+SELECT project_id, article_id FROM moved_pages ANTI JOIN near USING (project_id, article_id)
+UNION ALL
 SELECT project_id, article_id FROM older WHERE is_found
 UNION ALL
 SELECT project_id, article_id

@@ -110,7 +110,9 @@ def test_titles_that_share_a_key_and_rows_that_are_newer_than_the_stream(make, m
     change = mirror.lake.change
     # the file of an hour may go on into the next one
     settled = [change(n, f"T{n}", minute) for n, minute in enumerate((5, 100, 5, 100, 5, 5, 5), 1)]
+    settled.append(change(10, "A title of another key", 100))
     events = [change(1, "T1", 70), change(2, "T2", 80), change(8, "T3", 75), change(9, "T4", 90), change(5, "T0", 62)]
+    events.append(change(10, "Tx", 70))
     hours = {(0, "enwiki", 0): settled, (1, "enwiki", 0): [*events, change(6, "T6", 65, "delete"), change(8, "T9", 85)]}
     load(mirror, {key: rows for key, rows in hours.items() if key[0] == 0})
     stream(mirror.lake, hours, 1)
@@ -119,7 +121,7 @@ def test_titles_that_share_a_key_and_rows_that_are_newer_than_the_stream(make, m
     wanted.warehouse.publish()
     assert found(mirror) == found(wanted)
     left = "SELECT article_id, name FROM articles ORDER BY ALL"
-    assert mirror.warehouse.sql(left).rows == [(1, "T1"), (2, "T2"), (4, "T4"), (5, "T0"), (7, "T7"), (8, "T9")]
+    assert mirror.warehouse.sql(left).rows == [(1, "T1"), (2, "T2"), (4, "T4"), (5, "T0"), (7, "T7"), (8, "T9"), (10, "A title of another key")]
 
 
 def test_events_that_come_twice_or_name_none_count_as_in_the_files_of_their_hours(make):

@@ -219,10 +219,8 @@ def warehouse(pages: str, changes: int, folder: Path | None, *, plain: bool, day
     """An hour, a rebuild, a publication and first questions in a warehouse of growing size."""
     console = Console(stderr=as_json)
     with tempfile.TemporaryDirectory(dir=folder) as place, console.status("") as status:
-        sizes = [
-            measure_warehouse(Path(place), int(count), changes, plain=plain, days=days, say=status.update)
-            for count in pages.split(",")
-        ]
+        counts = [int(count) for count in pages.split(",")]
+        sizes = measure_warehouse(Path(place), counts, changes, plain=plain, days=days, say=status.update)
     if as_json:
         facts = {"sizes": [size.facts() for size in sizes], "provenance": report.provenance()}
         sys.stdout.write(json.dumps(facts) + "\n")

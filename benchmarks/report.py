@@ -201,9 +201,10 @@ def warehouse(sizes: Sequence[Size]) -> Table:
     """What was done, in seconds by the clock and of processor time, for each number of pages."""
     first, last = sizes[0], sizes[-1]
     growth = last.costs["hour"].seconds / first.costs["hour"].seconds
+    live = last.costs["live publication"].cpu_seconds / first.costs["live publication"].cpu_seconds
     table = Table(
         title=f"A warehouse of growing size; hours of {first.changes:,} changes; seconds, processor seconds, peak MiB",
-        caption=f"An hour takes {growth:.2f} times as long at {last.pages:,} pages as at {first.pages:,}.",
+        caption=f"An hour takes {growth:.2f} times as long at {last.pages:,} pages as at {first.pages:,}, a live publication {live:.2f} times the processor time.",
     )
     table.add_column("what")
     for size in sizes:

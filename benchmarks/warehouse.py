@@ -9,16 +9,19 @@ REPLACE. Both are easier than ours: they do not follow titles, and get deletes w
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from benchmarks.costs import median, taken, timed, total, written_bytes
+from benchmarks.costs import median, of_process, taken, timed, total, written_bytes
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.datasets import live
 from resources.tables import ARTICLE_CHANGES
@@ -27,8 +30,8 @@ from resources.warehouse.database.sql import column_list, quoted
 from resources.warehouse.publish import standby
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     from benchmarks.costs import Cost
     from resources.warehouse import LakeFile
@@ -36,6 +39,19 @@ if TYPE_CHECKING:
 #: Hours that are loaded one by one; the median counts.
 _ROUNDS = 3
 _DAY = 24
+#: They are short, and compared with each other.
+_LIVE_ROUNDS = 9
+_ROOT = Path(__file__).parents[1]
+#: What the process of a live publication does, at a moment that is given.
+_LIVE_PROCESS = """
+import sys
+from datetime import datetime
+from pathlib import Path
+from assets.steps.live_publication import publish_live
+from resources.warehouse import Warehouse
+if said := publish_live(Warehouse(Path(sys.argv[1]), clock=lambda: datetime.fromisoformat(sys.argv[2]))):
+    sys.exit(said)
+"""
 #: Before the days: one that is loaded first, some of which each is measured, some that are each published.
 _HOURS = 1 + _ROUNDS + 1 + _ROUNDS
 #: From so many pages on, one hour by a window over everything says enough.
@@ -64,36 +80,65 @@ class Size:
         return asdict(self) | {"plain_to_ours": {way: self.ratio(way) for way in PLAIN_WAYS}}
 
 
-def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, say: Callable[[str], None]) -> Size:
-    """Measure one size below `folder`, which is emptied afterwards."""
-    size = Size(pages, changes)
-    data = folder / f"{pages}"
+@dataclass
+class _Mirror:
+    """One size while it is measured: its data folder, what makes its rows, and the hours that it is given."""
+
+    size: Size
+    data: Path
+    made: Pages
+    warehouse: Warehouse
+    hours: list[list[LakeFile]]
+    say: Callable[[str], None]
+
+    def tell(self, what: str) -> None:
+        self.say(f"{self.size.pages:,} pages: {what}")
+
+
+def measure(
+    folder: Path, pages: Sequence[int], changes: int, *, plain: bool, days: bool, say: Callable[[str], None]
+) -> list[Size]:
+    """Measure each size in a folder of its own below `folder`, which is emptied afterwards."""
+    mirrors = [_begin(folder / f"{count}", count, changes, plain=plain, days=days, say=say) for count in pages]
+    say("Live publications, the sizes in turn")
+    _live(mirrors)
+    for mirror in mirrors:
+        _end(mirror, days=days)
+    return [mirror.size for mirror in mirrors]
+
+
+def _begin(data: Path, pages: int, changes: int, *, plain: bool, days: bool, say: Callable[[str], None]) -> _Mirror:
     made = Pages(data, pages)
-    say(f"{pages:,} pages: making them")
+    mirror = _Mirror(Size(pages, changes), data, made, Warehouse(data), [], say)
+    size, warehouse = mirror.size, mirror.warehouse
+    mirror.tell("making them")
     snapshots = made.snapshots()
-    warehouse = Warehouse(data)
-    say(f"{pages:,} pages: snapshots")
+    mirror.tell("snapshots")
     with taken(size.costs, "snapshots"):
         for snapshot in snapshots:
             warehouse.load_snapshot(snapshot)
     with taken(size.costs, "articles from snapshots"):
         warehouse.apply_changes()
-    say(f"{pages:,} pages: hours")
-    hours = [made.hour(number, changes) for number in range(_HOURS + (2 * _DAY if days else 0))]
+    mirror.tell("hours")
+    mirror.hours = hours = [made.hour(number, changes) for number in range(_HOURS + (2 * _DAY if days else 0))]
     _load(warehouse, hours[:1])
     # the plain ways begin as ours does: once ours has taken the hours in, their pages lie together, which would help them
     for way in PLAIN_WAYS if plain else ():
-        say(f"{pages:,} pages: the plain way, {way}")
+        mirror.tell(f"the plain way, {way}")
         _plain(size, way, data, hours[1 : 1 + _ROUNDS])
-    say(f"{pages:,} pages: hours, one by one")
+    mirror.tell("hours, one by one")
     size.costs["hour"] = median([timed(partial(_load, warehouse, [files])) for files in hours[1 : 1 + _ROUNDS]])
-    say(f"{pages:,} pages: publish and questions")
+    mirror.tell("publish and questions")
     _publish(size, warehouse, hours[1 + _ROUNDS : _HOURS])
     _questions(size, warehouse)
-    _live(size, data, made.hour(len(hours), changes))
+    return mirror
+
+
+def _end(mirror: _Mirror, *, days: bool) -> None:
+    size, warehouse = mirror.size, mirror.warehouse
     if days:
-        say(f"{pages:,} pages: days")
-        day, other = hours[_HOURS:][:_DAY], hours[_HOURS + _DAY :]
+        mirror.tell("days")
+        day, other = mirror.hours[_HOURS:][:_DAY], mirror.hours[_HOURS + _DAY :]
         costs = {files[0].batch_hour: timed(partial(_load, warehouse, [files])) for files in day}
         size.costs["24 hours, 24 runs"] = total(costs.values())
         size.costs["of them, the first of a day"] = next(cost for hour, cost in costs.items() if hour.hour == 0)
@@ -105,11 +150,10 @@ def measure(folder: Path, pages: int, changes: int, *, plain: bool, days: bool, 
         size.costs["of that, the longest step"] = max(merges, key=lambda cost: cost.seconds)
         with taken(size.costs, "24 hours, one run"):
             _load(warehouse, other)
-    say(f"{pages:,} pages: rebuild")
+    mirror.tell("rebuild")
     with taken(size.costs, "full rebuild"):
         warehouse.rebuild_articles()
-    shutil.rmtree(data)
-    return size
+    shutil.rmtree(mirror.data)
 
 
 def _load(warehouse: Warehouse, hours: list[list[LakeFile]]) -> None:
@@ -142,24 +186,50 @@ def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> N
     size.notes["published_gb"] = made[-1].size_bytes / 1e9
 
 
-def _live(size: Size, data: Path, files: list[LakeFile]) -> None:
-    """The events of an hour without a file, as the stream would bring them: seen by analysts beside what is published."""
-    hour = files[0].batch_hour
+def _live(mirrors: Sequence[_Mirror]) -> None:
+    """The events of an hour without a file, as the stream would bring them: seen by analysts beside what is published.
+
+    In turn, because the sizes are to be compared, and a machine is not equally fast all the time. Once in this process, and once as a stream
+    has it done, in a process of its own that is started for it.
+    """
+    costs: dict[tuple[int, str], list[Cost]] = {}
+    for mirror in mirrors:
+        _stream(mirror)
+        _publish_live(mirror)
+    for _ in range(_LIVE_ROUNDS):
+        for number, mirror in enumerate(mirrors):
+            costs.setdefault((number, "live publication"), []).append(timed(partial(_publish_live, mirror)))
+            command = [sys.executable, "-c", _LIVE_PROCESS, str(mirror.data), _live_clock(mirror).isoformat()]
+            costs.setdefault((number, "live publication, its process"), []).append(
+                of_process(command, _ROOT, os.environ)
+            )
+    for (number, title), found in costs.items():
+        mirrors[number].size.costs[title] = median(found)
+    for mirror in mirrors:
+        shutil.rmtree(mirror.data / "lake" / live.LIVE_CHANGES)
+        mirror.warehouse.publish({"stream": "ended"})
+
+
+def _stream(mirror: _Mirror) -> None:
+    """Put an hour where a stream would, and no file of it where it would be loaded from."""
+    files = mirror.made.hour(len(mirror.hours), mirror.size.changes)
     for number, file in enumerate(files, 1):
-        target = live.path_of(data / "lake" / live.LIVE_CHANGES, hour, number, number)
+        target = live.path_of(mirror.data / "lake" / live.LIVE_CHANGES, file.batch_hour, number, number)
         target.parent.mkdir(parents=True, exist_ok=True)
         file.path.rename(target)
-    warehouse = Warehouse(data, clock=lambda: hour + timedelta(hours=1))
-    warehouse.publish_live()
-    found = []
-    size.costs["live publication"] = median(
-        [timed(lambda: found.append(warehouse.publish_live())) for _ in range(_ROUNDS)]
-    )
-    if any(one is None or one.event_count != sum(file.row_count for file in files) for one in found):
-        raise SystemExit(f"Not the events that were to be measured: {found[-1]}")
-    size.notes["live_locked_seconds"] = max(one.seconds for one in found if one is not None)
-    shutil.rmtree(data / "lake" / live.LIVE_CHANGES)
-    warehouse.publish({"stream": "ended"})
+    mirror.size.notes["live_events"] = sum(file.row_count for file in files)
+
+
+def _live_clock(mirror: _Mirror) -> datetime:
+    return FIRST_HOUR + timedelta(hours=len(mirror.hours) + 1)
+
+
+def _publish_live(mirror: _Mirror) -> None:
+    made = Warehouse(mirror.data, clock=partial(_live_clock, mirror)).publish_live()
+    if made is None or made.event_count != mirror.size.notes["live_events"]:
+        raise SystemExit(f"Not the events that were to be measured: {made}")
+    held = mirror.size.notes.get("live_locked_seconds", 0.0)
+    mirror.size.notes["live_locked_seconds"] = max(held, made.seconds)
 
 
 def _questions(size: Size, warehouse: Warehouse) -> None:

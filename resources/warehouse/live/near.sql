@@ -1,12 +1,5 @@
 -- The same of rows that are not older than everything new: those alone can stay, or decide anything. Of the others it is enough to know which
--- pages are theirs. So one column is read of all that the mirror holds, the keys of titles, and others only of rows that have one of these keys, or
--- are new enough. The keys come without bounds: nearly all there are lie between the least and the greatest of these, and each would be compared
--- with both.
-CREATE OR REPLACE TEMP TABLE places AS
-SELECT articles.rowid AS place, moved.project_id, article_id, title_key
-FROM articles
-JOIN (SELECT project_id, title_key | CAST(0 AS UBIGINT) AS title_key FROM moved_titles) AS moved USING (title_key);
-
+-- pages are theirs.
 CREATE OR REPLACE TEMP TABLE near AS
 SELECT {living}
 FROM articles

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from resources.tables import ARTICLES
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.formulas import STATE
+from resources.warehouse.database.memory import keeping_nothing_read, limit_of
 from resources.warehouse.database.sql import column_list, moment, quoted, statement, transaction
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_shadowed
@@ -44,9 +45,8 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-#: What a row takes while the newest of each title is found, about; and the units in which DuckDB names its limit of memory.
-_STATE_BYTES = 250
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+#: What a row takes while the newest of each title is found, and a key that is searched for, about.
+_STATE_BYTES, _KEY_BYTES = 250, 100
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
@@ -195,8 +195,12 @@ def _decide(
     connection.execute(statement("state/moved"))
     # what was looked up anew may be older than anything
     first = None if recomputed or is_kept else _first(connection)
-    near = "state/near" if first is None else "live/near"
-    connection.execute(statement(near, living=_LIVING, first_at="NULL" if first is None else moment(first)))
+    if first is None:
+        connection.execute(statement("state/near", living=_LIVING))
+    else:
+        with keeping_nothing_read(connection, _count(connection, "moved_titles") * _KEY_BYTES):
+            connection.execute(statement("live/places"))
+        connection.execute(statement("live/near", living=_LIVING, first_at=moment(first)))
     connection.execute(statement("state/apply_maxima"))
     if first is not None:
         connection.execute("INSERT INTO leaving SELECT NULL, project_id, article_id FROM outlived")
@@ -227,11 +231,8 @@ def _passes(connection: duckdb.DuckDBPyConnection) -> int:
 
     DuckDB moves whole tables out of the memory, but finding the newest rows of all titles at once takes memory in proportion.
     """
-    [(rows, limit)] = connection.execute(
-        "SELECT (SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)), current_setting('memory_limit')"
-    ).fetchall()
-    number, unit = limit.split()
-    return 1 + int(rows) * _STATE_BYTES * 2 // int(float(number) * 1024 ** _UNITS.index(unit))
+    query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
+    return 1 + _rows(connection, query) * _STATE_BYTES * 2 // limit_of(connection)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version], changes: str) -> int:

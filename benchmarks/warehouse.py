@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from benchmarks.costs import median, of_process, taken, timed, total, written_bytes
+from benchmarks.costs import Cost, median, of_process, taken, timed, total, written_bytes
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.datasets import live
 from resources.tables import ARTICLE_CHANGES
@@ -31,9 +31,7 @@ from resources.warehouse.publish import standby
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
-    from benchmarks.costs import Cost
     from resources.warehouse import LakeFile
 
 #: Hours that are loaded one by one; the median counts.
@@ -42,15 +40,17 @@ _DAY = 24
 #: They are short, and compared with each other.
 _LIVE_ROUNDS = 9
 _ROOT = Path(__file__).parents[1]
-#: What the process of a live publication does, at a moment that is given.
+#: What the process of a live publication does, at a moment that is given; what it costs without the start of Python goes into a file.
 _LIVE_PROCESS = """
 import sys
 from datetime import datetime
 from pathlib import Path
-from assets.steps.live_publication import publish_live
+from benchmarks.costs import timed
 from resources.warehouse import Warehouse
-if said := publish_live(Warehouse(Path(sys.argv[1]), clock=lambda: datetime.fromisoformat(sys.argv[2]))):
-    sys.exit(said)
+data, now, told = sys.argv[1:]
+warehouse, made = Warehouse(Path(data), clock=lambda: datetime.fromisoformat(now)), []
+cost = timed(lambda: made.append(warehouse.publish_live()))
+Path(told).write_text(f"{cost.seconds} {cost.cpu_seconds} {made[0].event_count} {made[0].seconds}")
 """
 #: Before the days: one that is loaded first, some of which each is measured, some that are each published.
 _HOURS = 1 + _ROUNDS + 1 + _ROUNDS
@@ -189,23 +189,19 @@ def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> N
 def _live(mirrors: Sequence[_Mirror]) -> None:
     """The events of an hour without a file, as the stream would bring them: seen by analysts beside what is published.
 
-    In turn, because the sizes are to be compared, and a machine is not equally fast all the time. Once in this process, and once as a stream
-    has it done, in a process of its own that is started for it.
+    In turn, because the sizes are to be compared and no machine is equally fast all the time; each in a process of its own, as a stream has it done.
     """
-    costs: dict[tuple[int, str], list[Cost]] = {}
+    costs: list[tuple[list[Cost], list[Cost]]] = [([], []) for _ in mirrors]
     for mirror in mirrors:
         _stream(mirror)
-        _publish_live(mirror)
+        _live_process(mirror)
     for _ in range(_LIVE_ROUNDS):
-        for number, mirror in enumerate(mirrors):
-            costs.setdefault((number, "live publication"), []).append(timed(partial(_publish_live, mirror)))
-            command = [sys.executable, "-c", _LIVE_PROCESS, str(mirror.data), _live_clock(mirror).isoformat()]
-            costs.setdefault((number, "live publication, its process"), []).append(
-                of_process(command, _ROOT, os.environ)
-            )
-    for (number, title), found in costs.items():
-        mirrors[number].size.costs[title] = median(found)
-    for mirror in mirrors:
+        for mirror, found in zip(mirrors, costs, strict=True):
+            for one, cost in zip(found, _live_process(mirror), strict=True):
+                one.append(cost)
+    for mirror, found in zip(mirrors, costs, strict=True):
+        mirror.size.costs["live publication"] = median(found[0])
+        mirror.size.costs["live publication, with the start of its process"] = median(found[1])
         shutil.rmtree(mirror.data / "lake" / live.LIVE_CHANGES)
         mirror.warehouse.publish({"stream": "ended"})
 
@@ -220,16 +216,17 @@ def _stream(mirror: _Mirror) -> None:
     mirror.size.notes["live_events"] = sum(file.row_count for file in files)
 
 
-def _live_clock(mirror: _Mirror) -> datetime:
-    return FIRST_HOUR + timedelta(hours=len(mirror.hours) + 1)
-
-
-def _publish_live(mirror: _Mirror) -> None:
-    made = Warehouse(mirror.data, clock=partial(_live_clock, mirror)).publish_live()
-    if made is None or made.event_count != mirror.size.notes["live_events"]:
-        raise SystemExit(f"Not the events that were to be measured: {made}")
-    held = mirror.size.notes.get("live_locked_seconds", 0.0)
-    mirror.size.notes["live_locked_seconds"] = max(held, made.seconds)
+def _live_process(mirror: _Mirror) -> tuple[Cost, Cost]:
+    """The cost of a live publication, and of the whole process."""
+    told = mirror.data / "told"
+    now = FIRST_HOUR + timedelta(hours=len(mirror.hours) + 1)
+    command = [sys.executable, "-c", _LIVE_PROCESS, str(mirror.data), now.isoformat(), str(told)]
+    whole = of_process(command, _ROOT, os.environ)
+    seconds, busy, events, locked = map(float, told.read_text().split())
+    if events != mirror.size.notes["live_events"]:
+        raise SystemExit(f"Not the events that were to be measured: {events:.0f}")
+    mirror.size.notes["live_locked_seconds"] = max(mirror.size.notes.get("live_locked_seconds", 0.0), locked)
+    return Cost(seconds, busy, whole.peak_mib), whole
 
 
 def _questions(size: Size, warehouse: Warehouse) -> None:

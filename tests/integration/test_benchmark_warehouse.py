@@ -29,7 +29,7 @@ def test_all_is_measured_on_few_pages(tmp_path):
             "hour",
             "hour, plain: window",
             "live publication",
-            "live publication, its process",
+            "live publication, with the start of its process",
             "hour, plain: replace",
             "publish",
             "publish, everything copied",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from assets.steps.live_publication import ENVIRONMENT
 from benchmarks.costs import Cost, median, of_process, taken, timed, total, written_bytes
 from benchmarks.pages import FIRST_HOUR, PROJECTS, Pages
 from resources.datasets import live
@@ -221,7 +222,7 @@ def _live_process(mirror: _Mirror) -> tuple[Cost, Cost]:
     told = mirror.data / "told"
     now = FIRST_HOUR + timedelta(hours=len(mirror.hours) + 1)
     command = [sys.executable, "-c", _LIVE_PROCESS, str(mirror.data), now.isoformat(), str(told)]
-    whole = of_process(command, _ROOT, os.environ)
+    whole = of_process(command, _ROOT, ENVIRONMENT | os.environ)
     seconds, busy, events, locked = map(float, told.read_text().split())
     if events != mirror.size.notes["live_events"]:
         raise SystemExit(f"Not the events that were to be measured: {events:.0f}")

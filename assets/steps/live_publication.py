@@ -7,6 +7,7 @@ ends gives everything back. That costs 0.3 seconds of processor time, once a min
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ROOT = Path(__file__).resolve().parents[2]
+#: DuckDB's allocator gives freed memory back at once. Else it keeps 30 MiB and more for a process that is about to end; that it takes 5 % more
+#: processor time is the better bargain beside a stream.
+ENVIRONMENT = {"DUCKDB_JE_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
 #: A publication takes seconds, and 20 s with a million events; one that takes this long hangs.
 _LIMIT_SECONDS = 900.0
 
@@ -50,6 +54,7 @@ def publisher(data: Path, *, wait_seconds: float, storage_version: str | None = 
             done = subprocess.run(  # noqa: S603  our own words
                 command,
                 cwd=_ROOT,
+                env=ENVIRONMENT | os.environ,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

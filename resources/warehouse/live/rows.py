@@ -138,7 +138,7 @@ def _written(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> Ite
     for path, some, rows in pieces(connection, paths, "live_events"):
         own = {name: some[name] for name in ("is_living", "has_body", "lake_row")}
         yield filled(rows, _SCHEMA, is_change=True, is_left=False, lake_file=path, **own)
-    with connection.sql("SELECT DISTINCT project_id, article_id FROM leaving").to_arrow_reader(_GROUP_ROWS) as left:
+    with connection.sql("SELECT project_id, article_id FROM leaving").to_arrow_reader(_GROUP_ROWS) as left:
         for batch in left:
             pages = pa.Table.from_batches([batch])
             yield filled(pages, _SCHEMA, is_change=False, is_living=False, has_body=False, is_left=True)

@@ -121,7 +121,15 @@ def test_titles_that_share_a_key_and_rows_that_are_newer_than_the_stream(make, m
     wanted.warehouse.publish()
     assert found(mirror) == found(wanted)
     left = "SELECT article_id, name FROM articles ORDER BY ALL"
-    assert mirror.warehouse.sql(left).rows == [(1, "T1"), (2, "T2"), (4, "T4"), (5, "T0"), (7, "T7"), (8, "T9"), (10, "A title of another key")]
+    assert mirror.warehouse.sql(left).rows == [
+        (1, "T1"),
+        (2, "T2"),
+        (4, "T4"),
+        (5, "T0"),
+        (7, "T7"),
+        (8, "T9"),
+        (10, "A title of another key"),
+    ]
 
 
 def test_events_that_come_twice_or_name_none_count_as_in_the_files_of_their_hours(make):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Hours that are loaded one by one; the median counts.
 _ROUNDS = 3
 _DAY = 24
-#: They are short, and compared with each other.
+#: More of these: they are short, and the sizes are compared with each other.
 _LIVE_ROUNDS = 9
 _ROOT = Path(__file__).parents[1]
 #: What the process of a live publication does, at a moment that is given; what it costs without the start of Python goes into a file.
@@ -190,7 +190,7 @@ def _publish(size: Size, warehouse: Warehouse, hours: list[list[LakeFile]]) -> N
 def _live(mirrors: Sequence[_Mirror]) -> None:
     """The events of an hour without a file, as the stream would bring them: seen by analysts beside what is published.
 
-    In turn, because the sizes are to be compared and no machine is equally fast all the time; each in a process of its own, as a stream has it done.
+    The sizes take turns, since they are compared and no machine is equally fast all the time. Each publication has a process of its own, as with a stream.
     """
     costs: list[tuple[list[Cost], list[Cost]]] = [([], []) for _ in mirrors]
     for mirror in mirrors:

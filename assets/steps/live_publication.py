@@ -1,7 +1,7 @@
 """A live publication: analysts see what is kept of the stream. Beside a stream it runs in a process of its own.
 
 Each one takes some hundred megabytes for a second. In the process of a stream, which goes on for months, what is left of them adds up; a process that
-ends gives everything back. That costs 0.3 seconds of processor time, once a minute, for the start of Python.
+ends gives everything back. That costs 0.3 to 0.4 seconds of processor time, once a minute, for the start of Python.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ROOT = Path(__file__).resolve().parents[2]
-#: DuckDB's allocator gives freed memory back at once. Else it keeps 30 MiB and more for a process that is about to end; that it takes 5 % more
-#: processor time is the better bargain beside a stream.
+#: Has DuckDB's allocator give freed memory back at once. Otherwise it keeps 30 MiB for a process that is about to end. It costs 5 % more processor time,
+#: which is the better bargain beside a stream.
 ENVIRONMENT = {"DUCKDB_JE_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
 #: A publication takes seconds, and 20 s with a million events; one that takes this long hangs.
 _LIMIT_SECONDS = 900.0

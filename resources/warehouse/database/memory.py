@@ -1,4 +1,4 @@
-"""DuckDB's limit of memory: how much it is, and less of it while something is read that is not read again."""
+"""DuckDB's memory limit: what it is, and a lower one while something is read that will not be read again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: The units in which DuckDB names its limit.
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
-#: What a scan of a few columns needs of their blocks at a time, and some more.
+#: Room for the blocks that a scan of a few columns needs at a time, with some to spare.
 _SCAN_BYTES = 8 << 20
 
 
@@ -25,14 +25,14 @@ def limit_of(connection: duckdb.DuckDBPyConnection) -> int:
 
 @contextlib.contextmanager
 def keeping_nothing_read(connection: duckdb.DuckDBPyConnection, own_bytes: int) -> Iterator[None]:
-    """Within it, what is read of a file makes room for what is read next; what is held already stays, and the limit is not raised.
+    """Within it, blocks that are read make room for the next ones. What is held already stays; the limit is never raised.
 
-    Else DuckDB keeps it until the memory is full, and a process that is new pays more for touching memory than for reading: 50 ms of processor time for
-    64 MB.
+    Otherwise DuckDB keeps blocks until its memory is full, and in a new process touching memory for the first time costs more than reading: about 50 ms
+    of processor time for 64 MB.
 
     Args:
-        connection: Its instance has no other user.
-        own_bytes: What is made meanwhile, beside what is read.
+        connection: Its instance must have no other user.
+        own_bytes: Memory needed for results, besides the blocks that are read.
     """
     query = (
         "SELECT current_setting('memory_limit'), CAST((SELECT sum(memory_usage_bytes) FROM duckdb_memory()) AS BIGINT)"

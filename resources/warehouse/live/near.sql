@@ -1,5 +1,5 @@
--- The same of rows that are not older than everything new: those alone can stay, or decide anything. Of the others it is enough to know which
--- pages are theirs.
+-- Like state/near.sql, but only rows that are not older than everything new: no other can stay, or decide anything. Of those it is enough to know
+-- which pages they are of.
 CREATE OR REPLACE TEMP TABLE near AS
 SELECT {living}
 FROM articles
@@ -25,7 +25,7 @@ LEFT JOIN (
 ANTI JOIN moved_pages USING (project_id, article_id)
 ANTI JOIN near USING (place);
 
--- A page that something newer is known of loses its row, if it has one: that does not have to be looked for.
+-- A page that something newer is known of loses its row if it has one, so nobody needs to look for the row.
 CREATE OR REPLACE TEMP TABLE outlived AS
 SELECT project_id, article_id FROM moved_pages ANTI JOIN near USING (project_id, article_id)
 UNION ALL

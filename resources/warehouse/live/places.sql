@@ -1,6 +1,5 @@
--- Rows whose title something new is known of. Of all that the mirror holds one column is read, the keys of titles, and others only of rows that have
--- one of these keys. The keys come without bounds: nearly all there are lie between the least and the greatest of these, and each would be compared
--- with both.
+-- The rows of titles that something new is known of. One column is read of the whole mirror, the keys of titles; the others only where a key is found.
+-- `| 0` hides from DuckDB the least and the greatest key that are searched for: it would compare every key with both, and nearly all lie between them.
 CREATE OR REPLACE TEMP TABLE places AS
 SELECT articles.rowid AS place, moved.project_id, article_id, title_key
 FROM articles

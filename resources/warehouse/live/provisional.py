@@ -55,7 +55,7 @@ class Provisional:
         path: The file.
         event_count: Events of hours without a file.
         page_count: Pages that live by one of them.
-        left_count: Pages whose row of before counts no longer, because they changed or are gone.
+        left_count: Pages whose published row, if they have one, counts no longer, because they changed or are gone.
         newest_at: When the newest event was published; None: there is none.
         seconds: Time for all of it, under the warehouse's lock.
     """

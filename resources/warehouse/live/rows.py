@@ -93,7 +93,7 @@ def _found(path: str, wanted: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
 
 
 class Written(NamedTuple):
-    """What was written: events, pages that live by one, pages whose row of before counts no longer; when the newest event was published (None: there is none)."""
+    """What was written: events, pages that live by one, pages whose published row, if any, counts no longer; when the newest event was published (None: there is none)."""
 
     event_count: int
     page_count: int

@@ -45,7 +45,7 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-#: What a row takes while the newest of each title is found, and a key that is searched for, about.
+#: About what a row takes while the newest of each title is found, and what a key takes that is searched for.
 _STATE_BYTES, _KEY_BYTES = 250, 100
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 

@@ -1,4 +1,4 @@
-"""DuckDB's limit of memory while something is read that is not read again."""
+"""DuckDB's memory limit while something is read that will not be read again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_limit_is_never_raised_and_comes_back_after_an_error(connection):
     assert limit_of(connection) == before
 
 
-def test_a_result_that_needs_more_goes_to_disk_or_has_its_bytes(connection):
+def test_a_result_has_the_memory_that_is_named(connection):
     keys = "CREATE TEMP TABLE found AS SELECT keys.key FROM keys JOIN held USING (key)"
     with keeping_nothing_read(connection, 500_000 * 100):
         connection.execute(keys)

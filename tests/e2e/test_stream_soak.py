@@ -10,6 +10,7 @@ import re
 import select
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
 from tests.truth import Published, Truth, assert_same
 
 if TYPE_CHECKING:
+    from io import FileIO
     from pathlib import Path
 
     from resources.sandbox import Sandbox
@@ -94,7 +96,8 @@ class Siege:
 
     def begin(self) -> None:
         """Start `wme stream`."""
-        text = SET_BACK if self.clock_is_back else WME
+        # once set back it is put right, and set back again
+        text = SET_BACK if self.clock_is_back and self._chance.random() < 0.5 else WME
         self._process = self._runner.program(text, "stream", *self._options, environ=self.environ)
         self.lives += 1
 
@@ -126,12 +129,17 @@ class Siege:
         self.cut(left)
 
     def fill_disk(self, disk: Path, moment: datetime) -> None:
-        """Let the disk be full when more happens, until `moment`: it ends with a sentence. Then make room."""
-        with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
-            while True:
-                ballast.write(bytes(4096))
-        self.house.sandbox.clock.set(moment)
-        _, said = self._process.communicate(timeout=PATIENCE_SECONDS)
+        """Let the disk be full when more happens, until `moment`: it ends with a sentence. Then make room.
+
+        It stays full: a publication that ends meanwhile makes room by what it had put on disk, perhaps enough for all that is to come.
+        """
+        with (disk / "ballast").open("wb", buffering=0) as ballast, ThreadPoolExecutor(1) as pool:
+            _fill(ballast)
+            self.house.sandbox.clock.set(moment)
+            ended = pool.submit(self._process.communicate, timeout=PATIENCE_SECONDS)
+            while not wait([ended], 0.05).done:
+                _fill(ballast)
+        _, said = ended.result()
         (disk / "ballast").unlink()
         assert self._process.returncode == 1
         assert "Traceback" not in said, said
@@ -165,6 +173,12 @@ class Siege:
             for event in topic.hour(hour)
             if begun <= event.published <= micros(now)
         }
+
+
+def _fill(ballast: FileIO) -> None:
+    with suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
 
 
 def check(

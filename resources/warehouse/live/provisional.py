@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -82,7 +82,9 @@ def write(
     """
     started = time.perf_counter()
     since = _first_open_hour(connection, now)
-    paths = [] if is_empty else [str(file.path) for file in files_of(lake_root.resolve() / LIVE_CHANGES, since)]
+    # a clock that is slow, or was set back, lays events of an hour into the folder of the hour before
+    found = [] if is_empty else files_of(lake_root.resolve() / LIVE_CHANGES, since - timedelta(hours=1))
+    paths = [str(file.path) for file in found]
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     # one thread needs a fifth less processor time than two, and nobody waits for it
     connection.execute("SET threads = 1")

@@ -134,6 +134,18 @@ def test_a_clock_that_is_set_back_changes_nothing(layout):
     assert stored(layout) == Counter([(1, 1), (1, 2), (1, 3)])
 
 
+def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing(layout):
+    lake = lake_of(layout)
+    hours = [0] * 5 + [-1] * 20 + [0] * 40
+    for number, hour in enumerate(hours):
+        lake.add([lines(record(number % 3, number))], NOW + timedelta(hours=hour))
+        while lake.merge() is not None:
+            pass
+        assert stored(layout) == Counter((n % 3, n) for n in range(number + 1))
+    # the steps of one hour that follow one another are merged as ever
+    assert len(list(lake.files())) < 25
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_comes_again_is_kept_once(layout, seed):
     chance = random.Random(seed)

@@ -203,6 +203,20 @@ def test_only_what_is_published_can_have_provisional_rows(make):
     assert not mirror.warehouse.publish().changed
 
 
+def test_events_that_a_slow_clock_laid_into_the_hour_before_are_seen(make):
+    mirror = make()
+    load(mirror, {(0, "enwiki", 0): [mirror.lake.change(1, "A", 1)]})
+    stream(mirror.lake, {(1, "enwiki", 0): [mirror.lake.change(1, "A", 60, abstract="new")]}, 1)
+    [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*.parquet")
+    slow = path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(0), 1, 39)
+    slow.parent.mkdir(parents=True)
+    path.rename(slow.with_name(path.name))
+    # two days later that hour is the oldest of which there may be a file
+    mirror.warehouse._clock.now = mirror.lake.hour(48)
+    mirror.warehouse.publish()
+    assert mirror.warehouse.sql("SELECT abstract FROM articles").rows == [("new",)]
+
+
 def test_what_nobody_reads_any_more_goes_and_what_a_kill_left(make):
     mirror, _ = begun(make, 5)
     mirror.warehouse.publish()

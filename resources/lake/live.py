@@ -202,7 +202,7 @@ class LiveLake:
         return (file.path for file in files_of(self.folder))
 
     def merge(self) -> Path | None:
-        """Write the newest files again as one, if there are several of as many steps in their hour; the new file, or None.
+        """Write the newest files again as one, if there are several of as many steps in their hour that follow one another; the new file, or None.
 
         They stay for an hour, for whoever has found them before.
 

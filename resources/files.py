@@ -11,19 +11,40 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import time
-from typing import TYPE_CHECKING, Final
+import unicodedata
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pydantic import ValidationError
 
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from pydantic import TypeAdapter
+
+_T = TypeVar("_T")
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES: Final = 1 << 20
 _POLL_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 60.0
+#: Longest state file, sidecar or settings file that is read: a hundred times what a large mirror writes.
+_MOST_BYTES: Final = 64 << 20
+#: Longest name below a folder, and longest part of it (bytes), as common file systems have them.
+_NAME_BYTES, _PART_BYTES = 4_000, 255
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class BusyError(MirrorError):
@@ -32,29 +53,149 @@ class BusyError(MirrorError):
     retryable = True
 
 
+class UnusableFileError(MirrorError, ValueError):
+    """A file is not regular, too long, or holds something else than the file of its name should; or its name leaves its folder.
+
+    Attributes:
+        what: The message without its advice.
+    """
+
+    def __init__(self, message: str, what: str | None = None) -> None:
+        super().__init__(message)
+        self.what = what or message
+
+
 def is_full(error: OSError) -> bool:
     """Whether the disk, the user's quota or the allowed file size leaves no room."""
     return error.errno in _NO_ROOM
 
 
+def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
+    """Read a regular file of `most` bytes at most; anything else that has its name is not waited for.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnusableFileError: It is a folder, a named pipe or a device, or longer.
+        OSError: The system refuses to read it.
+    """
+    with opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise _unusable(f"The file {path} is longer than {most:,} bytes, so it is not what belongs there.")
+    return content
+
+
+def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> _T:
+    """Read a JSON file of a declared form.
+
+    Raises:
+        UnusableFileError: As for `read`, or it has another form.
+    """
+    try:
+        return form.validate_json(read(path, most=most))
+    except ValidationError as error:
+        # without the input: the file may hold secrets
+        found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, found["loc"]))
+    raise _unusable(f"The file {path} is damaged ({f'{place}: ' if place else ''}{found['msg']}).")
+
+
+def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
+    """Open a regular file for reading; with `follow` off, a symbolic link of that name is refused as well.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnusableFileError: The path names something else.
+    """
+    # opening a named pipe would wait for somebody who writes into it
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.ENXIO}:
+            raise
+        raise _irregular(path, os.lstat(path).st_mode) from None
+    if stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise _irregular(path, mode)
+
+
+def _irregular(path: Path, mode: int) -> UnusableFileError:
+    kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+    return _unusable(f"{path} is {kind}, and a regular file belongs there.")
+
+
+def _unusable(what: str) -> UnusableFileError:
+    return UnusableFileError(
+        f"{what} It was not used, and nothing was changed. Restore it from a backup, or move it away, and run this again.",
+        what,
+    )
+
+
+def within(folder: Path, name: str) -> Path:
+    """Return the path that a name from a file or a database has below a folder. The disk is not looked at.
+
+    Raises:
+        UnusableFileError: The name is not relative and normalized, or not printable, so it might name something outside of the folder.
+    """
+    if not is_name(name):
+        raise UnusableFileError(f"{name[:200]!r} does not name a file within {folder}, so it is not used.")
+    return folder / name
+
+
+def is_name(name: str) -> bool:
+    """Return whether a name is relative, normalized and printable, so that it names something within any folder."""
+    parts = name.split("/")
+    return (
+        len(name) <= _NAME_BYTES
+        and not {"", ".", ".."}.intersection(parts)
+        and "\\" not in name
+        and name.isprintable()
+        and unicodedata.is_normalized("NFC", name)
+        and all(len(part.encode()) <= _PART_BYTES for part in parts)
+    )
+
+
+def check_way(folder: Path, path: Path) -> None:
+    """See that no symbolic link lies between a folder and a path below it, and that the path is a regular file or nothing.
+
+    Raises:
+        UnusableFileError: The first thing on the way that is something else.
+    """
+    place = folder
+    *folders, last = path.relative_to(folder).parts
+    for part, kind in (*((part, stat.S_IFDIR) for part in folders), (last, stat.S_IFREG)):
+        place /= part
+        try:
+            mode = os.lstat(place).st_mode
+        except FileNotFoundError:
+            return
+        if stat.S_IFMT(mode) != kind:
+            found = "a regular file" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "something else")
+            wanted = "a folder" if kind == stat.S_IFDIR else "a regular file"
+            raise UnusableFileError(f"{place} is {found}, and {wanted} belongs there.")
+
+
 def md5(content: bytes) -> str:
     """MD5 of some bytes, lower-case hex."""
-    return _md5(content).hexdigest()
+    return new_md5(content).hexdigest()
 
 
 def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
     """MD5 of a file, lower-case hex: what the service calls its version. `advance` is told the bytes that were read."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         if advance is None:
-            return hashlib.file_digest(file, _md5).hexdigest()
-        digest = _md5()
+            return hashlib.file_digest(file, new_md5).hexdigest()
+        digest = new_md5()
         while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
             advance(len(piece))
         return digest.hexdigest()
 
 
-def _md5(content: bytes = b"") -> hashlib._Hash:
+def new_md5(content: bytes = b"") -> hashlib._Hash:
+    """Return an MD5 that is no protection, only the name of a version."""
     return hashlib.md5(content, usedforsecurity=False)
 
 
@@ -113,7 +254,8 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
     """
     deadline = time.monotonic() + wait_seconds
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        # through a symbolic link, another file would be emptied
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if take(descriptor) and _is_named(descriptor, path):
                 yield descriptor

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from resources import backup as backups
+from resources import files
 from resources.backup import BackupError, Source, walk
 from resources.data_folder import copying, facts_of, origin_of
 from resources.datasets.paths import ARCHIVE
 from resources.formatting import counted, listed
 from resources.lake import Layout
-from resources.warehouse import Warehouse, named_in
+from resources.warehouse import Warehouse, WarehouseDamagedError, named_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,10 @@ BUILD = "warehouse/build.duckdb"
 #: Which service, and what was spent of the day's lookups. Tokens are secrets, and all else is about files that are not copied.
 _STATE = ("service.json", "lookups.json")
 #: Of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed to go on.
-_HISTORY = ("dagster/history/", "dagster/schedules/", "dagster/dagster.yaml", "dagster/workspace.yaml")
+_HISTORY = ("dagster/history/", "dagster/schedules/")
+#: All that a backup has.
+_FOLDERS = ("archive/", "lake/", *_HISTORY)
+_FILES = frozenset({BUILD, "dagster/dagster.yaml", "dagster/workspace.yaml", *(f"state/{name}" for name in _STATE)})
 _SHOWN = 3
 
 
@@ -102,6 +106,7 @@ def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Resto
     """
     backup = backups.find(source)
     warehouse = Warehouse(data)
+    check(backup, data)
     with backups.restoring(backup, data):
         with warehouse.writing("restore the backup"):
             task = reporter.start("restore", backup.size_bytes, "B")
@@ -110,6 +115,32 @@ def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Resto
         if warehouse.build_path.exists():
             warehouse.publish(facts_of(data))
     return backup, restored
+
+
+def check(backup: Backup, data: Path) -> None:
+    """See that a backup can be restored into a data folder without leaving it: by all names in its list and in its ledger.
+
+    Raises:
+        BackupError: It cannot be; nothing was changed.
+    """
+    backups.check(backup, data, is_known)
+    build = backup.path / BUILD
+    # a damaged ledger is found by its digest, once everything else is there
+    with contextlib.suppress(WarehouseDamagedError):
+        for paths, _ in named_in(build) if build.exists() else ():
+            for name in paths:
+                try:
+                    files.within(data / "lake", str(name))
+                except files.UnusableFileError as error:
+                    raise BackupError(
+                        f"The backup {backup.path} was manipulated: its warehouse names a file elsewhere. {error} Nothing was changed. Restore "
+                        "another backup."
+                    ) from None
+
+
+def is_known(name: str) -> bool:
+    """Return whether a backup may hold a file of this name, relative to the data folder."""
+    return name in _FILES or name.startswith(_FOLDERS)
 
 
 def _check(data: Path, destination: Path) -> None:
@@ -139,7 +170,7 @@ def _sources(data: Path) -> Iterator[Source]:
 
 def _history(data: Path) -> Iterator[Source]:
     for source in walk(data / "dagster", "dagster"):
-        if not source.name.startswith(_HISTORY) or source.name.endswith(("-wal", "-shm", "-journal")):
+        if not is_known(source.name) or source.name.endswith(("-wal", "-shm", "-journal")):
             continue
         if not source.name.endswith(".db"):
             yield source
@@ -182,7 +213,8 @@ def _problems(taken: Taken) -> Iterator[str]:
             "has, and an older backup may have the others."
         )
     build, lake = taken.backup.path / BUILD, taken.backup.path / "lake"
-    missing = [path for path, size in named_in(build) if not _is_there(lake / path, size)] if build.exists() else []
+    groups = named_in(build) if build.exists() else ()
+    missing = [path for paths, size in groups for path in _missing(lake, paths, size)]
     if missing:
         yield (
             f"{counted(len(missing), 'lake file')} that the warehouse names {'is' if len(missing) == 1 else 'are'} missing or of another size in the data "
@@ -190,8 +222,11 @@ def _problems(taken: Taken) -> Iterator[str]:
         )
 
 
-def _is_there(path: Path, size: int | None) -> bool:
-    try:
-        return size in {None, path.stat().st_size}
-    except FileNotFoundError:
-        return False
+def _missing(lake: Path, paths: tuple[str, ...], size: int) -> list[str]:
+    """Return those of some files that are not there; all, where they have not the size that they should have together."""
+    sizes: dict[str, int] = {}
+    for name in paths:
+        with contextlib.suppress(FileNotFoundError, files.UnusableFileError):
+            sizes[name] = files.within(lake, name).stat().st_size
+    lost = [name for name in paths if name not in sizes]
+    return lost or ([] if sum(sizes.values()) == size else list(paths))

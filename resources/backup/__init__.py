@@ -5,7 +5,7 @@ Belongs here: copying, linking and verifying files, and what makes a backup comp
 
 from resources.backup.copying import Source, walk
 from resources.backup.errors import BackupDiskFullError, BackupError
-from resources.backup.restoring import Restored, restore, restoring
+from resources.backup.restoring import Restored, check, restore, restoring
 from resources.backup.store import Backup, completed, find
 from resources.backup.taking import Plan, Taken, plan, remove_older, take
 
@@ -17,6 +17,7 @@ __all__ = [
     "Restored",
     "Source",
     "Taken",
+    "check",
     "completed",
     "find",
     "plan",

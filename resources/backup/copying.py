@@ -6,11 +6,12 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.backup.errors import BackupDiskFullError
+from resources.backup.errors import BackupDiskFullError, BackupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +43,10 @@ class Source:
     def is_same(self, other: Path) -> bool:
         """Whether another file is a copy of it, by its time, and its size where that is known."""
         try:
-            seen = other.stat()
+            seen = other.lstat()
         except (FileNotFoundError, NotADirectoryError):
+            return False
+        if not stat.S_ISREG(seen.st_mode):
             return False
         return seen.st_mtime_ns == self.mtime_ns and (self.write is not None or seen.st_size == self.size_bytes)
 
@@ -52,6 +55,9 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
     """The finished files of a folder, in descending order of their paths, so that the newest hours come first.
 
     Where files are numbered as they are written, as those of the stream are, no file is then found without those before it.
+
+    Raises:
+        BackupError: Something is no regular file, or has a name that no list of files can hold.
     """
     try:
         with os.scandir(folder) as entries:
@@ -60,14 +66,24 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
         return
     for entry in found:
         below, path = f"{name}/{entry.name}", folder / entry.name
-        if entry.name.startswith(".") or entry.name.endswith(_UNFINISHED):
+        if not is_finished(entry.name):
             continue
         if entry.is_dir():
             yield from walk(path, below)
             continue
         with contextlib.suppress(FileNotFoundError):
             seen = path.stat()
+            if not (stat.S_ISREG(seen.st_mode) and files.is_name(entry.name)):
+                raise BackupError(
+                    f"{str(path)!r} is no regular file, or has a name that is not printable. A backup cannot hold it, and nothing in the data folder has such a name. Complete backups are as they were. Move it "
+                    "away, and run this again."
+                )
             yield Source(below, path, seen.st_size, seen.st_mtime_ns)
+
+
+def is_finished(part: str) -> bool:
+    """Whether a file or folder of this name belongs to a backup: hidden ones, unfinished ones and locks do not."""
+    return not part.startswith(".") and not part.endswith(_UNFINISHED)
 
 
 def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
@@ -79,10 +95,11 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
     beside = target.with_name(f".{target.name}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     changed = source.mtime_ns
+    # a link of that name would have another file overwritten
+    beside.unlink(missing_ok=True)
     if source.write is None:
         digest, changed = _copy(source.path, beside, advance)
     else:
-        beside.unlink(missing_ok=True)
         source.write(beside)
         digest = files.md5_of(beside, advance)
     if changed is not None:
@@ -94,7 +111,7 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 def _copy(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
     """Copy a file as it is when it is opened; returns the MD5, and when it was changed last."""
     digest = hashlib.md5(usedforsecurity=False)
-    with source.open("rb") as reader, target.open("wb") as writer:
+    with files.opened(source) as reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())
         left = seen.st_size
         # what is appended meanwhile is of the next copy
@@ -109,7 +126,7 @@ def _copy(source: Path, target: Path, advance: Callable[[float], None]) -> tuple
 def link(existing: Path, target: Path) -> bool:
     """Make a hard link; False: the file system has none for it."""
     try:
-        if target.exists() and target.samefile(existing):
+        if os.path.lexists(target) and os.path.samestat(target.lstat(), existing.lstat()):
             return True
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.backup.copying import Source, copy, saying_full
+from resources.backup.copying import Source, copy, is_finished, saying_full
 from resources.backup.errors import BackupDiskFullError, BackupError
 from resources.formatting import size_text
 
@@ -33,6 +33,37 @@ class Restored:
     damaged: list[str] = field(default_factory=list)
 
 
+def check(backup: Backup, data: Path, is_known: Callable[[str], bool]) -> None:
+    """See that a data folder is empty, and that every file of a backup is one that a mirror has and stays within that folder.
+
+    The digest of the list shows damage, not who wrote the list: its names are as foreign as any. Nothing is changed.
+
+    Args:
+        backup: The backup.
+        data: The data folder.
+        is_known: Returns whether a mirror has a file of this name.
+
+    Raises:
+        BackupError: The folder holds something, the list names something else, or something lies in the place of a file or folder.
+    """
+    _check_empty(backup, data)
+    for name, _ in backup.sums():
+        if not (files.is_name(name) and is_known(name) and all(map(is_finished, name.split("/")))):
+            raise _refused(backup, f"{name[:200]!r} is no file of a mirror.")
+        try:
+            files.check_way(backup.path, backup.path / name)
+            files.check_way(data, data / name)
+        except files.UnusableFileError as error:
+            raise _refused(backup, error.what) from None
+
+
+def _refused(backup: Backup, why: str) -> BackupError:
+    return BackupError(
+        f"The backup {backup.path} was manipulated, or something lies in the way of its files: {why} Nothing was changed. Restore another backup, "
+        "into an empty folder."
+    )
+
+
 @contextlib.contextmanager
 def restoring(backup: Backup, data: Path) -> Iterator[None]:
     """Keep a note in an empty data folder until the block has ended well.
@@ -40,17 +71,26 @@ def restoring(backup: Backup, data: Path) -> Iterator[None]:
     Raises:
         BackupError: The folder is not empty, and does not hold half of this backup; nothing was changed.
     """
-    note, mark = data / _NOTE, json.dumps({"md5sums": backup.sums_md5}).encode()
-    if not (note.exists() and note.read_bytes() == mark) and data.exists() and any(data.iterdir()):
-        raise BackupError(
-            f"The data folder {data} is not empty. Nothing was changed. A backup is restored into an empty folder: set WME_DATA to another one, or "
-            "move this one away."
-        )
-    files.write(note, mark)
+    _check_empty(backup, data)
+    note = data / _NOTE
+    files.write(note, _mark(backup))
     yield
     # once for all files: without the note nobody looks at them again
     os.sync()
     note.unlink()
+
+
+def _check_empty(backup: Backup, data: Path) -> None:
+    note = data / _NOTE
+    if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
+        raise BackupError(
+            f"The data folder {data} is not empty. Nothing was changed. A backup is restored into an empty folder: set WME_DATA to another one, or "
+            "move this one away."
+        )
+
+
+def _mark(backup: Backup) -> bytes:
+    return json.dumps({"md5sums": backup.sums_md5}).encode()
 
 
 def restore(backup: Backup, data: Path, last: str, advance: Callable[[float], None]) -> Restored:
@@ -95,9 +135,10 @@ def _there(backup: Backup, data: Path) -> int:
 
 
 def _put(source: Path, data: Path, name: str, digest: str, done: Restored, advance: Callable[[float], None]) -> None:
-    target = data / name
+    target = files.within(data, name)
+    files.check_way(data, target)
     try:
-        seen = source.stat()
+        seen = source.lstat()
         of = Source(name, source, seen.st_size, seen.st_mtime_ns)
         is_whole = of.is_same(target) and files.md5_of(target, advance) == digest
         is_whole = is_whole or copy(of, target, advance) == digest

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -105,8 +106,10 @@ def take(
     kept = "Complete backups are as they were, and what was copied is kept. Make room, or name another folder, and run the same command again."
     unfinished = destination / UNFINISHED
     with saying_full(destination, kept), _alone(destination):
+        if not os.path.lexists(unfinished):
+            unfinished.mkdir()
+        _remove_links(unfinished)
         _see_room(destination, unfinished, planned, kept)
-        unfinished.mkdir(exist_ok=True)
         known, damaged = _Known(newest), list[str]()
         count, size = _fill(unfinished, known, damaged, sources(), verified, advance)
         _prune(unfinished)
@@ -117,6 +120,22 @@ def take(
         unfinished.rename(target)
         files.sync(destination)
     return Taken(replace(backup, path=target), planned, damaged, known.rest())
+
+
+def _remove_links(folder: Path) -> None:
+    """Remove from an unfinished backup what is neither file nor folder: through a link, files elsewhere would be written or removed.
+
+    Raises:
+        BackupError: The folder itself is a link, or no folder.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        raise BackupError(
+            f"{folder} is no folder, and an unfinished backup belongs there. Nothing was changed. Move it away, and run this again."
+        )
+    for place, folders, names in os.walk(folder):
+        for path in (folder / place / name for name in (*folders, *names)):
+            if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
+                path.unlink()
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:
@@ -171,7 +190,9 @@ def _fill(
 ) -> tuple[int, int]:
     """Link and copy all files but those that are `damaged`, and list them; returns their number and bytes."""
     count = size = 0
-    with (unfinished / SUMS).open("w") as sums:
+    # whatever has its name, a pipe or a link perhaps
+    (unfinished / SUMS).unlink(missing_ok=True)
+    with (unfinished / SUMS).open("x") as sums:
         for source in sources:
             target = unfinished / source.name
             digest = known.linked(source, target)

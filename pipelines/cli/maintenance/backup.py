@@ -71,6 +71,7 @@ def restore(*, source: Path, dry_run: bool) -> None:
     data, source = read_data(), source.absolute()
     if dry_run:
         found = find(source)
+        backups.check(found, data)
         terminal.say(
             f"{found.path} would be restored into {data}: {counted(found.file_count, 'file')} ({size_text(found.size_bytes)}). Nothing was copied."
         )

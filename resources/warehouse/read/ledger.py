@@ -12,6 +12,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.paths import with_bodies
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
+from resources.warehouse.errors import WarehouseDamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,12 +98,21 @@ class Ledger:
         return Named(tuple(LoadedFile(*row) for row in rows), frozenset(paths))
 
 
-def named_in(copy: Path) -> Iterator[tuple[str, int | None]]:
-    """The lake files that a copy of the build file reads, relative to the lake, with their bytes where the ledger knows them."""
-    with duckdb.connect(copy, read_only=True) as connection:
-        found = connection.execute(statement("read/named"))
-        while rows := found.fetchmany(_ROWS):
-            for path, size, is_compacted in rows:
-                yield path, size
-                if is_compacted and (bodies := with_bodies(path)) != path:
-                    yield bodies, None
+def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the lake files that a copy of the build file reads, relative to the lake: those whose bytes the ledger counts together, and the bytes.
+
+    Raises:
+        WarehouseDamagedError: DuckDB cannot read the copy.
+    """
+    try:
+        # the copy may come from anywhere, and its tables may be views of other files
+        with duckdb.connect(copy, read_only=True, config={"enable_external_access": False}) as connection:
+            older = "SELECT lake_path, lake_bytes, false FROM loads"
+            found = connection.execute(statement("read/named") if has_table(connection, "compacted_files") else older)
+            while rows := found.fetchmany(_ROWS):
+                for path, size, is_compacted in rows:
+                    yield tuple(dict.fromkeys((path, with_bodies(path)))) if is_compacted else (path,), size
+    except duckdb.Error as error:
+        raise WarehouseDamagedError(
+            f"DuckDB cannot read {copy} ({error}). Nothing was changed. Use another copy, or make the warehouse from the archive: `wme rebuild`."
+        ) from error

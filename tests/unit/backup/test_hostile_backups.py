@@ -1,0 +1,391 @@
+"""Backups that somebody has manipulated, seal and all: restoring them changes nothing, in the data folder and outside of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines.operations import backup as operations
+from resources import backup as backups
+from resources import files
+from resources.backup import BackupError, walk
+from resources.engine import LineReporter
+
+NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
+FILES = {"lake/t/a.parquet": b"rows", "lake/t/b.parquet": b"more rows", "archive/batches/c.tar.gz": b"an archive"}
+FIRST = "lake/t/a.parquet"
+
+
+def digest_of(content):
+    return hashlib.md5(content).hexdigest()
+
+
+class Stage:
+    """A folder with a backup, the place for a data folder, and a victim beside both."""
+
+    def __init__(self, folder):
+        self.folder, self.data, self.victim = folder, folder / "data", folder / "victim"
+        source = folder / "source"
+        for name, content in FILES.items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes(content)
+
+        def sources():
+            yield from walk(source / "lake", "lake")
+            yield from walk(source / "archive", "archive")
+
+        planned = backups.plan(folder / "to", sources())
+        taken = backups.take(
+            folder / "to", sources, "s", verified=lambda _: None, advance=lambda _: None, planned=planned, now=NOW
+        )
+        self.path = taken.backup.path
+        self.victim.mkdir()
+        (self.victim / "t").mkdir()
+        (self.victim / "t/a.parquet").write_bytes(b"precious")
+        self.lines = (self.path / "MD5SUMS").read_bytes().splitlines(keepends=True)
+
+    def seal(self, lines=None, **facts):
+        """Write the list and the note as the manipulator wants them."""
+        content = b"".join(self.lines if lines is None else lines)
+        (self.path / "MD5SUMS").write_bytes(content)
+        known = json.loads((self.path / "backup.json").read_bytes())
+        known |= {"file_count": content.count(b"\n"), "sums_md5": digest_of(content)} | facts
+        (self.path / "backup.json").write_text(json.dumps(known))
+
+    def insert(self, name, content=b"foreign"):
+        """Add a file to the list, at its place in the order."""
+        name = name if isinstance(name, bytes) else name.encode()
+        added = [digest_of(content).encode() + b"  " + name + b"\n", *self.lines]
+        self.seal(sorted(added, key=lambda line: line.rstrip(b"\n")[34:].split(b"/"), reverse=True))
+
+    def half(self):
+        """Leave a data folder as a killed restore leaves it."""
+        self.data.mkdir()
+        facts = json.loads((self.path / "backup.json").read_bytes())
+        (self.data / "restoring.json").write_text(json.dumps({"md5sums": facts["sums_md5"]}))
+        return self.data
+
+    def restore(self):
+        return operations.restore(self.path, self.data, LineReporter(lambda _: None))
+
+    def seen(self, *folders):
+        """All that is below the folders: kinds, contents and times, without following any link."""
+        found = {}
+        for folder in folders or (self.folder,):
+            for place, names, others in os.walk(folder):
+                for path in (Path(place, one) for one in (*names, *others)):
+                    status = path.lstat()
+                    link = path.readlink() if path.is_symlink() else None
+                    is_file = link is None and path.is_file()
+                    content = path.read_bytes() if is_file and status.st_size < 1 << 20 else None
+                    found[str(path)] = (
+                        status.st_mode,
+                        status.st_mtime_ns,
+                        status.st_ino,
+                        status.st_size * is_file,
+                        link,
+                        content,
+                    )
+        return found
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage(tmp_path)
+
+
+NAMES = {
+    "absolute": "/{victim}/t/a.parquet",
+    "absolute with two slashes": "//{victim}/t/a.parquet",
+    "parent": "../victim/t/a.parquet",
+    "parent within": "lake/../../victim/t/a.parquet",
+    "parent at the end": "lake/..",
+    "dot": "lake/./x",
+    "empty part": "lake//x",
+    "slash at the end": "lake/x/",
+    "backslashes": "lake\\..\\..\\victim",
+    "drive": "C:/victim",
+    "home": "~/victim",
+    "zero byte": "lake/x\0.parquet",
+    "carriage return": "lake/x\r",
+    "escape": "lake/\x1b[2Jx",
+    "text that runs backwards": "lake/x\u202egpj",
+    "line separator": "lake/x\u2028y",
+    "another case": "LAKE/t/x.parquet",
+    "not normalized": "lake/e\u0301",
+    "not text": b"lake/\xff\xfe",
+    "surrogate": b"lake/\xed\xa0\x80",
+    "long part": "lake/" + "x" * 256,
+    "long name": "lake/" + "x/" * 2_100 + "x",
+    "no name": "",
+    "hidden": "lake/.x",
+    "unfinished": "lake/x.part",
+    "lock": "lake/x.lock",
+    "log of the warehouse": "warehouse/build.duckdb.wal",
+    "the list": "MD5SUMS",
+    "the note": "backup.json",
+    "note of a restore": "restoring.json",
+    "tokens": "state/tokens.json",
+    "settings": ".env",
+    "the published file": "warehouse.duckdb",
+    "folder alone": "lake",
+    "output of processes": "dagster/storage/x",
+    "sandbox": "sandbox/accounts.db",
+    "below a file": "state/service.json/x",
+    "duplicate": FIRST,
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_a_name_that_no_backup_has_changes_nothing(stage, name):
+    if isinstance(name, str):
+        name = name.format(victim=str(stage.victim).lstrip("/"))
+        # what the manipulator would have copied there
+        if "\0" not in name and len(name) < 200 and name and not name.endswith(("/", "..")):
+            target = stage.path / name.lstrip("/")
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(b"foreign")
+    stage.insert(name)
+    before = stage.seen()
+    with pytest.raises(BackupError, match="Nothing was changed"):
+        stage.restore()
+    assert stage.seen() == before
+
+
+def link(path, to):
+    path.rename(path.with_name("aside")) if path.exists() else path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(to)
+
+
+def instead(path, make):
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(path)
+
+
+def listen(path):
+    # the name of a socket is short
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with closing(socket.socket(socket.AF_UNIX)) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+PLACES = {
+    "file of the backup is a link": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to(s.victim / "t/a.parquet")),
+    "folder of the backup is a link": lambda s: link(s.path / "lake/t", s.victim / "t"),
+    "first folder of the backup is a link": lambda s: link(s.path / "lake", s.victim),
+    "link into the backup": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to("b.parquet")),
+    "link to itself": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to(p.name)),
+    "pipe in the backup": lambda s: instead(s.path / FIRST, os.mkfifo),
+    "socket in the backup": lambda s: instead(s.path / FIRST, listen),
+    "device in the backup": lambda s: instead(s.path / FIRST, lambda p: p.symlink_to("/dev/zero")),
+    "folder in place of a file": lambda s: instead(s.path / FIRST, os.mkdir),
+    "file in place of a folder": lambda s: link(s.path / "lake/t", s.path / "MD5SUMS"),
+    "folder of the target is a link": lambda s: link(s.half() / "lake", s.victim),
+    "deep folder of the target is a link": lambda s: link(s.half() / "lake/t", s.victim / "t"),
+    "file of the target is a link": lambda s: link(s.half() / FIRST, s.victim / "t/a.parquet"),
+    "link in the target that leads nowhere": lambda s: link(s.half() / FIRST, s.victim / "new"),
+    "pipe in the target": lambda s: instead(s.half() / FIRST, os.mkfifo),
+    "folder in place of a file of the target": lambda s: instead(s.half() / FIRST, os.mkdir),
+    "file in place of a folder of the target": lambda s: instead(s.half() / "lake", lambda p: p.write_bytes(b"x")),
+    "target has something else": lambda s: instead(s.data / "x", lambda p: p.write_bytes(b"x")),
+    "note of another restore": lambda s: instead(s.data / "restoring.json", lambda p: p.write_bytes(b"{}")),
+    "list is a link": lambda s: link(s.path / "MD5SUMS", s.path / "aside"),
+    "list is gone": lambda s: (s.path / "MD5SUMS").unlink(),
+    "list is a folder": lambda s: instead(s.path / "MD5SUMS", os.mkdir),
+    "list is a pipe": lambda s: instead(s.path / "MD5SUMS", os.mkfifo),
+    "list was changed": lambda s: (s.path / "MD5SUMS").write_bytes(b"".join(s.lines[1:])),
+    "list without end": lambda s: instead(s.path / "MD5SUMS", lambda p: (p.touch(), os.truncate(p, 1 << 40))),
+    "list is empty": lambda s: s.seal([], file_count=3),
+    "list is not in order": lambda s: s.seal(s.lines[::-1]),
+    "list is short": lambda s: s.seal(s.lines[1:], file_count=3),
+    "list is long": lambda s: s.seal(file_count=2),
+    "list is of bytes": lambda s: s.seal([os.urandom(64).replace(b"\n", b"") + b"\n"] * 3),
+    "one line without end": lambda s: s.seal([b"0" * 100_000], file_count=1),
+    "no line feed at the end": lambda s: s.seal([b"".join(s.lines).rstrip(b"\n")], file_count=3),
+    "digest of capitals": lambda s: s.seal([s.lines[0].upper(), *s.lines[1:]]),
+    "digest too short": lambda s: s.seal([s.lines[0][1:], *s.lines[1:]]),
+    "one blank": lambda s: s.seal([s.lines[0].replace(b"  ", b" "), *s.lines[1:]]),
+    "star of binary files": lambda s: s.seal([s.lines[0].replace(b"  ", b" *"), *s.lines[1:]]),
+    "more bytes than any disk": lambda s: s.seal(size_bytes=(1 << 63) - 1),
+}
+
+
+@pytest.mark.parametrize("spoil", PLACES.values(), ids=PLACES)
+def test_what_lies_in_the_place_of_a_file_changes_nothing(stage, spoil):
+    spoil(stage)
+    before = stage.seen()
+    with pytest.raises((BackupError, files.UnusableFileError), match=r"(?i)nothing (more )?was c"):
+        stage.restore()
+    left = {path: kept for path, kept in stage.seen().items() if not path.startswith(str(stage.data))}
+    assert left == {path: kept for path, kept in before.items() if not path.startswith(str(stage.data))}
+    kept = stage.seen(stage.data) if stage.data.exists() else {}
+    # of what is there before a lack of room is seen, nothing is lost
+    assert {path for path in before if path.startswith(f"{stage.data}/")} <= kept.keys()
+    assert not [path for path in kept if path.endswith((".parquet", ".gz")) and path not in before]
+
+
+NOTES = {
+    "list": b"[]",
+    "nothing": b"",
+    "null": b"null",
+    "number": b"7",
+    "text": b'"text"',
+    "not JSON": b"{",
+    "not text": b"\xff\xfe\x00{}",
+    "deep": b"[" * 50_000,
+    "long": b" " * (1 << 17) + b"{}",
+    "few fields": b'{"service": "s"}',
+}
+FACTS = {
+    "negative": {"file_count": -1},
+    "huge": {"file_count": 10**30},
+    "logical": {"file_count": True},
+    "text": {"file_count": "3"},
+    "fraction": {"size_bytes": 1.5},
+    "field": {"path": "/"},
+    "digest": {"sums_md5": "../../x"},
+    "service": {"service": ["s"]},
+}
+
+
+@pytest.mark.parametrize("content", [*NOTES.values(), *FACTS.values()], ids=[*NOTES, *(f"{one} fact" for one in FACTS)])
+def test_a_note_that_cannot_be_read_is_named(stage, content, caplog):
+    note = stage.path / "backup.json"
+    note.write_bytes(content) if isinstance(content, bytes) else stage.seal(**content)
+    before = stage.seen()
+    with pytest.raises(BackupError, match=r"backup\.json.* Nothing was changed"):
+        stage.restore()
+    assert stage.seen() == before
+    # in a destination, where others may be good, it is said and passed over
+    assert backups.completed(stage.path.parent) == []
+    assert "backup.json" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)], ids=["pipe", "folder", "loop"]
+)
+def test_a_note_that_is_no_file_does_not_hang(stage, make):
+    instead(stage.path / "backup.json", make)
+    with pytest.raises(BackupError, match=r"cannot be used: .*backup\.json is"):
+        stage.restore()
+    assert not stage.data.exists()
+
+
+@pytest.mark.parametrize("path", ["../../../victim/t/a.parquet", "/{victim}", "t/../../x", ""])
+@pytest.mark.parametrize("how", ["TABLE", "VIEW"])
+def test_a_ledger_that_names_files_elsewhere_is_refused(stage, path, how):
+    build = stage.path / "warehouse/build.duckdb"
+    build.parent.mkdir()
+    path = path.format(victim=str(stage.victim).lstrip("/"))
+    with duckdb.connect(build) as connection:
+        connection.execute(
+            f"CREATE {how} loads AS SELECT '{path}' AS lake_path, 1 AS lake_bytes, NULL AS compaction_id"
+        )
+    stage.insert("warehouse/build.duckdb", build.read_bytes())
+    before = stage.seen()
+    with pytest.raises(BackupError, match=r"its warehouse names a file elsewhere.*Nothing was changed"):
+        stage.restore()
+    assert stage.seen() == before
+
+
+def test_what_is_damaged_or_missing_is_left_out_and_what_is_not_listed_is_not_restored(stage):
+    (stage.path / FIRST).unlink()
+    (stage.path / "lake/t/b.parquet").write_bytes(b"other row")
+    (stage.path / "lake/extra").write_bytes(b"foreign")
+    outside = stage.seen(stage.path, stage.victim)
+    _, done = stage.restore()
+    assert sorted(done.damaged) == [FIRST, "lake/t/b.parquet"]
+    assert {path.name for path in (stage.data / "lake").rglob("*") if path.is_file()} == set()
+    assert (stage.data / "archive/batches/c.tar.gz").read_bytes() == b"an archive"
+    assert stage.seen(stage.path, stage.victim) == outside
+
+
+def test_a_hard_link_in_the_target_is_replaced_and_not_written_through(stage):
+    target = stage.half() / FIRST
+    target.parent.mkdir(parents=True)
+    target.hardlink_to(stage.victim / "t/a.parquet")
+    target.with_name(".b.parquet.tmp").symlink_to(stage.victim / "t/a.parquet")
+    stage.restore()
+    assert target.read_bytes() == b"rows"
+    assert (stage.data / "lake/t/b.parquet").read_bytes() == b"more rows"
+    assert (stage.victim / "t/a.parquet").read_bytes() == b"precious"
+
+
+def again(stage):
+    source = stage.folder / "source"
+    (source / "lake/new").write_bytes(b"new")
+
+    def sources():
+        yield from walk(source / "lake", "lake")
+
+    to = stage.folder / "to"
+    return backups.take(
+        to, sources, "s", verified=lambda _: None, advance=lambda _: None, planned=backups.Plan(), now=NOW
+    )
+
+
+UNFINISHED = {
+    "folder is a link": lambda s, u: link(u / "lake", s.victim),
+    "deep folder is a link": lambda s, u: link(u / "lake/t", s.victim / "t"),
+    "folder of no file is a link": lambda s, u: link(u / "other", s.victim),
+    "file is a link": lambda s, u: link(u / FIRST, s.victim / "t/a.parquet"),
+    "file is a hard link": lambda s, u: instead(u / FIRST, lambda p: p.hardlink_to(s.victim / "t/a.parquet")),
+    "list is a link": lambda s, u: link(u / "MD5SUMS", s.victim / "t/a.parquet"),
+    "list is a hard link": lambda s, u: instead(u / "MD5SUMS", lambda p: p.hardlink_to(s.victim / "t/a.parquet")),
+    "list is a pipe": lambda s, u: instead(u / "MD5SUMS", os.mkfifo),
+    "note is a link": lambda s, u: link(u / ".backup.json.tmp", s.victim / "t/a.parquet"),
+    "copy is a link": lambda s, u: link(u / "lake/.new.tmp", s.victim / "t/a.parquet"),
+    "copy is a pipe": lambda s, u: instead(u / "lake/.new.tmp", os.mkfifo),
+}
+
+
+@pytest.mark.parametrize("spoil", UNFINISHED.values(), ids=UNFINISHED)
+def test_an_unfinished_backup_leads_nowhere_else(stage, spoil):
+    unfinished = stage.folder / "to/unfinished"
+    unfinished.mkdir()
+    spoil(stage, unfinished)
+    before = {path: kept[-1] for path, kept in stage.seen(stage.victim).items()}
+    taken = again(stage)
+    assert {path: kept[-1] for path, kept in stage.seen(stage.victim).items()} == before
+    found = {path for path in taken.backup.path.rglob("*") if not path.is_dir()}
+    assert {path.relative_to(taken.backup.path).as_posix() for path in found} == {
+        *(name for name in FILES if name.startswith("lake")),
+        "lake/new",
+        "MD5SUMS",
+        "backup.json",
+    }
+    assert not any(path.is_symlink() for path in found)
+
+
+def test_a_destination_whose_unfinished_backup_is_a_link_is_refused(stage):
+    (stage.folder / "to/unfinished").symlink_to(stage.victim)
+    before = stage.seen(stage.victim)
+    with pytest.raises(BackupError, match=r"is no folder, .* Nothing was changed"):
+        again(stage)
+    assert stage.seen(stage.victim) == before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda folder: os.mkfifo(folder / "pipe"), lambda folder: (folder / "two\nlines").touch()],
+    ids=["pipe", "line feed"],
+)
+def test_what_no_backup_can_hold_is_named_and_does_not_hang(stage, make):
+    make(stage.folder / "source/lake")
+    with pytest.raises(BackupError, match=r"A backup cannot hold it.* Complete backups are as they were"):
+        again(stage)
+    assert [one.path for one in backups.completed(stage.folder / "to")] == [stage.path]

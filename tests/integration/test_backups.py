@@ -1,0 +1,143 @@
+"""Backups of a mirror that has everything, after a compaction and in the middle of loads: what is restored answers every question alike."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from assets.maintenance.compaction import compact_lake
+from assets.steps.stream import keep
+from pipelines.operations import backup as operations
+from resources import backup as backups
+from resources.data_folder import claim
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
+from resources.datasets.live import LIVE_CHANGES
+from resources.engine import Engine, LineReporter
+from resources.enterprise import StreamOptions
+from resources.lake.live import LiveLake
+from resources.sandbox import Settings, running
+from resources.warehouse import Warehouse
+from tests.integration.mirror import Mirror
+
+NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
+QUIET = LineReporter(lambda _: None)
+
+
+def digests(warehouse):
+    """Number and digest of the rows of every table and view that analysts see, but for what is said of the publication."""
+    with closing(warehouse.connect_published()) as connection:
+        names = connection.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' AND table_catalog = current_database()"
+        ).fetchall()
+        return {
+            name: connection.execute(
+                f"SELECT count(*), sum(hash(t)), bit_xor(hash(t)) FROM (SELECT COLUMNS(lambda c: c != 'lag_seconds') FROM {name}) AS t"
+            ).fetchone()
+            for (name,) in names
+            if name != "about"
+        }
+
+
+def listen(mirror, do):
+    """Keep what the stream has of the present hour, and show it; `do` is called with the first events."""
+    lake = LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, scope=mirror.settings.scope_of(ARTICLE_CHANGES))
+    told, waiting = [], [do]
+
+    def say(kept):
+        told.append(kept)
+        if waiting:
+            waiting.pop()()
+
+    with mirror.client() as client:
+        keep(
+            client,
+            lake,
+            mirror.data / "state",
+            since=NOW - timedelta(minutes=30),
+            clock=lambda: NOW,
+            ended=lambda: sum(one.step.row_count for one in told) > 3,
+            say=say,
+            warn=told.append,
+            options=StreamOptions(connections=1),
+            step_seconds=0.05,
+            publish=lambda: None if mirror.warehouse.publish_live() else "Nothing was published.",
+            publish_seconds=3600,
+        )
+
+
+def compact(mirror, do):
+    """Compact everything; `do` is called after the first step."""
+    waiting = [do]
+    later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
+    done = compact_lake(
+        mirror.layout,
+        later,
+        Engine(workers=1),
+        memory_bytes=1 << 23,
+        say=lambda _: waiting.pop()() if waiting else None,
+    )
+    return done
+
+
+def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tmp_path, monkeypatch):
+    settings = Settings(
+        state=tmp_path / "sandbox",
+        now=NOW,
+        projects=("enwiki",),
+        namespaces=(0, 10),
+        changes_per_hour=30,
+        entities=60,
+        body_bytes=300,
+        chunk_bytes=20_000,
+        stream_rate=0,
+    )
+    to, taken = tmp_path / "backups", []
+    with (
+        running(settings) as sandbox,
+        closing(
+            Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",), namespaces=(0, 10), wikidata=True)
+        ) as mirror,
+    ):
+        monkeypatch.setattr(operations, "Warehouse", partial(Warehouse, clock=sandbox.clock.now))
+        mirror.configure(realtime_url=sandbox.realtime_url)
+        claim(mirror.data, sandbox.url)
+
+        def take():
+            report = operations.take(mirror.data, to, QUIET, keep=3)
+            assert report.problems == ()
+            taken.append(report.taken.backup.path)
+
+        *hours, last = mirror.newest(3)
+        assert mirror.materialize(hours).success
+        for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES):
+            wiki = dataset.scope([("enwiki", 0)], wikidata=True)[0][0]
+            made = mirror.take_snapshot(f"{wiki}_namespace_0", dataset, **mirror.at("download ", take))
+            assert made.success, made.sentence
+        # one step of the compaction is committed then, and others are not
+        assert {one.merge.units[0].name.partition("/")[0] for one in compact(mirror, take)} == {
+            "article_changes",
+            "entity_changes",
+        }
+        assert mirror.publish().success
+        listen(mirror, take)
+        known = digests(mirror.warehouse)
+        # an hour is downloaded meanwhile, and not loaded so far
+        of_articles = ("archive/batches", "lake/article_changes", "warehouse/article_changes")
+        assert mirror.materialize([last], of_articles, **mirror.at("download ", take)).success
+        assert len(taken) == 6
+        assert [one.path for one in backups.completed(to)] == taken[-3:]
+        _, done = operations.restore(to, tmp_path / "restored", QUIET)
+        assert done.damaged == []
+        assert digests(Warehouse(tmp_path / "restored", clock=sandbox.clock.now)) == known
+    asked = {
+        "articles",
+        "article_bodies",
+        "compacted_files",
+        "entities",
+        "entity_bodies",
+        "sections",
+        "snapshot_entities",
+        "stream_state",
+    }
+    assert all(known[name][0] for name in asked)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
+from resources import files
 from resources.datasets import named
 from resources.enterprise.errors import ServiceUnavailable
 from resources.errors import MirrorError
@@ -81,8 +82,8 @@ def check(
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
     """Names of an archived list; None: there is none that can be read."""
     try:
-        return {record["identifier"] for record in json.loads(layout.list_archive(named(kind)).read_bytes())}
-    except (OSError, ValueError, TypeError, KeyError):
+        return {record["identifier"] for record in json.loads(files.read(layout.list_archive(named(kind))))}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -15,6 +15,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, TypeAdapter
+
 from resources import files
 from resources.errors import MirrorError
 
@@ -45,6 +47,15 @@ class OriginError(MirrorError):
     """The data folder belongs to another service."""
 
     ends_run = True
+
+
+class _Note(BaseModel):
+    """What a data folder notes of the service that it was filled from."""
+
+    service: str
+
+
+_NOTE = TypeAdapter(_Note)
 
 
 def ready(folder: Path) -> None:
@@ -85,11 +96,20 @@ def advice(error: OSError) -> str:
 
 
 def origin_of(data: Path) -> str | None:
-    """The service that a data folder was filled from; None while it is empty."""
+    """The service that a data folder was filled from; None while it is empty.
+
+    Raises:
+        OriginError: The note is damaged. Nobody but the operator can say what it said.
+    """
     try:
-        return str(json.loads(_note(data).read_text())["service"])
+        return files.read_json(_note(data), _NOTE).service
     except FileNotFoundError:
         return None
+    except files.UnusableFileError as error:
+        raise OriginError(
+            f"{error.what} It says which service the data folder was filled from, so nothing was changed. Restore the file from a backup, or write "
+            f'{{"service": "..."}} into it: the table `about` of the published file has the service\'s name.'
+        ) from None
 
 
 def facts_of(data: Path) -> dict[str, str]:

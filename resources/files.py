@@ -10,13 +10,14 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import stat
 import time
 import unicodedata
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from resources.errors import MirrorError
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pydantic import TypeAdapter
-
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+#: The form of a JSON file of which no more is said than that it is an object.
+JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES: Final = 1 << 20
@@ -98,6 +101,24 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
         found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, found["loc"]))
     raise _unusable(f"The file {path} is damaged ({f'{place}: ' if place else ''}{found['msg']}).")
+
+
+def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
+    """Read a JSON file that can be made again, or return None. What is damaged is renamed to `NAME.damaged`, and the log says so.
+
+    Raises:
+        OSError: The system refuses to read it.
+    """
+    try:
+        return read_json(path, form)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnusableFileError as error:
+        aside = path.with_name(f"{path.name}.damaged")
+        with contextlib.suppress(OSError):  # of a folder that may only be read
+            path.replace(aside)
+        _log.warning("%s It is set aside as %s and made again.", error.what, aside.name)
+        return None
 
 
 def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
@@ -257,6 +278,8 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
         # through a symbolic link, another file would be emptied
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
+            if not stat.S_ISREG(found := os.fstat(descriptor).st_mode):
+                raise _irregular(path, found)
             if take(descriptor) and _is_named(descriptor, path):
                 yield descriptor
                 return

@@ -17,6 +17,7 @@ from assets.checks.findings import results
 from assets.describe import preview
 from assets.failures import as_failure
 from assets.steps.converting import NotArchivedError
+from resources import files
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.enterprise import endpoints
@@ -100,7 +101,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
 def _converted(dataset: Dataset, lake: LakeResource) -> tuple[bytes, ListConversion]:
     """A list as it is archived, and its Parquet file, which is made where it is not there."""
     try:
-        raw = lake.layout.list_archive(dataset).read_bytes()
+        raw = files.read(lake.layout.list_archive(dataset))
     except FileNotFoundError as error:
         raise NotArchivedError(
             f"The list of {dataset.name} is not archived; materialize archive/reference first."

@@ -19,6 +19,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from pydantic import AwareDatetime, TypeAdapter
+
 from assets.steps.snapshot import archived_sets
 from resources import datasets, files
 from resources.data_folder import removing
@@ -43,6 +45,8 @@ GRACE = timedelta(hours=24)
 _STREAMED = datasets.RETENTION + timedelta(hours=2)
 #: Nobody waits for the space within a day, and each look walks through every file of the lake.
 _BETWEEN_LOOKS = timedelta(days=1)
+#: The journal: when each file was first seen to be replaced.
+_SEEN = TypeAdapter(dict[str, AwareDatetime])
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -116,7 +120,8 @@ def clean(
         for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
             with contextlib.suppress(FileNotFoundError):  # its note went with it
                 name = layout.relative(path)
-                found.append(Replaced(name, path.stat().st_size, why, since.get(name, now) + grace))
+                # what was noted of the future, by a clock that was put back, begins now
+                found.append(Replaced(name, path.stat().st_size, why, min(since.get(name, now), now) + grace))
         # whoever copies the files, for a backup, finds all that its copy of the ledger names
         until = now if may_remove else _NEVER
         cleaning = Cleaning(
@@ -141,10 +146,7 @@ def _journal(layout: Layout) -> Path:
 
 
 def _read(journal: Path) -> dict[str, datetime]:
-    try:
-        return {name: datetime.fromisoformat(since) for name, since in json.loads(journal.read_bytes()).items()}
-    except (FileNotFoundError, ValueError, AttributeError, TypeError):
-        return {}
+    return files.read_cache(journal, _SEEN) or {}
 
 
 def _write(journal: Path, seen: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ Source: the service's lookups, /v2/articles/{name}.
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from assets.steps.converting import convert_archives
 from resources import files
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from resources.lake import Converter, Layout
     from resources.remote import RemoteConverter
     from resources.warehouse import Warehouse
+
+_log = logging.getLogger(__name__)
 
 #: What one lookup may bring: the record with its bodies.
 _QUOTA = LOOKUPS.quota or ""
@@ -72,6 +76,16 @@ class Looked:
         return self.found_count + self.missing_count
 
 
+class _Spent(BaseModel):
+    """What is noted of a day's lookups."""
+
+    day: str
+    spent: NonNegativeInt
+
+
+_SPENT = TypeAdapter(_Spent)
+
+
 class Budget:
     """The lookups of a day (UTC) of this data folder. Each is written down before it is made, so that no kill exceeds it.
 
@@ -96,17 +110,22 @@ class Budget:
             spent = self._spent()
             if spent >= self._per_day:
                 return False
-            files.write(self._path, json.dumps({"day": self._today(), "spent": spent + 1}).encode())
+            self._write(spent + 1)
         return True
 
     def _spent(self) -> int:
         try:
-            known = json.loads(self._path.read_bytes())
-            return int(known["spent"]) if known["day"] == self._today() else 0
+            known = files.read_json(self._path, _SPENT)
         except FileNotFoundError:
             return 0
-        except (ValueError, KeyError, TypeError):
-            return self._per_day  # what was spent is not known, so nothing is
+        except files.UnusableFileError as error:
+            _log.warning("%s No lookup is spent before tomorrow (UTC), and the file is written again.", error.what)
+            self._write(self._per_day)  # what was spent is not known, so nothing is
+            return self._per_day
+        return known.spent if known.day == self._today() else 0
+
+    def _write(self, spent: int) -> None:
+        files.write(self._path, json.dumps({"day": self._today(), "spent": spent}).encode())
 
     def _today(self) -> str:
         return f"{self._now().astimezone(UTC):%Y-%m-%d}"
@@ -139,10 +158,11 @@ def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
     if path is None:
         return []
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = files.read(path).decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError, files.UnusableFileError) as error:
+        told = error.what if isinstance(error, files.UnusableFileError) else error
         raise WatchlistError(
-            f"The watch list {path} cannot be read ({error}). Nothing was looked up. Correct WME_WATCHLIST or the file."
+            f"The watch list {path} cannot be read ({told}). Nothing was looked up. Correct WME_WATCHLIST or the file."
         ) from error
     found = []
     for number, line in enumerate(lines, 1):

@@ -9,7 +9,6 @@ in the next backup. Left out are secrets (tokens), locks, what is unfinished, an
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -200,9 +199,10 @@ def _verified(source: Source) -> str | None:
     if not source.name.endswith(f".{ARCHIVE}"):
         return None
     try:
-        return str(json.loads(source.path.with_name(f"{source.path.name}.json").read_bytes())["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        note = files.read_json(source.path.with_name(f"{source.path.name}.json"), files.JSON_OBJECT)
+    except (OSError, files.UnusableFileError):
         return None
+    return str(note.get("version", "")) or None
 
 
 def _problems(taken: Taken) -> Iterator[str]:

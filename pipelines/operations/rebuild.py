@@ -17,7 +17,7 @@ from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import convert_archives
 from pipelines.wiring import build_enterprise, build_resources
-from resources import datasets
+from resources import datasets, files
 from resources.data_folder import facts_of
 from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import hour_folders
@@ -96,7 +96,7 @@ def _steps(
     """The lists, then the snapshots with the oldest version first, then the hours: their names, and what takes each to DuckDB."""
 
     def load_list(dataset: Dataset) -> None:
-        store.load_list(dataset, convert_list(dataset, layout.list_archive(dataset).read_bytes(), layout).path)
+        store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
 
     def load_snapshot(dataset: Dataset, archived: ArchivedSnapshot) -> None:
         made = convert(archived.identifier, archived.archives, dataset)

@@ -13,9 +13,10 @@ import tarfile
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from isal import igzip
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
 from resources import files
 from resources.data_folder import removing
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SUFFIX = ".ndjson"
+
+
+class _Note(BaseModel):
+    """What lies beside a packed archive."""
+
+    identifier: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}\z")]
+    version: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
+    source_at: AwareDatetime
+
+
+_NOTE = TypeAdapter(_Note)
 
 
 @dataclass(frozen=True)
@@ -113,16 +125,16 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
     found = []
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for note in folder.glob("*.tar.gz.json"):
-            told = json.loads(note.read_bytes())
-            project, _, namespace = told["identifier"].rpartition("_namespace_")
+            told = files.read_json(note, _NOTE)
+            project, _, namespace = told.identifier.rpartition("_namespace_")
             found.append(
                 LookupArchive(
                     path=note.with_suffix(""),
-                    identifier=told["identifier"],
-                    version=told["version"],
+                    identifier=told.identifier,
+                    version=told.version,
                     project_id=project,
                     namespace_id=int(namespace),
-                    source_at=datetime.fromisoformat(told["source_at"]),
+                    source_at=told.source_at,
                 )
             )
     yield from sorted(found, key=lambda one: (one.source_at, one.identifier))

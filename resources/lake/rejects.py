@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from isal import isal_zlib
 
+from resources import files
 from resources.lake.errors import legible
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTED_LINES
@@ -189,7 +190,7 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
         OSError: The file is not there, or is damaged.
     """
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
-    with (layout.lake / raw_path).open("rb") as file:
+    with files.opened(files.within(layout.lake, raw_path)) as file:
         file.seek(raw_offset)
         while not unpacker.eof:
             packed = unpacker.unconsumed_tail or file.read(_READ_BYTES)

@@ -70,14 +70,13 @@ def compact(mirror, do):
     """Compact everything; `do` is called after the first step."""
     waiting = [do]
     later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
-    done = compact_lake(
+    return compact_lake(
         mirror.layout,
         later,
         Engine(workers=1),
         memory_bytes=1 << 23,
         say=lambda _: waiting.pop()() if waiting else None,
     )
-    return done
 
 
 def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tmp_path, monkeypatch):

@@ -149,9 +149,11 @@ class TokenStore:
     def _fields(self) -> dict[str, Any]:
         """What the file says of this account; nothing where there is no file, or it is another's or damaged."""
         try:
-            content = self._path.read_bytes()
+            content = files.read(self._path)
         except FileNotFoundError:
             return {}
+        except files.UnusableFileError as error:
+            problem = error.what
         except OSError as error:
             problem = error.strerror
         else:

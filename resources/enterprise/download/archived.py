@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from resources import files
 from resources.enterprise import errors
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BATCHES: Final = list_of(Batch)
+_SIDECAR_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,17 @@ class Sidecar:
     def read(cls, target: Path) -> Sidecar | None:
         """The sidecar of a file, or None where there is none that can be read."""
         try:
-            fields = json.loads(cls.path(target).read_bytes())
-            return cls(
-                identifier=str(fields["identifier"]),
-                version=str(fields["version"]),
-                size_bytes=int(fields["size_bytes"]),
-                url_path=str(fields["url_path"]),
-                fetched_at=datetime.fromisoformat(fields["fetched_at"]),
-            )
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, ArithmeticError):
+            return files.read_json(cls.path(target), _SIDECAR, most=_SIDECAR_BYTES)
+        except (FileNotFoundError, NotADirectoryError, files.UnusableFileError):
             return None
 
     def write(self, target: Path) -> None:
         """Write the sidecar of a file."""
         text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
         files.write(self.path(target), text.encode() + b"\n")
+
+
+_SIDECAR: Final = TypeAdapter(Sidecar)
 
 
 def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
@@ -89,12 +86,13 @@ def read_listing(path: Path) -> Listing[Batch]:
         FileNotFoundError: There is no such file.
         IntegrityError: It is no list of files.
     """
-    raw = path.read_bytes()
     try:
+        raw = files.read(path)
         records = _BATCHES.validate_json(raw)
-    except ValidationError as error:
+    except (ValidationError, files.UnusableFileError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
         wrong = errors.IntegrityError(
-            f"{path} is not a batch listing ({error.errors()[0]['msg']}). Nothing was changed. Remove it and fetch "
+            f"{path} is not a batch listing ({why}). Nothing was changed. Remove it and fetch "
             "the hour again while the service keeps it; archives that are complete are not fetched twice."
         )
         raise wrong from None
@@ -120,5 +118,5 @@ def is_intact(target: Path) -> bool:
     sidecar = Sidecar.read(target)
     try:
         return sidecar is not None and files.md5_of(target) == sidecar.version
-    except FileNotFoundError:
+    except (FileNotFoundError, files.UnusableFileError):
         return False

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resources import files
 
@@ -84,7 +84,7 @@ class Part:
     def left_bytes(target: Path, version: str) -> int:
         """Bytes that an unfinished download of this version left, without waiting for who may be writing it."""
         try:
-            found = json.loads(_part_json(target).read_bytes())
+            found = files.read_json(_part_json(target), files.JSON_OBJECT)
             return sum(int(done) for _, _, done in found["ranges"]) if found["version"] == version else 0
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, ArithmeticError):
             return 0
@@ -174,7 +174,7 @@ class Part:
     def _load(self) -> None:
         """Take up what an earlier process left, if it makes sense."""
         try:
-            found: dict[str, Any] = json.loads(self._json.read_bytes())
+            found = files.read_json(self._json, files.JSON_OBJECT)
             segments = [
                 Segment(int(start), None if end is None else int(end), int(done))
                 for start, end, done in found["ranges"]

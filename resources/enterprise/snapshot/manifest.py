@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
 from resources import files
 from resources.datasets.paths import SET, is_of_snapshot
@@ -37,6 +37,9 @@ class SetFile(BaseModel):
 class _Content(BaseModel):
     snapshot: Snapshot
     files: tuple[SetFile, ...]
+
+
+_CONTENT = TypeAdapter(_Content)
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,10 @@ def read_set(path: Path) -> SnapshotSet:
         IntegrityError: It is not what a client wrote.
     """
     try:
-        content = _Content.model_validate_json(path.read_bytes())
-    except ValidationError as error:
+        content = files.read_json(path, _CONTENT)
+    except files.UnusableFileError as error:
         wrong = errors.IntegrityError(
-            f"{path} does not name the files of a snapshot ({error.error_count()} faults, the first: "
-            f"{error.errors()[0]['msg']}). Nothing was changed. Remove it and fetch the snapshot again: files that are "
+            f"{path} does not name the files of a snapshot ({error.what.rstrip('.')}). Nothing was changed. Remove it and fetch the snapshot again: files that are "
             "complete are not fetched twice."
         )
         raise wrong from None

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
 
 from resources import files
 from resources.warehouse.records import Publication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from pathlib import Path
+
+
+class _Last(BaseModel):
+    """What a receipt says of the publication itself."""
+
+    published_at: AwareDatetime
+    revision: int
+    copied: str = ""
+
+
+_LAST = TypeAdapter(_Last)
 
 
 @dataclass(frozen=True)
@@ -35,14 +48,11 @@ class Receipt:
 
     def last(self) -> Publication | None:
         """The publication that analysts open now; None: there is none, or its receipt is lost."""
-        words = self._words()
         try:
-            last = Publication(
-                datetime.fromisoformat(words["published_at"]), int(words["revision"]), str(words.get("copied", ""))
-            )
-        except (ValueError, KeyError, TypeError):
+            last = _LAST.validate_python(self._words())
+        except ValidationError:
             return None
-        return last if self.published_path.exists() else None
+        return Publication(**dict(last)) if self.published_path.exists() else None
 
     def write(self, words: Mapping[str, Any], now: datetime) -> None:
         """Remember the file that has just been put there."""
@@ -50,11 +60,7 @@ class Receipt:
         files.write(self.path, json.dumps(known).encode())
 
     def _words(self) -> dict[str, Any]:
-        try:
-            words = json.loads(self.path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return words if isinstance(words, dict) else {}
+        return files.read_cache(self.path, files.JSON_OBJECT) or {}
 
     def _mark(self) -> list[int]:
         """Tells whether the published file is still the one that was put there."""

@@ -16,11 +16,12 @@ from assets.checks import current_checks
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
 from assets.freshness import HOURLY
+from assets.steps import repair
 from resources import datasets
-from resources.adapters import WarehouseResource
+from resources.adapters import EngineResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.tables import ARTICLES, ENTITIES, Table
-from resources.warehouse import Applied, AppliedEntities, Warehouse
+from resources.warehouse import Applied, AppliedEntities, LakeFileError, Warehouse
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,21 @@ def current_state(state: State) -> dg.AssetsDefinition:
         check_specs=[check.spec for check in current_checks.of_state(state.table, state.noun)],
         can_subset=True,
     )
-    def advance(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[Any]:
+    def advance(
+        context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
+    ) -> Iterator[Any]:
         """Advance the table by every snapshot and hour that was loaded since the last time, in one transaction."""
         turn = None
         if context.selected_asset_keys:
             with as_failure():
-                applied = state.apply(warehouse.warehouse)
+                try:
+                    applied = state.apply(warehouse.warehouse)
+                except LakeFileError as error:
+                    # it takes rows of older files: nothing else can go on without all of them
+                    context.log.warning("%s", error)
+                    if not repair.repaired(lake, warehouse, engine, context.log.info, most=None).load_count:
+                        raise
+                    applied = state.apply(warehouse.warehouse)
             context.log.info("%s", applied)
             yield dg.MaterializeResult(metadata=state.metadata(applied) | {"seconds": round(applied.seconds, 3)})
             turn = int(time.time() // 3600)

@@ -10,8 +10,9 @@ from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
 from assets.freshness import HOURLY
 from assets.maintenance.housekeeping import clean, is_due
+from assets.steps import repair
 from resources import datasets
-from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import facts_of
 from resources.datasets import Family
 from resources.warehouse import QueryResult, Warehouse, WarehouseError, next_text
@@ -21,6 +22,9 @@ KEY = dg.AssetKey(["published", "warehouse"])
 #: Tag of the runs that publish only when it is due: those of schedules and sensors, and `wme run`. Whoever materializes
 #: the asset by hand wants it published.
 WHEN_DUE = {"wme/publish": "when due"}
+
+#: Metadata of a publication that found lake files gone or damaged: what became of them.
+REPAIRED = "repaired"
 
 _TABLES = """
 SELECT table_name AS "table", 'table' AS kind, estimated_size AS "rows" FROM duckdb_tables() WHERE NOT internal
@@ -49,6 +53,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         enterprise: EnterpriseResource,
         lake: LakeResource,
         warehouse: WarehouseResource,
+        engine: EngineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
         """Say what is missing in the coverage, then publish, unless the run publishes only when it is due and it is not."""
         store, every = warehouse.warehouse, warehouse.publish_every
@@ -61,6 +66,12 @@ def published_warehouse() -> dg.AssetsDefinition:
             return dg.MaterializeResult(metadata=sized(metadata | _kept(context, lake, store)))
         with as_failure():
             published = store.publish(facts_of(store.data))
+            repaired = {}
+            if published.faulty_lake_files:
+                done = repair.repaired(lake, warehouse, engine, context.log.info)
+                repaired = {REPAIRED: repair.told(done)}
+                if done.load_count:
+                    published = store.publish(facts_of(store.data))
         context.log.info("%s", published)
         metadata = {
             "dagster/uri": str(published.path),
@@ -71,6 +82,8 @@ def published_warehouse() -> dg.AssetsDefinition:
             "changed": published.changed,
             "seconds_locked": round(published.locked_seconds, 3),
             "lake_files": published.lake_file_count,
+            "faulty_lake_files": len(published.faulty_lake_files),
+            **repaired,
             "tables": markdown(_rows(store.sql(_TABLES)), ("table", "kind", "rows")),
             "newest_articles": markdown(_rows(store.sql(_NEWEST)), PREVIEW),
         }

@@ -85,6 +85,22 @@ def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResu
 
 
 @dg.asset_check(
+    asset=_PUBLISHED,
+    name="lake_files_whole",
+    description="Every lake file that is loaded is there, has the size that the ledger says, and has not lost its footer. Data pages are not read.",
+)
+def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Name the lake files that are gone or damaged, after the publication tried to make them again."""
+    wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
+    return dg.AssetCheckResult(
+        passed=not wrong,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=told(wrong, "The log of the publication says why they were not made again from the archive."),
+        metadata={"wrong": len(wrong)},
+    )
+
+
+@dg.asset_check(
     # where units are spent anyhow: nothing that publishes asks the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
@@ -115,4 +131,4 @@ def articles_as_looked_up(
     )
 
 
-STANDING = [last_48_hours_covered, no_failed_hours, articles_as_looked_up]
+STANDING = [last_48_hours_covered, no_failed_hours, lake_files_whole, articles_as_looked_up]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from resources import datasets
 from resources.engine.errors import EngineError
 from resources.formatting import size_text
-from resources.lake import CompactionJob, DiskFull, LakeError, Source, compact, sweep
+from resources.lake import CompactionJob, DamagedFileError, DiskFull, LakeError, Source, compact, sweep
 from resources.tables.compacted import COMPACTED
 from resources.warehouse import LakeFileError, NewFile
 from resources.warehouse.compaction.spans import FILE_BYTES
@@ -175,6 +175,8 @@ class _Run:
             committed = self.warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
         except (LakeError, LakeFileError, EngineError) as error:
             self.failed.append(error)
+            if isinstance(error, DamagedFileError):
+                self.warehouse.note_damage(error.lake_path, error.why)
             return merge.lake_bytes
         done = Compacted(
             merge=merge,

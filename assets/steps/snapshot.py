@@ -189,8 +189,10 @@ def all_conversions(
     return found
 
 
-def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse) -> SnapshotLoad:
-    """The version in DuckDB; it counts from the moment that all of it is there."""
+def load_snapshot(
+    archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse, *, reload: bool = False
+) -> SnapshotLoad:
+    """The version in DuckDB; it counts from the moment that all of it is there. `reload`: also where it is loaded already."""
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(
@@ -202,5 +204,6 @@ def load_snapshot(archived: ArchivedSnapshot, conversions: Sequence[Conversion],
             files=tuple(files_of(SnapshotFile, conversions)),
             file_count=len(archived.archives),
             exported_at=archived.exported_at,
-        )
+        ),
+        reload=reload,
     )

@@ -159,12 +159,30 @@ def run(
         return
     say = partial(terminal.ERR.print, markup=False)
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
+    told_of_lake(settings, report)
     if as_json:
         click.echo(json.dumps(_as_json(settings, hours, report), ensure_ascii=False, indent=2))
     elif hours and not quiet:
         _show_run(settings, hours, report)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
+
+
+def told_of_lake(settings: Settings, report: RunReport) -> None:
+    """Say which lake files are gone or damaged, on standard error; a damaged one that could not be made again is a failure of the run."""
+    from resources.warehouse import Warehouse, named
+
+    if not report.repaired:
+        return
+    terminal.ERR.print(report.repaired, markup=False, soft_wrap=True)
+    faulty = Warehouse(settings.data).faulty_lake_files(published=True)
+    if gone := [file for file in faulty if file.is_gone]:
+        terminal.ERR.print(f"Left out of the published file: {named(gone)}.", markup=False, soft_wrap=True)
+    if damaged := [file for file in faulty if not file.is_gone]:
+        report.failures.append(
+            f"{counted(len(damaged), 'damaged lake file')} could not be made again so far, and everything else is published: {named(damaged)}. "
+            "If the archive lacks their content, restore them from a backup (see the operator's guide, Damaged files)."
+        )
 
 
 def _show_dry_run(plan: Any) -> None:
@@ -200,6 +218,7 @@ def _as_json(settings: Settings, hours: list[datetime], report: RunReport) -> di
             for dataset, row, seconds in _rows(warehouse, hours, report)
         ],
         "failures": report.failures,
+        "repaired": report.repaired,
         "is_unreachable": report.unreachable,
     }
 

@@ -16,7 +16,8 @@ import dagster as dg
 
 from assets import layers
 from assets.partitions import HOUR, hour_of, key_of
-from assets.published import WHEN_DUE
+from assets.published import KEY as PUBLISHED
+from assets.published import REPAIRED, WHEN_DUE
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from pipelines.automation import jobs
@@ -53,12 +54,14 @@ class RunReport:
         seconds: Fetching and converting by (table, hour, archive); next to nothing where it was there already.
         unavailable: `service` or `warehouse`: what no job could use after a failure, so that none was run that needs it.
         unreachable: The service is what was not available, and may be so later: a host could not be reached.
+        repaired: Lake files that the publication found gone or damaged, and what became of them, in sentences; empty: none.
     """
 
     failures: list[str] = field(default_factory=list)
     seconds: dict[tuple[str, datetime, str], float] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
     unreachable: bool = False
+    repaired: str = ""
 
 
 @dataclass(frozen=True)
@@ -337,6 +340,9 @@ class _Here:
                 seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
                 table, hour = hourly[event.asset_key], hour_of(event.partition)
                 self.report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
+            if event.is_step_materialization and event.asset_key == PUBLISHED:
+                told: Any = event.step_materialization_data.materialization.metadata.get(REPAIRED)
+                self.report.repaired = "" if told is None else told.value
             if not event.is_step_failure:
                 continue
             data = event.step_failure_data

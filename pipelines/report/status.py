@@ -18,7 +18,7 @@ from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, size_text, value_text
 from resources.lake import Archive, Layout, drift_of, find_conversion
 from resources.tables import HourState
-from resources.warehouse import Warehouse, next_text
+from resources.warehouse import Warehouse, named, next_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +91,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
         with warehouse.open_published() as published:
             _tell_published(report, published, warehouse.published_path, settings)
+            _tell_lake(report, warehouse)
             _tell_drift(report, published, settings)
             _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
             told = stream_.compared(
@@ -137,7 +138,6 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         "change_count": int(counts[1]),
         "reject_count": counts[2],
         "unapplied_file_count": counts[3],
-        "missing_lake_file_count": int(about.get("missing_lake_file_count", "0")),
     }
     report.facts.append(("published", f"{path}, {size_text(size)}, {about.get('published_at', '')}"))
     report.facts.append(("articles", f"{counts[0]:,}"))
@@ -158,10 +158,16 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         report.troubles.append(
             f"{counted(counts[3], 'loaded file')} {'is' if counts[3] == 1 else 'are'} not in `articles` yet. `wme run` applies them."
         )
-    if about.get("missing_lake_file_count", "0") != "0":
+
+
+def _tell_lake(report: Status, warehouse: Warehouse) -> None:
+    """Files that are gone or damaged, by a look at the status of each."""
+    faulty = warehouse.faulty_lake_files(published=True)
+    report.figures["missing_lake_file_count"] = len(faulty)
+    if faulty:
         report.troubles.append(
-            f"Missing: {counted(int(about['missing_lake_file_count']), 'lake file')}, left out of `article_bodies`, and of older hours of `article_changes`. "
-            "Materialize lake/article_changes and warehouse/article_changes of their hours, then publish: the archive is enough for that."
+            f"Missing or damaged: {counted(len(faulty), 'lake file')}, left out of `article_bodies`, and of older hours of `article_changes`: "
+            f"{named(faulty)}. The next publication makes them again from the archive; `wme publish` does it now."
         )
 
 

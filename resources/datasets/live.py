@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow.parquet as pq
-
+from resources.damage import read_footer
 from resources.datasets.paths import hour_folder, hour_folders
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def step_of(number: int, path: Path) -> Step:
         OSError: It cannot be read.
     """
     try:
-        facts = json.loads(pq.read_metadata(path).metadata[METADATA_KEY.encode()])
+        facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
         return Step(
             number,
             path,

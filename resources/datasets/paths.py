@@ -50,6 +50,11 @@ def with_bodies(path: str) -> str:
     return f"{path.removesuffix(ROWS)}{BODIES}" if path.endswith(f".{ROWS}") else path
 
 
+def with_rows(path: str) -> str:
+    """The file that the ledger names for a lake file: the one with the rows of these bodies, or itself."""
+    return f"{path.removesuffix(BODIES)}{ROWS}" if path.endswith(f".{BODIES}") else path
+
+
 def is_of_snapshot(name: str, identifier: str) -> bool:
     """Whether a file is an archive or a set of this snapshot, an unfinished one or a note among them."""
     found = parse(name)

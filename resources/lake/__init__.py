@@ -12,7 +12,7 @@ from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, 
 from resources.lake.conversion import Conversion, conversion_version, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.decode.drift import Drift
-from resources.lake.errors import ArchiveError, ConversionError, DiskFull, LakeError, ListError
+from resources.lake.errors import ArchiveError, ConversionError, DamagedFileError, DiskFull, LakeError, ListError
 from resources.lake.layout import Layout
 from resources.lake.lists import ListConversion, convert_list, list_version
 from resources.lake.parquet.writer import sweep
@@ -27,6 +27,7 @@ __all__ = [
     "Conversion",
     "ConversionError",
     "Converter",
+    "DamagedFileError",
     "DiskFull",
     "Drift",
     "LakeError",

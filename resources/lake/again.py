@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from resources import files
+from resources.damage import UNREADABLE, require_file, set_aside
 from resources.lake.conversion import Conversion, find_conversion, targets
 from resources.lake.errors import ConversionError
 from resources.lake.layout import Layout
@@ -103,6 +104,8 @@ def _folder(layout: Layout) -> Iterator[_Beside]:
 
 def _land(old: Path, new: Path) -> Path:
     old.parent.mkdir(parents=True, exist_ok=True)
+    if old.is_dir():
+        set_aside(old)
     return new.replace(old)
 
 
@@ -124,11 +127,12 @@ def _agree(old: Path, new: Path) -> bool | None:
     """Whether two files hold the same rows in the same order; None: the first one is damaged."""
     with pq.ParquetFile(new) as right:
         try:
+            require_file(old)
             with pq.ParquetFile(old, page_checksum_verification=True) as left:
                 is_alike = True
                 # all of the first one is read: a damaged page behind a difference is damage
                 for a, b in zip_longest(left.iter_batches(_ROWS), right.iter_batches(_ROWS)):
                     is_alike &= a is not None and b is not None and a.equals(b)
                 return is_alike
-        except (OSError, ValueError):
+        except UNREADABLE:
             return None

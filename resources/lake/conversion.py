@@ -7,8 +7,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
+from resources.damage import UNREADABLE, read_footer, require_file
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import SnapshotArchive
@@ -124,17 +123,25 @@ def find_conversion(
     bodies: frozenset[str] | None = None,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Conversion | None:
-    """What was made of the archive before, told by the file's own metadata; None if it was not converted like this."""
+    """What was made of the archive before, told by the file's own metadata; None if it was not converted like this.
+
+    A file that cannot be read counts as absent, so that the next conversion replaces it. Pages are not read.
+    """
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
-    if not target.exists():
+    try:
+        footer = read_footer(target)
+        facts = json.loads(footer.metadata[METADATA_KEY.encode()])
+        found = Conversion.of(facts, archive, layout, seconds=None)
+        if footer.num_rows != found.row_count or target != found.path:
+            return None  # of another archive
+        # without the rejects and their lines, the rows alone cannot be loaded
+        if found.reject_count and read_footer(rejects_target).num_rows != found.reject_count:
+            return None
+        if facts["has_long_lines"]:
+            require_file(lines_file(rejects_target))
+    except (*UNREADABLE, KeyError, TypeError):
         return None
-    facts = json.loads(pq.read_metadata(target).metadata[METADATA_KEY.encode()])
-    needed = [rejects_target] if facts["reject_count"] else []
-    if facts["has_long_lines"]:
-        needed.append(lines_file(rejects_target))
-    if not all(path.exists() for path in needed):
-        return None  # somebody removed them: the rows alone cannot be loaded
-    return Conversion.of(facts, archive, layout, seconds=None)
+    return found
 
 
 def drift_of(conversions: Iterable[Conversion]) -> list[Drift]:

@@ -52,6 +52,20 @@ class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name says wh
     """The disk filled up while a lake file was written; the unfinished file was removed."""
 
 
+class DamagedFileError(LakeError):
+    """A lake file is damaged. `lake_path` is relative to the lake, `why` what is wrong."""
+
+    def __init__(self, lake_path: str, why: str) -> None:
+        self.lake_path, self.why = lake_path, legible(why, _SHOWN)
+        super().__init__(
+            f"The lake file {lake_path} is damaged: {self.why}. It was not compacted, and nothing of it was written elsewhere. The next run makes "
+            "it again from the archive, if the archive has it."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (DamagedFileError, (self.lake_path, self.why))
+
+
 class ListError(LakeError):
     """A list is not a JSON array of objects of the declared form."""
 

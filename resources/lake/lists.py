@@ -7,8 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
+from resources.damage import UNREADABLE, read_footer
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict_json import Bad, read_document, text_of
 from resources.lake.errors import ListError
@@ -53,7 +52,10 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
     target = layout.list_file(table.name, digest)
-    converted = not target.exists()
+    try:
+        converted, row_count = False, read_footer(target).num_rows
+    except UNREADABLE:
+        converted, row_count = True, 0
     if converted:
         lines = b"".join(text_of(record).encode() + b"\n" for record in _records(dataset.name, raw))
         rows = RecordReader(table, {}, table.bodies).read(memoryview(lines), "", 1, 0, lines.count(b"\n"))
@@ -63,7 +65,8 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
             if len(rows.batch):
                 file.add(encode(rows.batch, table))
             file.finish({"conversion": json.dumps({"kind": dataset.name, "digest": digest, "schema_version": version})})
-    return ListConversion(digest, target, pq.read_metadata(target).num_rows, target.stat().st_size, converted)
+        row_count = file.row_count
+    return ListConversion(digest, target, row_count, target.stat().st_size, converted)
 
 
 def list_version(table: Table) -> str:

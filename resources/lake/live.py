@@ -324,7 +324,7 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
     rows = size = 0
     for path in paths:
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for number in range(file.num_row_groups):
                     read = file.read_row_group(number).cast(table.schema)
                     # before it is too much: else groups would grow whenever files are merged that were merged before

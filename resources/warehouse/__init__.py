@@ -20,6 +20,7 @@ from resources.warehouse.errors import (
     WarehouseFullError,
     WarehouseVersionError,
 )
+from resources.warehouse.faulty import FaultyFile, Part, named
 from resources.warehouse.live.comparison import Comparison
 from resources.warehouse.read.ledger import Ledger, LoadedFile, Named, named_in
 from resources.warehouse.records import (
@@ -51,6 +52,7 @@ __all__ = [
     "Committed",
     "Comparison",
     "CoverageRow",
+    "FaultyFile",
     "Findings",
     "HourAudit",
     "HourLoad",
@@ -66,6 +68,7 @@ __all__ = [
     "NewFile",
     "NotPublishedError",
     "Overlooked",
+    "Part",
     "Prepared",
     "ProjectState",
     "Publication",
@@ -84,6 +87,7 @@ __all__ = [
     "WarehouseError",
     "WarehouseFullError",
     "WarehouseVersionError",
+    "named",
     "named_in",
     "next_text",
 ]

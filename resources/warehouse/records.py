@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.tables import HourState
+    from resources.warehouse.faulty import FaultyFile
 
 
 def utc_text(moment: datetime) -> str:
@@ -294,9 +295,14 @@ class Published:
     copied_bytes: int
     whole_because: str | None
     lake_file_count: int
-    missing_lake_file_count: int
+    faulty_lake_files: tuple[FaultyFile, ...]
     locked_seconds: float
     seconds: float
+
+    @property
+    def missing_lake_file_count(self) -> int:
+        """Lake files that are gone or damaged, and left out."""
+        return len(self.faulty_lake_files)
 
     @property
     def copied(self) -> str:
@@ -307,11 +313,7 @@ class Published:
         """The publication in one sentence, or two."""
         if not self.changed:
             return f"Published file is up to date (revision {self.revision}); nothing was written."
-        missing = (
-            f" Missing: {counted(self.missing_lake_file_count, 'lake file')}, whose bodies are left out."
-            if self.missing_lake_file_count
-            else ""
-        )
+        missing = f" Gone or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
             f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them "

@@ -25,6 +25,7 @@ from resources.warehouse.publish.copying import copy_build
 from resources.warehouse.publish.publisher import Publisher
 from resources.warehouse.publish.receipt import Receipt
 from resources.warehouse.publish.standby import Standby
+from resources.warehouse.read.faults import Damaged
 from resources.warehouse.read.ledger import Ledger
 from resources.warehouse.read.reading import Reader
 from resources.warehouse.state import current
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
+    from resources.warehouse.faulty import FaultyFile
     from resources.warehouse.live.comparison import Comparison
     from resources.warehouse.live.provisional import Provisional
     from resources.warehouse.records import (
@@ -151,14 +153,14 @@ class Warehouse(Reader):
                 connection, self._lake_root, snapshot, self._clock(), keep_replaced=keep_replaced, reload=reload
             )
 
-    def load_lookups(self, files: Sequence[LookupFile]) -> int:
-        """Load answers about single pages in one transaction; returns the rows of the files that were not loaded before.
+    def load_lookups(self, files: Sequence[LookupFile], *, reload: bool = False) -> int:
+        """Load answers about single pages in one transaction; returns the rows of the files that were not loaded before, or of all (`reload`).
 
         Raises:
             LakeFileError: a file is gone or does not hold what was announced; everything is as it was.
         """
         with self._connector.build("load the lookups") as connection:
-            return load_lookups(connection, self._lake_root, files, self._clock())
+            return load_lookups(connection, self._lake_root, files, self._clock(), reload=reload)
 
     def record_statuses(self, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
         """Note what is known of hours that were not loaded; what is loaded stays so. Returns rows that say something new."""
@@ -176,8 +178,7 @@ class Warehouse(Reader):
     ) -> int:
         """Give each hour between the first loaded and the last known one a row: `missing`, or `past_retention` after 48 hours.
 
-        Per project and namespace from its own first hour, to the last known hour of all, or to `until` where that hour is
-        later. Returns the rows changed.
+        Per project and namespace from its own first hour, to the last known hour of all or a later `until`. Returns the rows changed.
         """
         with self._connector.build("fill the coverage") as connection:
             return coverage.fill(connection, dataset, projects, namespaces, now or self._clock(), until)
@@ -342,16 +343,23 @@ class Warehouse(Reader):
         return self._publisher().unpublished()
 
     def relocate(self) -> int | None:
-        """After the data folder was moved, make the published file's views find the lake where it is now.
+        """After the data folder was moved, make the published file's views find the lake where it is now; publishing does the same.
 
-        Only `warehouse.duckdb` and the lake are needed; publishing does the same. Returns the lake files found, or None where
-        nothing was to be done.
+        Only `warehouse.duckdb` and the lake are needed. Returns the lake files found, or None where nothing was to be done.
 
         Raises:
             NotPublishedError: nothing was published yet.
             LakeFileError: no file of the lake is there; nothing was changed.
         """
         return self._publisher().relocate()
+
+    def faulty_lake_files(self, *, published: bool = False) -> list[FaultyFile]:
+        """The lake files that are gone or damaged, with the loads whose rows are in them; `published`: by the published file's ledger."""
+        return self._publisher().faulty(published=published)
+
+    def note_damage(self, lake_path: str, why: str) -> None:
+        """Treat a lake file with damaged pages like a missing one, until it is replaced."""
+        Damaged(self.data).note(lake_path, why)
 
     def _publisher(self) -> Publisher:
         state, target = self.data / "state", self.published_path

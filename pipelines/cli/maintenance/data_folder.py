@@ -18,19 +18,35 @@ from resources.formatting import counted, moment_text, size_text
 
 
 @click.command()
-def publish() -> None:
-    """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH)."""
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="First read all lake files and compare every data page with its checksum. Damaged files are made again from the archive.",
+)
+def publish(*, verify: bool) -> None:
+    """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).
+
+    Lake files that are missing or damaged are made again from the archive, or named.
+    """
     from resources.warehouse import Warehouse, next_text
 
     settings = read_settings()
     warehouse = Warehouse(settings.data)
+    if verify:
+        from pipelines.operations import verify as verifying
+
+        with terminal.progress() as reporter:
+            found = verifying.verify(warehouse, reporter)
+        terminal.say(found)
     before = warehouse.publication()
     # a run of Dagster's takes seconds, even to find that there is nothing to do
-    if before is None or not warehouse.is_published(facts_of(settings.data)):
+    if before is None or not warehouse.is_published(facts_of(settings.data)) or warehouse.faulty_lake_files():
+        from pipelines.cli.run import told_of_lake
         from pipelines.operations import run as runs
 
         with terminal.progress():
             report = runs.publish(settings)
+        told_of_lake(settings, report)
         if report.failures:
             raise click.ClickException("\n".join(report.failures))
     last = warehouse.publication()

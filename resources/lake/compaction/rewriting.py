@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from resources.damage import UNREADABLE, is_damage, require_file, rows_at_once
 from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.lake.compaction.sorting import in_order
-from resources.lake.errors import LakeError
+from resources.lake.errors import DamagedFileError, LakeError
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables.compacted import APART, COMPACTED, FILE_ROW
 
@@ -156,39 +157,58 @@ def _rows(
     """The rows of a file with the columns of compacted files, less those that are left out."""
     beside = path.with_name(with_bodies(path.name))
     paths = [path] if beside == path else [path, beside]
-    for one in paths:
-        if not one.exists():
-            raise LakeError(
-                f"The lake file {one.name} is gone, so it was not compacted; nothing was changed. Convert its archive again."
-            )
-    try:
-        with ExitStack() as stack:
-            files = [stack.enter_context(pq.ParquetFile(one, buffer_size=_READ_BYTES)) for one in paths]
-            for one, file in zip(paths, files, strict=True):
-                if file.metadata.num_rows != source.row_count:
-                    raise LakeError(
-                        f"The lake file {one.name} holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}. It was "
-                        "not compacted, and nothing was changed. Remove it and convert its archive again."
-                    )
-            start = 0
-            for batches in _side_by_side(files):
-                found = _chosen(_of_form(batches, table, start), start, source)
-                start += len(batches[0])
-                if len(found):
-                    _count(found, given, counts)
-                    yield found
-    except (OSError, ValueError) as error:
-        raise LakeError(
-            f"The lake file {path} cannot be read ({error}), so it was not compacted; nothing was changed. Remove it "
-            "and convert its archive again."
-        ) from error
+    lake = path.parents[len(source.lake_path.split("/")) - 1]
+    with ExitStack() as stack:
+        files = [stack.enter_context(_opened(one, one.relative_to(lake).as_posix(), source, table)) for one in paths]
+        start = 0
+        for batches in _side_by_side(files, [one.relative_to(lake).as_posix() for one in paths]):
+            found = _chosen(_of_form(batches, table, start), start, source)
+            start += len(batches[0])
+            if len(found):
+                _count(found, given, counts)
+                yield found
     progress(sum(one.stat().st_size for one in paths))
 
 
-def _side_by_side(files: list[pq.ParquetFile]) -> Iterator[tuple[pa.RecordBatch, ...]]:
+def _opened(path: Path, lake_path: str, source: Source, table: Table) -> pq.ParquetFile:
+    """A lake file whose pages are compared with their checksums as they are read, so that damage never reaches another file."""
+    with _reading(lake_path):
+        require_file(path)
+        file = pq.ParquetFile(path, buffer_size=_READ_BYTES, page_checksum_verification=True)
+        if file.metadata.num_rows != source.row_count:
+            raise ValueError(f"it holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}")
+    # a column of an older file may be missing, and is null then; one of another name would be lost
+    known = {column.name: column.type for column in table}
+    if wrong := [field.name for field in file.schema_arrow if known.get(field.name) != field.type]:
+        raise LakeError(
+            f"The lake file {lake_path} has columns that are not declared ({', '.join(wrong)}), so it was not compacted; nothing was changed. "
+            "Remove it: the next run makes it again from the archive, if the archive has it."
+        )
+    return file
+
+
+@contextmanager
+def _reading(lake_path: str) -> Iterator[None]:
+    """Name the file in what goes wrong with it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LakeError(
+            f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. It is made again from the archive by the next "
+            "run, if the archive has it."
+        ) from error
+    except UNREADABLE as error:
+        if is_damage(error):
+            raise DamagedFileError(lake_path, str(error)) from error
+        raise LakeError(
+            f"The lake file {lake_path} cannot be read now: {error}. It was not compacted; nothing was changed."
+        ) from error
+
+
+def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
     """The same rows of each file, some megabytes at a time; the files have as many. A reader may give fewer rows at once than it was asked for."""
-    rows = min(_batch_rows(file.metadata) for file in files)
-    readers = [file.iter_batches(rows) for file in files]
+    rows = min(rows_at_once(file.metadata, _READ_BYTES, _GROUP_ROWS) for file in files)
+    readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
     while batches := [batch for batch in held if batch is not None]:
         count = min(map(len, batches))
@@ -199,10 +219,9 @@ def _side_by_side(files: list[pq.ParquetFile]) -> Iterator[tuple[pa.RecordBatch,
         ]
 
 
-def _batch_rows(metadata: pq.FileMetaData) -> int:
-    """How many rows of a file to read at once, so that they take no more than some megabytes."""
-    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-    return max(1, min(_GROUP_ROWS, int(_READ_BYTES * metadata.num_rows // max(1, size))))
+def _batches(file: pq.ParquetFile, rows: int, lake_path: str) -> Iterator[pa.RecordBatch]:
+    with _reading(lake_path):
+        yield from file.iter_batches(rows)
 
 
 def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.RecordBatch:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-
+from resources.damage import UNREADABLE, read_footer
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import hour_text
 from resources.warehouse.database.connect import answer, raise_revision
@@ -130,8 +129,8 @@ def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compact
     )
     for path, row_count in files:
         try:
-            found = pq.read_metadata(lake_root / path).num_rows
-        except (OSError, ValueError) as error:
+            found = read_footer(lake_root / path).num_rows
+        except UNREADABLE as error:
             raise LakeFileError(
                 f"The compacted file {path} is gone or cannot be read ({error}), so the changes in it stay in the warehouse as well; nothing was "
                 "changed. Put it back, or remove it and materialize lake/article_changes and warehouse/article_changes of its hours again."

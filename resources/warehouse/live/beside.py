@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from resources import files
+from resources.damage import UNREADABLE, is_damage, read_footer, set_aside
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.warehouse.database.connect import answer
 from resources.warehouse.errors import LakeFileError, NotPublishedError
@@ -52,6 +53,20 @@ class Beside:
     def is_used(self, now: datetime) -> bool:
         """Whether a stream brought anything of which the service may have no file yet."""
         return bool(files_of(self.data / "lake" / LIVE_CHANGES, first_hour(now)))
+
+    def set_damaged_aside(self) -> None:
+        """Rename the files of the stream that cannot be read, since the views find its files by a pattern."""
+        for path in sorted((self.data / "lake" / LIVE_CHANGES).glob("*/*/*.parquet")):
+            try:
+                read_footer(path)
+            except UNREADABLE as error:
+                if is_damage(error):
+                    aside = set_aside(path)
+                    _log.warning(
+                        "The file %s of the stream cannot be read (%s), and has the name %s now. Its events are missing until the stream or the "
+                        "files of their hours bring them again.",
+                        *(path, error, aside.name),
+                    )
 
     def begin(self, revision: int, now: datetime) -> str:
         """Make the folder of a publication that is being made, with its first file; returns its path, relative to the data folder.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from resources.damage import UNREADABLE, read_footer
 from resources.tables import LOADS, REJECTED_LINES
 from resources.warehouse.database.connect import answer, has_table, is_exhausted
 from resources.warehouse.database.sql import column_list, identifier, statement
@@ -37,13 +37,13 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
         LakeFileError: it is gone, no Parquet, or of other columns.
     """
     try:
-        metadata = pq.read_metadata(path)
+        metadata = read_footer(path)
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
     except FileNotFoundError as error:
         raise LakeFileError(
             f"The lake file {path} is gone; nothing was loaded from it. Convert its archive again."
         ) from error
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise LakeFileError(
             f"The lake file {path} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
             "convert its archive again."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from resources.datasets import ARTICLE_CHANGES
-from resources.datasets.paths import hour_folder, with_bodies
+from resources.datasets.paths import hour_folder
 from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import column_list, statement, transaction
 from resources.warehouse.errors import LakeFileError
@@ -26,6 +26,7 @@ from resources.warehouse.load.files import (
     unreadable,
 )
 from resources.warehouse.load.once_hours import insert_hours_once
+from resources.warehouse.read.faults import faulty
 from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import HourLoad, utc_text
 
@@ -51,7 +52,7 @@ def load_hour(
 ) -> HourLoad:
     """Load one hour: rows, rejects, ledger and coverage, all or nothing.
 
-    A file whose digest the ledger holds already is left as it is unless `reload`, or the compacted file that has its rows is gone. Rows of other projects and
+    A file whose digest the ledger holds already is left as it is unless `reload`, or the compacted file that has its rows is gone or damaged. Rows of other projects and
     namespaces of the hour stay.
 
     Raises:
@@ -100,17 +101,13 @@ def load_hour(
 
 
 def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[object]) -> set[tuple[str, int]]:
-    """Projects and namespaces of the hour that may have had rows in a compacted file which is gone."""
+    """Projects and namespaces of the hour that may have had rows in a compacted file which is gone or damaged."""
     found = connection.execute(
         "SELECT loads.project_id, namespace_id, file.lake_path FROM loads JOIN compacted_files AS file USING (table_name, compaction_id) "
         "WHERE table_name = ? AND batch_hour = ? AND loads.project_id BETWEEN first_project_id AND last_project_id",
         list(key),
     ).fetchall()
-    gone = {
-        path
-        for path in {path for *_, path in found}
-        if not all((lake_root / one).exists() for one in (path, with_bodies(path)))
-    }
+    gone = faulty(connection, lake_root, {path for *_, path in found})
     return {(project, namespace) for project, namespace, path in found if path in gone}
 
 

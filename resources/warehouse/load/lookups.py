@@ -34,9 +34,9 @@ _EARLIER = (
 
 
 def load_lookups(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[LookupFile], now: datetime
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[LookupFile], now: datetime, *, reload: bool
 ) -> int:
-    """Load files of answers in one transaction; returns the rows of those that were not loaded under the same digest.
+    """Load files of answers in one transaction; returns the rows of those that were not loaded under the same digest, or of all (`reload`).
 
     Whether a title was not found twice is told by two files, and that it was found after all by a third. So later files of
     the same project and namespace are taken in again, and earlier ones that did not find a title which is asked for here:
@@ -47,7 +47,7 @@ def load_lookups(
     """
     with transaction(connection):
         known = set(connection.execute("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'").fetchall())
-        fresh = [file for file in files if (file.source_at, file.digest) not in known]
+        fresh = [file for file in files if reload or (file.source_at, file.digest) not in known]
         if not fresh:
             return 0
         _replace(connection, lake_root, fresh, now)

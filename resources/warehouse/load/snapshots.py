@@ -28,6 +28,7 @@ from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, retire, unreadable
 from resources.warehouse.load.once import insert_once
 from resources.warehouse.load.snapshot_rows import Version
+from resources.warehouse.read.faults import faulty
 from resources.warehouse.records import SnapshotLoad
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def load_snapshot(
 ) -> SnapshotLoad:
     """Load one version, whole or not at all, and let go of the versions that are too many.
 
-    The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone.
+    The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone or damaged.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
@@ -78,9 +79,7 @@ def load_snapshot(
             ).fetchall()
         )
         digests = {file.identifier: file.digest for file in snapshot.files}
-        lost = bool(known) and not all(
-            (lake_root / path).exists() for path in _compacted(connection, snapshot, known[0][3])
-        )
+        lost = bool(known) and bool(faulty(connection, lake_root, _compacted(connection, snapshot, known[0][3])))
         changed = reload or lost or not known or held != digests
         before = _base(connection, snapshot)
         dropped: list[str] = []

@@ -33,8 +33,10 @@ from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
+from resources.warehouse.faulty import named
 from resources.warehouse.live.beside import FOLDER
 from resources.warehouse.publish.copying import copy_build
+from resources.warehouse.read.faults import with_parts
 from resources.warehouse.records import Published, copied_text
 from resources.warehouse.views.lake import make_views, mend_views, sources
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.warehouse.database.connect import Connector
+    from resources.warehouse.faulty import FaultyFile
     from resources.warehouse.live.beside import Beside
     from resources.warehouse.publish.receipt import Receipt
     from resources.warehouse.publish.standby import Standby
@@ -104,12 +107,16 @@ class Publisher:
 
         with self._replacing("publish") as temporary:
             copied = copy_build(self.connector, temporary, take_in, read, is_wanted)
+            looked_at_ns = time.time_ns()
             found = unchanged or self._finish(temporary, copied.state, now)
             if unchanged is None:
                 _make_durable(temporary)
                 self.standby.keep()
                 _put(temporary, target)
-                said = {"copied": copied_text(copied.written_bytes or 0, whole_because)}
+                said = {
+                    "copied": copied_text(copied.written_bytes or 0, whole_because),
+                    "lake_looked_at_ns": looked_at_ns,
+                }
                 self.receipt.write(copied.state | _lake_words(found) | said, now)
         return Published(
             path=target,
@@ -119,10 +126,17 @@ class Publisher:
             copied_bytes=copied.written_bytes or 0,
             whole_because=whole_because,
             lake_file_count=found.count,
-            missing_lake_file_count=len(found.missing),
+            faulty_lake_files=found.faulty,
             locked_seconds=copied.locked_seconds,
             seconds=time.perf_counter() - started,
         )
+
+    def faulty(self, *, published: bool) -> list[FaultyFile]:
+        """The lake files of the build file or the published one that are gone or damaged, and the loads whose rows are in them."""
+        opened = self.connector.published() if published else self.connector.build("look at the lake's files")
+        with opened as connection:
+            found = sources(connection, self.lake_root, self.receipt.looked())
+            return with_parts(connection, found.faulty)
 
     def is_current(self, about: Mapping[str, str], now: datetime) -> bool:
         """Whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
@@ -231,7 +245,7 @@ class Publisher:
             return None
         try:
             with self.connector.published() as connection:
-                found = sources(connection, self.lake_root)
+                found = sources(connection, self.lake_root, self.receipt.looked())
             if not self.beside.is_whole():
                 return None
         except (NotPublishedError, QueryError):
@@ -240,39 +254,50 @@ class Publisher:
 
     def _finish(self, copy: Path, words: dict[str, Any], now: datetime) -> Sources:
         """Make the copy what analysts open; returns the lake files behind it."""
-        live = {FOLDER: self.beside.begin(words["revision"], now)} if words.get("stream") else {}
+        live: dict[str, str] = {}
+        if words.get("stream"):
+            self.beside.set_damaged_aside()
+            live[FOLDER] = self.beside.begin(words["revision"], now)
+        facts = {
+            "attribution": _ATTRIBUTION,
+            **words["about"],
+            "published_at": now.isoformat(timespec="seconds"),
+            **{name: str(words[name]) for name in ("revision", "schema_version", "storage_version")},
+            "duckdb_version": duckdb.__version__,
+            **live,
+        }
         with self.connector.open_file(copy) as connection:
-            found = self._with_live(sources(connection, self.lake_root), live)
-            facts = {
-                "attribution": _ATTRIBUTION,
-                **words["about"],
-                "published_at": now.isoformat(timespec="seconds"),
-                **{name: str(words[name]) for name in ("revision", "schema_version", "storage_version")},
-                "duckdb_version": duckdb.__version__,
-                **live,
-                **_lake_facts(self.lake_root.resolve(), found),
-            }
-            # one transaction: each by itself would wait for the disk
-            with transaction(connection):
-                for internal in _INTERNAL:
-                    connection.execute(f"DROP {internal}")
-                for table, columns in INTERNAL_COLUMNS.items():
-                    # the view over the changes leaves them out
-                    for column in columns if table != ARTICLE_CHANGES.name else ():
-                        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-                make_views(connection, found)
-                connection.executemany(
-                    "INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()]
-                )
+            found = self._with_live(sources(connection, self.lake_root, self.receipt.looked()), live)
+            try:
+                self._dress(connection, found, facts)
+            except duckdb.Error:
+                # a file may be damaged whose times do not show it: then its footer does
+                known, found = found.missing, self._with_live(sources(connection, self.lake_root), live)
+                if found.missing == known:
+                    raise
+                self._dress(connection, found, facts)
             connection.execute("CHECKPOINT")
-        if found.missing:
+        if found.faulty:
             _log.warning(
-                "Missing: %s (%s first), whose rows are left out of the bodies and of older hours of article_changes. Convert the archives again, load their "
-                "hours and publish.",
-                counted(len(found.missing), "lake file"),
-                found.missing[0],
+                "%s cannot be read, and their rows are left out of the bodies and of older hours of article_changes: %s. They are made again from "
+                "the archive where it has them.",
+                counted(len(found.faulty), "lake file"),
+                named(found.faulty),
             )
         return found
+
+    def _dress(self, connection: duckdb.DuckDBPyConnection, found: Sources, facts: Mapping[str, str]) -> None:
+        """Drop what is internal, and make the views and `about`, in one transaction: each by itself would wait for the disk."""
+        facts = {**facts, **_lake_facts(self.lake_root.resolve(), found)}
+        with transaction(connection):
+            for internal in _INTERNAL:
+                connection.execute(f"DROP {internal}")
+            for table, columns in INTERNAL_COLUMNS.items():
+                # the view over the changes leaves them out
+                for column in columns if table != ARTICLE_CHANGES.name else ():
+                    connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+            make_views(connection, found)
+            connection.executemany("INSERT INTO about VALUES (?, ?)", [[name, value] for name, value in facts.items()])
 
 
 def _lake_facts(root: Path, found: Sources) -> dict[str, str]:

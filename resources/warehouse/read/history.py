@@ -18,6 +18,7 @@ from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, moment, nulls, quoted, statement
 from resources.warehouse.errors import LakeFileError
+from resources.warehouse.read.faults import faults
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
+
+    from resources.warehouse.faulty import FaultyFile
 
 _COMPACTED = COMPACTED[ARTICLE_CHANGES.name]
 #: Of the columns that compacted files have today.
@@ -110,11 +113,11 @@ def make_all_changes(
 ) -> frozenset[str]:
     """Make the temporary view `all_changes` of a build file: the columns of its `article_changes`, of all hours.
 
-    `projects`: those that it is asked for (None: all); others may be left out. `partly`: what is in files that are gone may be left out as
+    `projects`: those that it is asked for (None: all); others may be left out. `partly`: what is in files that are gone or damaged may be left out as
     well. Returns the compactions with such files.
 
     Raises:
-        LakeFileError: A compacted file is gone.
+        LakeFileError: A compacted file is gone or damaged.
     """
     native = f"SELECT {column_list(ARTICLE_CHANGES.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]
@@ -132,19 +135,20 @@ def make_all_changes(
                 "projects": None if projects is None else sorted(projects),
             },
         )
-        gone = [file for file in files if not (root / file[0]).exists()]
+        lost = faults(connection, lake_root, [root / file[0] for file in files])
+        gone = [file for file in files if root / file[0] in lost]
         if gone and not partly:
-            raise _lost(*gone[0][:3], len(gone))
+            raise _lost(lost[root / gone[0][0]], *gone[0][1:3], len(gone))
         there = [ColdFile(str(root / file[0]), file[4]) for file in files if file not in gone]
         parts += known.cold(there, f"{root}/" if has_superseded(connection) else "", f", {_KEYS}")
     connection.execute("CREATE OR REPLACE TEMP VIEW all_changes AS\n" + "\nUNION ALL\n".join(parts))
     return frozenset(file[3] for file in gone)
 
 
-def _lost(path: str, first: datetime, end: datetime, count: int) -> LakeFileError:
+def _lost(file: FaultyFile, first: datetime, end: datetime, count: int) -> LakeFileError:
     more = f" ({count} such files)" if count > 1 else ""
     return LakeFileError(
-        f"The compacted file {path} is gone{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC are nowhere else "
+        f"The compacted file {file}{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC are nowhere else "
         "in the lake, so what follows from all changes cannot be computed. Nothing was changed. Put the file back, or materialize "
         "lake/article_changes and warehouse/article_changes of these hours again: the archive is enough for that."
     )

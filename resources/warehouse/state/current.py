@@ -18,25 +18,28 @@ all rows of its project, so the project is made anew: neither titles nor pages r
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.tables import ARTICLES
-from resources.warehouse.database.connect import answer, raise_revision
+import duckdb
+
+from resources.tables import ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.memory import keeping_nothing_read, limit_of
 from resources.warehouse.database.sql import column_list, moment, quoted, statement, transaction
+from resources.warehouse.errors import LakeFileError
+from resources.warehouse.faulty import named
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_shadowed
 from resources.warehouse.load.snapshot_rows import versions
-from resources.warehouse.read.history import make_all_changes
+from resources.warehouse.read.faults import note_damaged
+from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
-
-    import duckdb
 
     from resources.warehouse.load.snapshot_rows import Version
 
@@ -51,9 +54,35 @@ _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS N
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
-    """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction."""
-    with transaction(connection):
-        return take_in(connection, lake_root, now)
+    """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction.
+
+    Raises:
+        LakeFileError: A file with older rows that decide is gone or damaged; nothing was changed.
+    """
+    try:
+        with transaction(connection):
+            return take_in(connection, lake_root, now)
+    except duckdb.Error as error:
+        raise _unreadable(connection, lake_root, error) from error
+
+
+def _unreadable(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, error: duckdb.Error
+) -> duckdb.Error | LakeFileError:
+    """The failure as a sentence that names the files at fault; as it is where none is."""
+    if is_exhausted(error):
+        return error
+    wanted = [Path(path) for base in versions(connection, lake_root, bases_only=True) for path in base.paths]
+    older = "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first"
+    if (known := window(connection)) is not None:
+        asked = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}
+        wanted += [lake_root.resolve() / path for (path,) in answer(connection, older, asked)]
+    if not (found := note_damaged(connection, lake_root, wanted, SNAPSHOT_ARTICLES.narrow.schema.names)):
+        return error
+    return LakeFileError(
+        f"Older rows are needed for the current articles, and cannot be read: {named(found)}. Nothing was changed; what is loaded stays pending. "
+        "The files are made again from the archive if it has them; else restore them from a backup, or load a newer snapshot."
+    )
 
 
 def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:

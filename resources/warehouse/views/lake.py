@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.datasets.paths import with_bodies
+from resources.datasets.paths import with_bodies, with_rows
 from resources.tables import (
     ARTICLE_BODIES,
     ARTICLE_CHANGES,
@@ -24,6 +24,7 @@ from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
 from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.read.faults import faults
 from resources.warehouse.read.history import ColdFile, has_superseded, passed_over, window
 from resources.warehouse.views import bodies
 
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.tables import Table
+    from resources.warehouse.faulty import FaultyFile
     from resources.warehouse.load.once_hours import KeptHours
     from resources.warehouse.load.snapshot_rows import Version
+    from resources.warehouse.read.faults import Looked
     from resources.warehouse.read.history import Window
 
 
@@ -55,7 +58,7 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 
 @dataclass(frozen=True)
 class Sources:
-    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone.
+    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone or damaged.
 
     `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
     the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of the compacted files
@@ -65,7 +68,7 @@ class Sources:
     files: tuple[str, ...]
     looked_up: tuple[str, ...]
     snapshots: tuple[Version, ...]
-    missing: tuple[str, ...]
+    faulty: tuple[FaultyFile, ...]
     kept: tuple[Kept | KeptHours, ...] = ()
     compacted: tuple[str, ...] = ()
     superseded_in: str = ""
@@ -74,6 +77,11 @@ class Sources:
     live: str = ""
     streamed: str = ""
     has_visibility: bool = False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The files that are gone or damaged, relative to the lake."""
+        return tuple(file.lake_path for file in self.faulty)
 
     @property
     def count(self) -> int:
@@ -90,8 +98,8 @@ class Sources:
         ]
 
 
-def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
-    """The files that the ledger names, by whether they are there."""
+def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
+    """The files that the ledger names, by whether they can be read; `looked`: the last look at them (see `faults`)."""
     root = lake_root.resolve()
     named = connection.execute(
         "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
@@ -124,7 +132,9 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
     # an older compacted file has its bodies itself
     wanted = [*paths, *dict.fromkeys([*compacted, *older]), *looked_up]
     wanted += [Path(path) for several in of_snapshots for path in several]
-    missing = {path for path in wanted if not path.exists()}
+    # of two files with the same rows the views need one, and the next compaction needs the other as well
+    wanted += [Path(with_rows(str(path))) for path in wanted]
+    missing = faults(connection, lake_root, dict.fromkeys(wanted), looked)
     return Sources(
         files=tuple(str(path) for path in paths if path not in missing),
         looked_up=tuple(str(path) for path in looked_up if path not in missing),
@@ -137,7 +147,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> Sources:
             for version in kept
         ),
         kept=tuple(one.without({str(path) for path in missing}) for one in others),
-        missing=tuple(path.relative_to(root).as_posix() for path in wanted if path in missing),
+        faulty=tuple(missing.values()),
         has_visibility=has_table(connection, VISIBILITY_CHANGES.name)
         and bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name
     )

@@ -1,0 +1,204 @@
+"""Lake files that are gone or damaged, made again from the archive: converted, and what is loaded from them loaded again.
+
+The rows are those of before, so Dagster's history of the hour or the snapshot stays true. A file goes only after its archive was found, and comes
+back where the conversion fails. A kill in between leaves a missing file, which the next run makes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, fields
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from assets.failures import sentence
+from assets.steps import hour as batches
+from assets.steps import snapshot as snapshot_sets
+from assets.steps.converting import NotArchivedError, convert_archives
+from resources.damage import set_aside
+from resources.datasets import Family, named
+from resources.errors import MirrorError, ends_run
+from resources.formatting import counted, hour_text, listed
+from resources.lake import journal
+from resources.warehouse import LookupFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.adapters import EngineResource, LakeResource, WarehouseResource
+    from resources.datasets import Dataset
+    from resources.engine import Engine
+    from resources.lake import Archive, Conversion, Converter, Layout
+    from resources.remote import RemoteConverter
+    from resources.warehouse import FaultyFile, Part, Warehouse
+
+_log = logging.getLogger(__name__)
+#: Hours, and versions of snapshots, that one run makes again, so that a publication never waits for a month of them. The next run goes on.
+MOST = 48
+_SHOWN = 5
+
+
+@dataclass
+class Repaired:
+    """What became of the faulty files.
+
+    Attributes:
+        replaced: Files whose rows are loaded from good files again.
+        failed: A sentence for each hour, snapshot or lookup that could not be made again.
+        waiting: Hours and snapshots that are left to the next run.
+        load_count: Hours, snapshots and lookups that were loaded again.
+    """
+
+    replaced: list[FaultyFile] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    waiting: int = 0
+    load_count: int = 0
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What repairs take: the mirror, and what converts."""
+
+    layout: Layout
+    store: Warehouse
+    converter: Converter | RemoteConverter
+    engine: Engine
+    bodies_of: Callable[[Dataset], frozenset[str]]
+
+    def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
+        """Make the files again, those of the newest hours first; `most`: hours and snapshots at most (None: all).
+
+        Raises:
+            MirrorError: Everything else would fail as well: the disk is full, another process holds the warehouse.
+        """
+        done = Repaired()
+        bad: set[Part] = set()
+        units = list(_units(faulty))
+        for number, parts in enumerate(units):
+            if most is not None and number >= most:
+                done.waiting = len(units) - number
+                bad.update(part for rest in units[number:] for part in rest)
+                break
+            own = [file for file in faulty if file.parts and not file.is_gone and set(file.parts) <= set(parts)]
+            try:
+                self._load(parts, [self.layout.lake / file.lake_path for file in own])
+                done.load_count += 1
+            except (MirrorError, OSError) as error:
+                if ends_run(error):
+                    raise
+                bad.update(parts)
+                done.failed.append(f"{_name(parts[0])}: {sentence(error)}")
+        done.replaced = [file for file in faulty if file.parts and bad.isdisjoint(file.parts)]
+        for file in done.replaced:
+            _log.warning("The lake file %s. It was replaced from the archive.", file)
+        return done
+
+    def _load(self, parts: Sequence[Part], damaged: Sequence[Path]) -> None:
+        """Convert and load what one load is made of; `damaged`: its own files, which are in the way."""
+        dataset, first = named(parts[0].table_name), parts[0]
+        if dataset.family is Family.SNAPSHOT:
+            assert first.snapshot_id is not None
+            archived = snapshot_sets.archived_snapshot(first.snapshot_id, self.layout, first.snapshot_version, dataset)
+            made = self._converted(archived.identifier, archived.archives, dataset, damaged)
+            snapshot_sets.load_snapshot(archived, made, self.store, reload=True)
+        elif dataset.family is Family.HOURLY:
+            assert first.batch_hour is not None
+            places = sorted({(part.project_id, part.namespace_id) for part in parts})
+            hour = batches.archived_hour(first.batch_hour, self.layout, places, dataset)
+            if hour.absent:
+                raise NotArchivedError(
+                    f"The archived listing of the hour does not name {', '.join(f'{name} {number}' for name, number in hour.absent)}, so "
+                    "there is nothing to convert. Nothing was changed. Restore the file from a backup."
+                )
+            made = self._converted(hour_text(first.batch_hour), hour.archives, dataset, damaged)
+            batches.load_hour(hour, made, self.store, dataset, reload=True)
+        else:
+            self._load_lookups(
+                dataset, {(part.project_id, part.namespace_id, part.source_at) for part in parts}, damaged
+            )
+
+    def _load_lookups(self, dataset: Dataset, wanted: set[tuple[str, int, datetime]], damaged: Sequence[Path]) -> None:
+        archives = [
+            one for one in journal.archives(self.layout) if (one.project_id, one.namespace_id, one.source_at) in wanted
+        ]
+        if len(archives) < len(wanted):
+            raise NotArchivedError(
+                "The archive of the answers is gone, so there is nothing to convert. Nothing was changed. Restore the file from a backup."
+            )
+        made = self._converted("the lookups", archives, dataset, damaged)
+        names = [one.name for one in fields(LookupFile) if one.name != "source_at"]
+        files = [
+            LookupFile(**{name: getattr(one, name) for name in names}, source_at=archive.source_at)
+            for archive, one in zip(archives, made, strict=True)
+        ]
+        self.store.load_lookups(files, reload=True)
+
+    def _converted(
+        self, name: str, archives: Sequence[Archive], dataset: Dataset, damaged: Sequence[Path]
+    ) -> list[Conversion]:
+        how: dict[str, Any] = {"bodies": self.bodies_of(dataset), "converter": self.converter, "engine": self.engine}
+        aside = [(path, set_aside(path)) for path in damaged]
+        try:
+            made = convert_archives(name, archives, self.layout, **how)
+        except BaseException:
+            for path, kept in aside:
+                if not path.exists():
+                    kept.replace(path)
+            raise
+        for _, kept in aside:
+            if not kept.is_dir():  # somebody put a folder there, who may want what is in it
+                kept.unlink()
+        return made
+
+
+def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[Part]]:
+    """The parts to load together, an hour's or one other: newest first."""
+
+    def unit(part: Part) -> tuple[str, ...]:
+        if part.batch_hour is not None:
+            return (part.batch_hour.isoformat(), part.table_name)
+        return ("", part.table_name, part.project_id, str(part.namespace_id), part.source_at.isoformat())
+
+    parts = sorted({part for file in faulty for part in file.parts}, key=unit, reverse=True)
+    for _, together in groupby(parts, unit):
+        yield list(together)
+
+
+def _name(part: Part) -> str:
+    if part.snapshot_id is not None:
+        return f"{part.table_name} {part.snapshot_id}"
+    moment = part.batch_hour or part.source_at
+    return f"{part.table_name} {hour_text(moment)} UTC"
+
+
+def repaired(
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+    engine: EngineResource,
+    say: Callable[[str], None],
+    most: int | None = MOST,
+) -> Repaired:
+    """Make the lake files of the build file's ledger again that are gone or damaged, as far as the archive has them (`Repair.run`)."""
+    store = warehouse.warehouse
+    faulty = store.faulty_lake_files()
+    with engine.converter(lake) as converter:
+        return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of).run(faulty, most)
+
+
+def told(done: Repaired) -> str:
+    """What became of the files, in sentences."""
+    some = (
+        [f"Made again from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}."]
+        if done.replaced
+        else []
+    )
+    if done.waiting:
+        some.append(f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run.")
+    failed = (
+        [f"{counted(len(done.failed), 'load')} cannot be made again: {' '.join(done.failed[:_SHOWN])}"]
+        if done.failed
+        else []
+    )
+    return " ".join([*some, *failed])

@@ -1,0 +1,185 @@
+"""Lake files that cannot be read as the ledger says: gone, of another size, without a footer, or noted as damaged.
+
+Every publication asks this of all files, so it costs a look at the status of each. Footers are read of files that changed since the last
+look, which are those of the newest hours. Pages are not read; whoever reads them notes a damaged file (`Damaged.note`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from resources import files
+from resources.damage import UNREADABLE, is_damage, read_footer, require_file, verify
+from resources.datasets.paths import with_bodies, with_rows
+from resources.warehouse.database.connect import answer, has_table
+from resources.warehouse.database.sql import statement
+from resources.warehouse.faulty import FaultyFile, Part
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Container, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import duckdb
+
+#: How far the clock of a shared file system may be behind, in nanoseconds.
+_MARGIN_NS = 600 * 10**9
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The last look at the lake's files: when it began (None: never), and the files that were faulty then."""
+
+    at_ns: int | None = None
+    faulty: Container[str] = ()
+
+
+class Damaged:
+    """The notes of whoever found damaged pages, in a file of the data folder. A note ends when the file is replaced."""
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / "state" / "damaged.json"
+        self._lake = data / "lake"
+
+    def read(self) -> dict[str, tuple[list[int], str]]:
+        """By the file relative to the lake: its mark when it was read, and what was wrong."""
+        try:
+            notes = json.loads(self._path.read_bytes())
+            return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def note(self, lake_path: str, why: str) -> None:
+        """Note that the pages of a file are damaged; notes of files that were replaced or removed are dropped."""
+        notes = self.read() | {lake_path: ([], why)}
+        kept = {}
+        for path, (mark, told) in notes.items():
+            try:
+                now = mark_of((self._lake / path).stat())
+            except OSError:
+                continue
+            if path == lake_path or mark == now:
+                kept[path] = (now, told)
+        files.write(self._path, json.dumps(kept).encode())
+
+
+def mark_of(found: os.stat_result) -> list[int]:
+    """The mark by which a file is known that was not replaced meanwhile."""
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def faults(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Iterable[Path], looked: Looked | None = None
+) -> dict[Path, FaultyFile]:
+    """The faulty ones among lake files that the ledger of a build file or a published one names, both halves of a pair.
+
+    Args:
+        connection: To the file with the ledger.
+        lake_root: Folder of the lake.
+        wanted: Absolute paths.
+        looked: The last look; files that were whole then and did not change have no footer read. None: all footers are read.
+    """
+    root, looked = lake_root.resolve(), looked or Looked()
+    relative = {path: path.relative_to(root).as_posix() for path in wanted}
+    named = "SELECT lake_path, lake_bytes, row_count FROM loads WHERE compaction_id IS NULL"
+    if has_table(connection, "compacted_files"):
+        named += " UNION ALL SELECT lake_path, lake_bytes, row_count FROM compacted_files"
+    paths = sorted({with_rows(path) for path in relative.values()})
+    known = {
+        path: (size, count)
+        for path, size, count in answer(connection, statement("read/expected", named=named), {"paths": paths})
+    }
+    notes = Damaged(lake_root.parent).read()
+    found = {}
+    for path, name in relative.items():
+        size, count = known.get(with_rows(name), (None, None))
+        try:
+            status = path.stat()
+            require_file(path)
+        except FileNotFoundError:
+            found[path] = FaultyFile(name, "is gone", is_gone=True)
+            continue
+        except (OSError, ValueError) as error:
+            found[path] = FaultyFile(name, f"cannot be read: {error}", is_gone=False)
+            continue
+        why = _noted(notes, name, status) or _fault(root, name, status, size, count, looked)
+        if why is not None:
+            found[path] = FaultyFile(name, why, is_gone=False)
+    return found
+
+
+def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:
+    """The faulty ones among files of the ledger by its own names, of two halves either. All footers are read."""
+    root, names = lake_root.resolve(), dict.fromkeys(lake_paths)
+    halves = {root / half for name in names for half in (name, with_bodies(name))}
+    found = faults(connection, lake_root, halves) if halves else {}
+    return {with_rows(file.lake_path): file for file in found.values()}
+
+
+def _noted(notes: Mapping[str, tuple[list[int], str]], name: str, status: os.stat_result) -> str | None:
+    mark, why = notes.get(name, ([], ""))
+    return f"is damaged: {why}" if mark == mark_of(status) else None
+
+
+def _fault(
+    root: Path, name: str, status: os.stat_result, size: int | None, row_count: int | None, looked: Looked
+) -> str | None:
+    """What is wrong with a regular file, by its size, then by its footer where that may have changed."""
+    halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
+    total = status.st_size
+    for half in halves:
+        try:
+            total += (root / half).stat().st_size
+        except OSError:
+            total = -1  # the ledger has the bytes of both
+            break
+    is_as_told = size in (None, total)
+    if not is_as_told and not halves:
+        return f"has {status.st_size} bytes, and the ledger says {size}"
+    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+    is_known = looked.at_ns is not None and changed_ns < looked.at_ns - _MARGIN_NS and name not in looked.faulty
+    if is_as_told and is_known:
+        return None
+    if (why := _wrong_footer(root / name, row_count)) is not None:
+        return why
+    if is_as_told or total < 0 or any(_wrong_footer(root / half, row_count) for half in halves):
+        return None  # it is the other half
+    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, and the ledger says {size}"
+
+
+def _wrong_footer(path: Path, row_count: int | None) -> str | None:
+    try:
+        found = read_footer(path).num_rows
+    except UNREADABLE as error:
+        return f"cannot be read as Parquet: {error}"
+    return None if row_count in (None, found) else f"holds {found} rows, and the ledger says {row_count}"
+
+
+def note_damaged(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
+) -> list[FaultyFile]:
+    """The faulty ones of some lake files, after their pages were read as well (of `columns` alone): what is damaged there is noted."""
+    if not (found := faults(connection, lake_root, wanted)):
+        for path in wanted:
+            try:
+                verify(path, columns)
+            except UNREADABLE as error:
+                if is_damage(error):
+                    Damaged(lake_root.parent).note(path.relative_to(lake_root.resolve()).as_posix(), str(error))
+        found = faults(connection, lake_root, wanted)
+    return [*found.values()]
+
+
+def with_parts(connection: duckdb.DuckDBPyConnection, found: Iterable[FaultyFile]) -> list[FaultyFile]:
+    """The files with the loads of a build file whose rows are in them, the newest first."""
+    by_name = {file.lake_path: file for file in found}
+    asked = {"paths": sorted({with_rows(name) for name in by_name})}
+    parts: dict[str, list[Part]] = {}
+    for path, *values in answer(connection, statement("read/parts"), asked) if by_name else ():
+        parts.setdefault(path, []).append(Part(*values))
+    return [
+        FaultyFile(file.lake_path, file.why, file.is_gone, tuple(parts.get(with_rows(name), ())))
+        for name, file in by_name.items()
+    ]

@@ -91,7 +91,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
         with warehouse.open_published() as published:
             _tell_published(report, published, warehouse.published_path, settings)
-            _tell_lake(report, warehouse)
+            _tell_lake(report, published, warehouse)
             _tell_drift(report, published, settings)
             _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
             told = stream_.compared(
@@ -160,7 +160,7 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         )
 
 
-def _tell_lake(report: Status, warehouse: Warehouse) -> None:
+def _tell_lake(report: Status, published: Reader, warehouse: Warehouse) -> None:
     """Files that are gone or damaged, by a look at the status of each."""
     faulty = warehouse.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
@@ -168,6 +168,11 @@ def _tell_lake(report: Status, warehouse: Warehouse) -> None:
         report.troubles.append(
             f"Missing or damaged: {counted(len(faulty), 'lake file')}, left out of `article_bodies`, and of older hours of `article_changes`: "
             f"{named(faulty)}. The next publication makes them again from the archive; `wme publish` does it now."
+        )
+    elif count := int(dict(published.sql("SELECT name, value FROM about").rows).get("missing_lake_file_count", "0")):
+        report.troubles.append(
+            f"{counted(count, 'lake file')} that {'was' if count == 1 else 'were'} left out of the published file "
+            f"{'is' if count == 1 else 'are'} there again. The next publication shows the rows; `wme publish` does it now."
         )
 
 

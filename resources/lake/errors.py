@@ -58,8 +58,8 @@ class DamagedFileError(LakeError):
     def __init__(self, lake_path: str, why: str) -> None:
         self.lake_path, self.why = lake_path, legible(why, _SHOWN)
         super().__init__(
-            f"The lake file {lake_path} is damaged: {self.why}. It was not compacted, and nothing of it was written elsewhere. The next run makes "
-            "it again from the archive, if the archive has it."
+            f"The lake file {lake_path} cannot be read ({self.why}), so it was not compacted; nothing was changed. The next publication makes it "
+            "again from the archive, if the archive has it."
         )
 
     def __reduce__(self) -> tuple[object, ...]:

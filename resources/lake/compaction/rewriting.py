@@ -182,7 +182,7 @@ def _opened(path: Path, lake_path: str, source: Source, table: Table) -> pq.Parq
     if wrong := [field.name for field in file.schema_arrow if known.get(field.name) != field.type]:
         raise LakeError(
             f"The lake file {lake_path} has columns that are not declared ({', '.join(wrong)}), so it was not compacted; nothing was changed. "
-            "Remove it: the next run makes it again from the archive, if the archive has it."
+            "Remove it: the next publication makes it again from the archive, if the archive has it."
         )
     return file
 
@@ -194,8 +194,8 @@ def _reading(lake_path: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise LakeError(
-            f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. It is made again from the archive by the next "
-            "run, if the archive has it."
+            f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. The next publication makes it again from "
+            "the archive, if the archive has it."
         ) from error
     except UNREADABLE as error:
         if is_damage(error):

@@ -121,8 +121,11 @@ def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
     kept = away.rename(away.with_suffix(".away"))
     mirror.publish()
     (text,) = mirror.status(1, min_free_gb=0).troubles
-    assert text.startswith("Missing: 1 lake file, left out of")
+    assert text.startswith("Missing or damaged: 1 lake file, left out of")
+    assert f"{away.name} is gone." in text
     kept.rename(away)
+    (text,) = mirror.status(1, min_free_gb=0).troubles
+    assert text.startswith("1 lake file that was left out of the published file is there again.")
     mirror.publish()
     assert mirror.status(1, min_free_gb=0).troubles == []
 

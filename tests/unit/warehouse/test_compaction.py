@@ -357,7 +357,7 @@ def test_a_lake_file_that_is_damaged_stops_its_span_alone(mirror, again):
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
     with pytest.raises(
-        Exception, match=r"cannot be read .*nothing was changed\. Remove it and convert its archive again"
+        Exception, match=r"cannot be read .*nothing was changed\. The next publication makes it again from the archive"
     ):
         compact(mirror)
     path.write_bytes(whole)

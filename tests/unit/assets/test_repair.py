@@ -1,0 +1,170 @@
+"""Lake files that are damaged come back from the archive with the next publication, or are named."""
+
+from __future__ import annotations
+
+import os
+
+import dagster as dg
+import pytest
+
+from assets.maintenance.compaction import compact_lake
+from assets.published import published_warehouse
+from assets.steps.hour import load_hour
+from assets.steps.repair import Repair, told
+from resources import damage
+from resources.adapters import EngineResource
+from resources.datasets import ARTICLE_CHANGES
+from resources.lake import LakeError
+
+BODIES = "SELECT project_id, wikitext FROM article_bodies ORDER BY ALL"
+#: As many as are worth a compaction.
+PLACES = [(project, 0) for project in ("dewiki", "enwiki", "frwiki", "itwiki")]
+
+
+@pytest.fixture
+def loaded(bench):
+    """Some projects of an hour, loaded and published; their lake files by project."""
+    for project, _ in PLACES:
+        bench.serve(project, 1, 2)
+    archived = bench.fetch(*PLACES)
+    made = bench.convert(archived)
+    load_hour(archived, made, bench.warehouse)
+    bench.warehouse.publish()
+    return {one.project_id: one.path for one in made}
+
+
+def repair(bench, most=48):
+    made = Repair(bench.layout, bench.warehouse, bench.converter, bench.engine, lambda dataset: dataset.table.bodies)
+    return made.run(bench.warehouse.faulty_lake_files(), most)
+
+
+def published(bench):
+    return bench.warehouse.sql(BODIES).rows
+
+
+def publish(bench):
+    """Materialize the published file; returns its metadata."""
+    resources = bench.resources(*(project for project, _ in PLACES)) | {"engine": EngineResource(threads=1)}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([published_warehouse()], instance=instance, resources=resources)
+    (made,) = result.asset_materializations_for_node("published__warehouse")
+    return {name: value.value for name, value in made.metadata.items()}
+
+
+def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded):
+    before, path = published(bench), loaded["enwiki"]
+    content = path.read_bytes()
+    path.write_bytes(content[:50])
+    made = publish(bench)
+    assert (made["faulty_lake_files"], made["changed"]) == (0, True)
+    assert made["repaired"] == f"Made again from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
+    assert path.read_bytes() == content
+    assert published(bench) == before
+    assert not list(bench.layout.lake.rglob("*.damaged*"))
+    assert "repaired" not in publish(bench)
+
+
+@pytest.mark.parametrize("form", ["gone", "directory", "FIFO", "pages"])
+def test_whatever_lies_in_its_place_is_replaced(bench, loaded, form):
+    before, path = published(bench), loaded["frwiki"]
+    content = path.read_bytes()
+    if form == "pages":
+        wrong = bytearray(content)
+        wrong[40] ^= 4
+        path.write_bytes(wrong)
+        assert bench.warehouse.faulty_lake_files() == []
+        with pytest.raises(damage.UNREADABLE) as found:
+            damage.verify(path)
+        bench.warehouse.note_damage(path.relative_to(bench.layout.lake).as_posix(), str(found.value))
+    else:
+        path.unlink()
+        if form == "directory":
+            path.mkdir()
+            (path / "mine").touch()
+        if form == "FIFO":
+            os.mkfifo(path)
+    done = repair(bench)
+    assert (done.load_count, done.failed, [file.lake_path for file in done.replaced]) == (
+        1,
+        [],
+        [path.relative_to(bench.layout.lake).as_posix()],
+    )
+    assert path.read_bytes() == content
+    bench.warehouse.publish()
+    assert published(bench) == before
+    # nobody's folder is removed
+    assert [one.name for one in bench.layout.lake.rglob("mine")] == ["mine"] * (form == "directory")
+
+
+def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(bench, loaded):
+    path = loaded["enwiki"]
+    path.write_bytes(b"short")
+    (archive,) = bench.layout.archive.rglob("enwiki*.tar.gz")
+    kept = archive.rename(archive.with_suffix(".away"))
+    made = publish(bench)
+    assert made["faulty_lake_files"] == 1
+    assert made["repaired"].startswith(
+        "1 load cannot be made again: article_changes 2026-11-01 05:00 UTC: The archive of enwiki"
+    )
+    assert path.read_bytes() == b"short"
+    assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}
+    # a damaged archive: the conversion fails, and what was there is there again
+    archive.write_bytes(b"no archive")
+    done = repair(bench)
+    assert (done.load_count, len(done.failed), done.replaced) == (0, 1, [])
+    assert path.read_bytes() == b"short"
+    kept.rename(archive)
+    assert repair(bench).load_count == 1
+
+
+def test_a_compacted_file_comes_back_hour_by_hour_from_either_half(bench, loaded):
+    before = published(bench)
+    for half in ("rows", "bodies"):
+        bench.clock.advance(days=3)
+        compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
+        bench.warehouse.publish()
+        assert published(bench) == before
+        (path,) = bench.layout.compacted_folder(ARTICLE_CHANGES.name).glob(f"*.{half}.parquet")
+        path.write_bytes(path.read_bytes()[:-9])
+        (faulty,) = bench.warehouse.faulty_lake_files()
+        assert faulty.lake_path.endswith(f".{half}.parquet")
+        assert {part.project_id for part in faulty.parts} == {project for project, _ in PLACES}
+        assert publish(bench)["faulty_lake_files"] == 0
+        assert published(bench) == before
+        for one in path.parent.iterdir():
+            one.unlink()
+
+
+def test_a_compaction_names_the_damaged_file_which_then_comes_back(bench, loaded):
+    path = loaded["enwiki"]
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.write_bytes(content)
+    bench.clock.advance(days=3)
+    with pytest.raises(
+        LakeError, match=rf"{path.name} cannot be read \(.*, so it was not compacted; nothing was changed"
+    ):
+        compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
+    assert path.exists()
+    before = published(bench)
+    assert publish(bench)["faulty_lake_files"] == 0
+    assert published(bench) == before
+    compact_lake(bench.layout, bench.warehouse, bench.engine, memory_bytes=1 << 24, threads=1)
+    assert bench.warehouse.publish().changed
+    assert published(bench) == before
+
+
+def test_no_run_makes_more_than_so_many_hours_again(bench, loaded):
+    loaded["enwiki"].write_bytes(b"")
+    done = repair(bench, most=0)
+    assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
+    assert told(done) == "1 hour or versions of snapshots wait for the next run."
+
+
+def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench, loaded):
+    content = {path: path.read_bytes() for path in loaded.values()}
+    loaded["enwiki"].write_bytes(b"")
+    loaded["frwiki"].write_bytes(content[loaded["enwiki"]])  # of another archive
+    made = bench.convert(bench.fetch(*PLACES))
+    assert {one.project_id for one in made if one.converted} == {"enwiki", "frwiki"}
+    assert {path: path.read_bytes() for path in loaded.values()} == content

@@ -1,0 +1,198 @@
+"""Damage never gets from one lake file into another: pages are compared with their checksums where files are rewritten."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources import damage
+from resources.lake import CompactionJob, DamagedFileError, LakeError, Layout, Source, compact
+from resources.lake.parquet.writer import ParquetFile, encode
+from resources.tables import ARTICLE_CHANGES
+
+HOUR = datetime(2026, 11, 1, tzinfo=UTC)
+ROWS = 300
+
+
+def rows():
+    """Rows of an hour, with repeated values (dictionaries), looked-up columns (Bloom filters) and bodies."""
+    chance = random.Random(1)
+    made = [
+        dict.fromkeys(ARTICLE_CHANGES.schema.names)
+        | {
+            "batch_hour": HOUR,
+            "project_id": "enwiki",
+            "namespace_id": 0,
+            "article_id": number,
+            "version_id": 1000 + number,
+            "name": f"Page {chance.random()}",
+            "change_type": chance.choice(["update", "delete"]),
+            "event_at": HOUR,
+            "event_id": f"event-{chance.getrandbits(64)}",
+            "html": f"<p>{chance.getrandbits(512):x}</p>" * 3,
+            "wikitext": f"{chance.getrandbits(512):x}",
+        }
+        for number in range(ROWS)
+    ]
+    return pa.Table.from_pylist(made, schema=ARTICLE_CHANGES.schema)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return Layout(tmp_path)
+
+
+def written(layout):
+    """A lake file as a conversion writes it."""
+    path = layout.lake / "article_changes" / "date=2026-11-01" / "hour=00" / "enwiki_namespace_0.0123abcd.parquet"
+    with ParquetFile(path, ARTICLE_CHANGES) as file:
+        for start in range(0, ROWS, 100):
+            file.add(encode(rows().slice(start, 100), ARTICLE_CHANGES))
+        file.finish({"conversion": "{}"})
+    return path
+
+
+def job(layout, *paths):
+    sources = tuple(Source(path.relative_to(layout.lake).as_posix(), ROWS) for path in paths)
+    return CompactionJob("article_changes", sources, "day_x", "ab" * 32, 1 << 30, 1 << 24, 1 << 28, 1, 1)
+
+
+def compacted(layout, *paths):
+    """The rows of both new files."""
+    files = compact(job(layout, *paths), layout).files
+    halves = [
+        layout.lake / name for one in files for name in (one.lake_path, one.lake_path.replace(".rows.", ".bodies."))
+    ]
+    return [pq.read_table(half, page_checksum_verification=True) for half in halves], halves
+
+
+def regions(path):
+    """Places of single bits: of data pages, dictionaries, Bloom filters and the footer."""
+    size, footer = path.stat().st_size, pq.read_metadata(path)
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            "SELECT data_page_offset, dictionary_page_offset, total_compressed_size, bloom_filter_offset, bloom_filter_length FROM parquet_metadata(?)",
+            [str(path)],
+        ).fetchall()
+    starts = {"pages": [], "dictionaries": [], "Bloom filters": []}
+    for data, dictionary, total, bloom, bloom_bytes in found:
+        starts["pages"].append(range(data, (dictionary or data) + total))
+        if dictionary:
+            starts["dictionaries"].append(range(dictionary, data))
+        if bloom is not None:
+            starts["Bloom filters"].append(range(bloom, bloom + bloom_bytes))
+    return starts | {"footer": [range(size - 8 - footer.serialized_size, size)]}
+
+
+def flipped(path, place, bit):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def test_no_flipped_bit_gets_into_a_compacted_file(layout, tmp_path):
+    path = written(layout)
+    whole, places = path.read_bytes(), regions(path)
+    wanted, halves = compacted(layout, path)
+    chance, told = random.Random(7), {}
+    for name, spans in places.items():
+        for _ in range(25):
+            for half in halves:
+                half.unlink(missing_ok=True)
+            flipped(path, chance.choice(chance.choice(spans)), chance.randrange(8))
+            try:
+                found, _ = compacted(layout, path)
+            except LakeError as error:
+                told.setdefault(name, []).append(error)
+            else:
+                assert found == wanted, name
+                continue
+            finally:
+                path.write_bytes(whole)
+            assert not any(half.exists() for half in halves)
+    assert all(path.relative_to(layout.lake).as_posix() in str(error) for errors in told.values() for error in errors)
+    # a header of a page has bits that decide nothing
+    assert all(len(told[name]) > 20 for name in ("pages", "dictionaries"))
+    assert all(isinstance(error, DamagedFileError) for name in ("pages", "dictionaries") for error in told[name])
+    # a compaction reads no Bloom filter and makes new ones
+    assert "Bloom filters" not in told
+    assert not list(tmp_path.rglob("*.unfinished"))
+
+
+def test_duckdb_compares_no_checksum_and_a_verification_does(layout):
+    """DuckDB 2.0 answers with changed rows; should a version compare checksums, the guide can promise more."""
+    path = written(layout)
+    whole, [column] = path.read_bytes(), [one for one in leaves(path) if one.path_in_schema == "wikitext"]
+    query, silent = "SELECT bit_xor(hash(wikitext)) FROM read_parquet(?)", 0
+    with duckdb.connect() as connection:
+        wanted = connection.execute(query, [str(path)]).fetchall()
+    for place in range(column.data_page_offset + 60, column.data_page_offset + column.total_compressed_size, 97):
+        flipped(path, place, 0)
+        with pytest.raises(damage.UNREADABLE) as told:
+            damage.verify(path)
+        assert damage.is_damage(told.value)
+        with duckdb.connect() as connection, contextlib.suppress(duckdb.Error):
+            silent += connection.execute(query, [str(path)]).fetchall() != wanted
+        path.write_bytes(whole)
+    assert silent
+    damage.verify(path)
+
+
+def leaves(path):
+    group = pq.read_metadata(path).row_group(0)
+    return [group.column(number) for number in range(group.num_columns)]
+
+
+def test_every_writer_gives_all_pages_checksums(layout):
+    """Of what lies in the lake: conversions, compactions, rejects, lists and the stream use one writer."""
+    path = written(layout)
+    _, halves = compacted(layout, path)
+    for one in (path, *halves):
+        content = one.read_bytes()
+        for leaf in leaves(one):
+            start = leaf.dictionary_page_offset or leaf.data_page_offset
+            flipped(one, start + leaf.total_compressed_size - 1, 3)
+            with pytest.raises(damage.UNREADABLE):
+                damage.verify(one)
+            one.write_bytes(content)
+
+
+def test_one_half_is_damaged(layout):
+    path = written(layout)
+    _, (rows_file, bodies_file) = compacted(layout, path)
+    for half in (rows_file, bodies_file):
+        content = half.read_bytes()
+        half.write_bytes(content[: len(content) // 2])
+        again = CompactionJob(**vars(job(layout, rows_file)) | {"name": "month_x"})
+        with pytest.raises(DamagedFileError, match=half.name.replace(".", r"\.")) as told:
+            compact(again, layout)
+        assert told.value.lake_path == half.relative_to(layout.lake).as_posix()
+        half.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["empty", "directory", "fifo", "other rows", "other columns"])
+def test_what_is_no_file_of_these_rows_is_named(layout, name):
+    path = written(layout)
+    table = pq.read_table(path)
+    path.unlink()
+    match name:
+        case "empty":
+            path.touch()
+        case "directory":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "other rows":
+            pq.write_table(table.slice(1), path)
+        case _:
+            pq.write_table(table.rename_columns(["nams" if one == "name" else one for one in table.column_names]), path)
+    with pytest.raises(LakeError, match=r"enwiki_namespace_0\.0123abcd\.parquet"):
+        compact(job(layout, path), layout)
+    assert path.exists()

@@ -1,0 +1,176 @@
+"""Lake files that are damaged are treated like missing ones: the rest is published, and they are named."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from resources.damage import read_footer
+from resources.warehouse import LakeFileError, QueryError, named
+from resources.warehouse.read import faults as faults_
+from resources.warehouse.read.faults import Looked, faults
+
+
+def fill(lake, warehouse, hours=3):
+    """Hours with one body each; returns their files."""
+    files = []
+    for hour in range(hours):
+        row = lake.change(hour + 1, f"Page {hour}", 60 * hour, html=f"<p>{hour}</p>", wikitext=f"text {hour}")
+        files.append(lake.file(hour, [row]))
+        warehouse.load_hour(lake.hour(hour), files[-1:])
+    return files
+
+
+def cut(share):
+    return lambda path, content: path.write_bytes(content[: int(len(content) * share)])
+
+
+def replaced(make):
+    def damage(path, content):
+        path.unlink()
+        make(path)
+
+    return damage
+
+
+FORMS = {
+    "gone": lambda path, content: path.unlink(),
+    "empty": cut(0),
+    "cut in its header": lambda path, content: path.write_bytes(content[:3]),
+    "cut in the middle": cut(0.5),
+    "cut in its footer": lambda path, content: path.write_bytes(content[:-5]),
+    "longer": lambda path, content: path.write_bytes(content + b"PAR1"),
+    "garbage of its size": lambda path, content: path.write_bytes(bytes(len(content))),
+    "wrong magic": lambda path, content: path.write_bytes(content[:-4] + b"PAR2"),
+    "absurd length of the footer": lambda path, content: path.write_bytes(content[:-8] + b"\xff\xff\xff\x7fPAR1"),
+    "garbage in its footer": lambda path, content: path.write_bytes(content[:-600] + bytes(592) + content[-8:]),
+    "directory": replaced(lambda path: path.mkdir()),
+    "FIFO": replaced(os.mkfifo),
+    "link to itself": replaced(lambda path: path.symlink_to(path)),
+    "another file": lambda path, content: path.write_bytes(
+        next(path.parents[1].glob("hour=02/*.parquet")).read_bytes()
+    ),
+}
+
+
+def mend(path, content):
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+def test_every_form_of_damage_is_noticed(lake, warehouse):
+    path = fill(lake, warehouse)[0].path
+    content, name = path.read_bytes(), path.relative_to(warehouse.data / "lake").as_posix()
+    for form, damage in FORMS.items():
+        damage(path, content)
+        (faulty,) = warehouse.faulty_lake_files()
+        assert (faulty.lake_path, faulty.is_gone) == (name, form == "gone"), form
+        assert [(part.batch_hour, part.project_id) for part in faulty.parts] == [(lake.hour(0), "enwiki")], form
+        mend(path, content)
+    assert warehouse.faulty_lake_files() == []
+
+
+@pytest.mark.parametrize("form", ["empty", "wrong magic", "FIFO"])
+def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
+    path = fill(lake, warehouse)[0].path
+    content, name = path.read_bytes(), path.relative_to(warehouse.data / "lake").as_posix()
+    assert warehouse.publish().missing_lake_file_count == 0
+    # the first file of a view is the one that DuckDB opens when the view is made
+    FORMS[form](path, content)
+    made = warehouse.publish()
+    assert [file.lake_path for file in made.faulty_lake_files] == [name]
+    assert name in caplog.text
+    assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 1",), ("text 2",)]
+    assert warehouse.sql("SELECT count(*) FROM article_changes").rows == [(3,)]
+    assert [one.lake_path for one in warehouse.faulty_lake_files(published=True)] == [name]
+    # nothing changed: it is remembered, and nothing is written again
+    assert warehouse.publish().changed is False
+    mend(path, content)
+    assert warehouse.publish().missing_lake_file_count == 0
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+
+
+def test_a_look_costs_no_footer_of_a_file_that_did_not_change(lake, warehouse, monkeypatch):
+    files = fill(lake, warehouse)
+    warehouse.publish()
+    read = []
+    monkeypatch.setattr(faults_, "read_footer", lambda path: read.append(path) or read_footer(path))
+    wanted = [file.path for file in files]
+    later = time.time_ns() + 3600 * 10**9
+    with warehouse._connector.published() as connection:
+        assert faults(connection, warehouse.data / "lake", wanted, Looked(later)) == {}
+        assert read == []
+        # one that was faulty before is looked at again, whatever its times say
+        name = files[1].path.relative_to(warehouse.data / "lake").as_posix()
+        assert faults(connection, warehouse.data / "lake", wanted, Looked(later, [name])) == {}
+        assert read == [files[1].path]
+
+
+def test_damage_without_a_trace_in_the_times_is_found_when_a_view_is_made(lake, warehouse, monkeypatch):
+    """As of a disk that loses bits: neither size nor times change."""
+    path = fill(lake, warehouse)[0].path
+    warehouse.publish()
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] + b"\xff\xff\xff\x7fPAR1")
+    receipt = warehouse._publisher().receipt
+    monkeypatch.setattr(type(receipt), "looked", lambda _: Looked(time.time_ns() + 3600 * 10**9))
+    assert warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(9, "New", 200, wikitext="text 3")])]).changed
+    made = warehouse.publish()
+    assert [file.lake_path for file in made.faulty_lake_files] == [path.relative_to(warehouse.data / "lake").as_posix()]
+    assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+
+
+def test_a_noted_file_is_left_out_until_it_is_replaced(lake, warehouse):
+    path = fill(lake, warehouse)[0].path
+    name = path.relative_to(warehouse.data / "lake").as_posix()
+    warehouse.note_damage(name, "page 3")
+    made = warehouse.publish()
+    assert named(made.faulty_lake_files) == f"{name} is damaged: page 3"
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+    os.utime(path, ns=(1, 1))
+    assert warehouse.publish().missing_lake_file_count == 0
+    # a note of a file that was replaced is dropped with the next one; a broken file of notes says nothing
+    other = lake.file(4, [lake.change(8, "O", 250)]).path
+    warehouse.note_damage(other.relative_to(warehouse.data / "lake").as_posix(), "page 1")
+    assert [*faults_.Damaged(warehouse.data).read()] == [other.relative_to(warehouse.data / "lake").as_posix()]
+    (warehouse.data / "state" / "damaged.json").write_text("[]")
+    assert faults_.Damaged(warehouse.data).read() == {}
+
+
+def test_snapshots_whose_pages_are_needed_are_named(lake, warehouse):
+    snapshot = lake.snapshot([[lake.change(1, "A", 1, wikitext="a")], [lake.change(2, "B", 1, wikitext="b")]])
+    warehouse.load_snapshot(snapshot)
+    snapshot.files[0].path.write_bytes(b"")
+    with pytest.raises(LakeFileError, match=r"Older rows are needed .*chunk_0.* has 0 bytes, .* Nothing was changed"):
+        warehouse.publish()
+
+
+def test_pages_of_a_snapshot_that_cannot_be_read_are_found_and_noted(lake, warehouse):
+    snapshot = lake.snapshot([[lake.change(number, f"Page {number}", 1) for number in range(1, 200)]])
+    warehouse.load_snapshot(snapshot)
+    path = snapshot.files[0].path
+    content = bytearray(path.read_bytes())
+    content[4:3000] = bytes(2996)
+    path.write_bytes(content)
+    with pytest.raises(LakeFileError, match=r"Older rows are needed .*chunk_0.* is damaged: "):
+        warehouse.publish()
+    assert [one.lake_path for one in warehouse.faulty_lake_files()] == [
+        path.relative_to(warehouse.data / "lake").as_posix()
+    ]
+
+
+def test_analysts_are_told_of_a_file_that_broke_since(lake, warehouse):
+    """What no publication has seen yet fails the query that reads it, and no other one."""
+    path = fill(lake, warehouse)[0].path
+    warehouse.publish()
+    path.write_bytes(b"")
+    with pytest.raises(QueryError, match=str(Path(path).name)):
+        warehouse.sql("SELECT wikitext FROM article_bodies")
+    assert warehouse.sql("SELECT count(*) FROM articles").rows == [(3,)]

@@ -57,7 +57,9 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     except UNREADABLE:
         converted, row_count = True, 0
     if converted:
-        lines = b"".join(text_of(record).encode() + b"\n" for record in _records(dataset.name, raw))
+        lines = b"".join(
+            text_of(record).encode("utf-8", "surrogatepass") + b"\n" for record in _records(dataset.name, raw)
+        )
         rows = RecordReader(table, {}, table.bodies).read(memoryview(lines), "", 1, 0, lines.count(b"\n"))
         for reject in rows.rejects:
             raise ListError(f"Record {reject.line_number} of the list of {dataset.name}: {reject.reason} {_UNTOUCHED}")

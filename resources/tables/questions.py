@@ -39,9 +39,11 @@ ACTIVITY = Table(
         Column("bot_count", INT, "Updates by bots.", required=True),
         Column("anonymous_count", INT, "Updates by editors without account.", required=True),
         Column("minor_count", INT, "Updates marked as minor.", required=True),
-        Column("size_bytes", INT, "Bytes of wikitext of the updated revisions together.", required=True),
+        Column("size_bytes", INT, "Bytes of wikitext of the updated revisions together; null beyond 64 bits."),
         Column(
-            "added_character_count", INT, "Characters more than in the revisions before; moves aside.", required=True
+            "added_character_count",
+            INT,
+            "Characters more than in the revisions before; moves aside. Null beyond 64 bits.",
         ),
         Column("article_count", INT, "Different pages.", required=True),
     ),

@@ -7,6 +7,9 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pyarrow as pa
+
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import short
 from resources.formatting import counted, moment_text
@@ -14,8 +17,6 @@ from resources.formatting import counted, moment_text
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
-
-    import pyarrow as pa
 
     from resources.datasets import Dataset
     from resources.tables import HourState
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
 def utc_text(moment: datetime) -> str:
     """The moment as `2026-11-20T09:00Z`: short, and without doubt about the zone."""
     return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as plain Python; as DuckDB's texts where Python lacks one of them, for example `infinity`."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            texts = connection.from_arrow(pa.table({"value": column})).project("CAST(value AS VARCHAR)")
+            return [text for (text,) in texts.fetchall()]
+    return values
 
 
 @dataclass(frozen=True)
@@ -397,4 +410,4 @@ class QueryResult:
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
         """Rows as tuples; times are aware and in UTC."""
-        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+        return list(zip(*(_values(column) for column in self.table.columns), strict=True))

@@ -31,7 +31,9 @@ def derived(name: str, bodies: str = "structured_bodies") -> str:
 
 def _list(column: str) -> str:
     """The members of a list. It is declared as one object in places; data has a list."""
-    return f"if(starts_with({column}, '{{'), [CAST({column} AS JSON)], json_extract({column}, '$[*]'))"
+    return (
+        f"CASE WHEN starts_with({column}, '{{') THEN [CAST({column} AS JSON)] ELSE json_extract({column}, '$[*]') END"
+    )
 
 
 def _numbered(parts: str) -> str:
@@ -52,10 +54,11 @@ def _parts(document: str) -> str:
     # a part that was looked into stands before those that are in it
     for _ in range(_LEVELS - 1):
         query = (
-            "SELECT {page}, if(n = 1, position, list_append(position, n - 1)) AS position, if(n = 1, above, list_append(above, own)) AS above, part, n > 1 AS is_new\n"  # noqa: S608
+            "SELECT {page}, CASE WHEN n = 1 THEN position ELSE list_append(position, n - 1) END AS position,\n"  # noqa: S608
+            "CASE WHEN n = 1 THEN above ELSE list_append(above, own) END AS above, part, n > 1 AS is_new\n"
             "FROM (SELECT {page}, position, above, own, unnest(parts) AS part, generate_subscripts(parts, 1) AS n\n"
-            "FROM (SELECT {page}, position, above, if(has_parts, part ->> 'name', NULL) AS own,\n"
-            "if(has_parts, list_prepend(part, json_extract(part, '$.has_parts[*]')), [part]) AS parts\n"
+            "FROM (SELECT {page}, position, above, CASE WHEN has_parts THEN part ->> 'name' END AS own,\n"
+            "CASE WHEN has_parts THEN list_prepend(part, json_extract(part, '$.has_parts[*]')) ELSE [part] END AS parts\n"
             f"FROM (SELECT *, is_new AND contains(part, '\"has_parts\"') AS has_parts FROM ({query}))))"
         )
     return f"({query})"

@@ -38,7 +38,7 @@ _DERIVED = {
     tables.SNAPSHOTS: {"table_name": "'snapshot_articles'", "source_at": "batch_hour"},
     tables.LOADS: {"source_at": "batch_hour", "compaction_id": "NULL"},
     tables.REJECTS: {
-        "table_name": f"if({_HOUR} IS NULL, 'snapshot_articles', 'article_changes')",
+        "table_name": f"CASE WHEN {_HOUR} IS NULL THEN 'snapshot_articles' ELSE 'article_changes' END",
         "source_at": "batch_hour",
         "raw_bytes": "octet_length(raw)",
         "raw_path": "NULL",

@@ -29,9 +29,10 @@ SELECT
   count(*) FILTER (WHERE is_update AND editor_is_bot) AS bot_count,
   count(*) FILTER (WHERE is_update AND editor_is_anonymous) AS anonymous_count,
   count(*) FILTER (WHERE is_update AND is_minor_edit) AS minor_count,
-  CAST(coalesce(sum(size_bytes) FILTER (WHERE is_update), 0) AS BIGINT) AS size_bytes,
-  CAST(coalesce(sum(character_count - coalesce(previous_character_count, 0)) FILTER (WHERE is_update AND NOT is_move), 0) AS BIGINT)
-    AS added_character_count,
+  TRY_CAST(coalesce(sum(size_bytes) FILTER (WHERE is_update), 0) AS BIGINT) AS size_bytes,
+  TRY_CAST(
+    coalesce(sum(TRY(character_count - coalesce(previous_character_count, 0))) FILTER (WHERE is_update AND NOT is_move), 0) AS BIGINT
+  ) AS added_character_count,
   count(DISTINCT article_id) AS article_count
 FROM kinds
 GROUP BY ALL

@@ -18,8 +18,8 @@ FROM (
       {page},
       'reference' AS origin,
       [CAST(n AS BIGINT), place] AS position,
-      concat('$[', n - 1, '].', if(place = 1, 'text', 'source')) AS path,
-      if(place = 1, json_extract(part, '$.text.links[*]'), json_extract(part, '$.source.links[*]')) AS links
+      concat('$[', n - 1, '].', CASE WHEN place = 1 THEN 'text' ELSE 'source' END) AS path,
+      CASE WHEN place = 1 THEN json_extract(part, '$.text.links[*]') ELSE json_extract(part, '$.source.links[*]') END AS links
     FROM {references}, (VALUES (CAST(1 AS BIGINT)), (2)) AS places (place)
   )
 )

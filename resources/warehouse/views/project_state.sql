@@ -6,8 +6,10 @@ CREATE OR REPLACE VIEW project_state AS
 WITH beginnings AS (
 {beginnings}),
 bases AS (
-  SELECT project_id, namespace_id, snapshot_version, exported_at, boundary_at, newest_event_at,
-    time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour
+  SELECT project_id, namespace_id, snapshot_version, exported_at, boundary_at,
+    time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour,
+    -- a moment knows the events before it. Python and other clients read no year after 9999
+    least(newest_event_at, TIMESTAMPTZ '9999-12-31 23:59:59.999998+00') + INTERVAL 1 MICROSECOND AS whole_from
   FROM snapshots
   WHERE table_name = 'snapshot_articles'
 ),
@@ -63,7 +65,7 @@ counting AS (
   QUALIFY row_number() OVER (PARTITION BY pairs.project_id, pairs.namespace_id ORDER BY run_start) = 1
 ),
 oldest AS (
-  SELECT bases.project_id, bases.namespace_id, min(newest_event_at) AS newest_event_at
+  SELECT bases.project_id, bases.namespace_id, min(whole_from) AS whole_from
   FROM bases
   JOIN counting ON bases.project_id = counting.project_id AND bases.namespace_id = counting.namespace_id
     AND boundary_hour BETWEEN run_start AND run_end
@@ -100,9 +102,8 @@ SELECT
     WHEN run_start IS NULL THEN coalesce(boundary_hour, first_missing)
     WHEN run_end < last_hour THEN run_end + INTERVAL 1 HOUR
   END AS first_gap_at,
-  -- a moment knows the events before it: the first one that knows a snapshot whole comes after its newest event
-  coalesce(oldest.newest_event_at + INTERVAL 1 MICROSECOND, base.newest_event_at + INTERVAL 1 MICROSECOND, run_start) AS exact_from_at,
-  greatest(run_end + INTERVAL 1 HOUR, base.newest_event_at + INTERVAL 1 MICROSECOND) AS exact_until_at,
+  coalesce(oldest.whole_from, base.whole_from, run_start) AS exact_from_at,
+  greatest(run_end + INTERVAL 1 HOUR, base.whole_from) AS exact_until_at,
   coalesce(uncertain_count, 0) AS uncertain_count,
   coalesce(repaired_count, 0) AS repaired_count
 FROM pairs

@@ -21,7 +21,7 @@ FROM (
     editor_name,
     editor_is_anonymous,
     editor_edit_count,
-    character_count - previous_character_count AS added_character_count,
+    TRY(character_count - previous_character_count) AS added_character_count,
     version_comment,
     url
   FROM distinct_changes

@@ -65,6 +65,10 @@ def test_schema_is_as_declared(lake):
             "Record 2 of the list of codes: identifier is missing, and no row can be without it.",
         ),
         (b'[{"identifier":5}]', "identifier is the number 5, where text is declared."),
+        (
+            b'[{"identifier":"a"},{"identifier":"b","\\udfff":"\\ud800"}]',
+            "Record 2 of the list of codes: Not valid UTF-8",
+        ),
         (b'[{"identifier":"a","identifier":"b"}]', "The key identifier appears twice"),
     ],
 )

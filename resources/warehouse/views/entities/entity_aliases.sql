@@ -4,7 +4,7 @@ FROM (
   FROM (
     SELECT entity_id, texts.key AS language_id, json_extract_string(texts.value, '$[*]') AS aliases
     FROM (
-      SELECT entity_id, unnest(map_entries(CAST(aliases AS MAP(VARCHAR, JSON)))) AS texts
+      SELECT entity_id, unnest(map_entries(TRY(CAST(aliases AS MAP(VARCHAR, JSON))))) AS texts
       FROM (SELECT entity_id, {object:aliases_json} AS aliases FROM {today})
     )
   )

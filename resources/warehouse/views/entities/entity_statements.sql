@@ -1,10 +1,10 @@
--- Each text is parsed once: what is wanted of it is taken out in one go. Keys of `content_data` may have capitals, so that a copy
--- in small letters is asked (`data`); only a text is taken from the original. Statements that come as one list name their
--- property themselves.
+-- The wanted parts of a text are extracted in one call. `content_data` is extracted once more as JSON: it may be a plain text, which
+-- cannot be parsed. Its keys may have capitals, so `data` is read from a copy in small letters; only a text is read from the original.
+-- Statements that come as one list name their property themselves.
 WITH grouped AS (
   SELECT entity_id, nullif(part.key, '') AS property_id, json_extract(part.value, '$[*]') AS statements
   FROM (
-    SELECT entity_id, unnest(map_entries(CAST(statements AS MAP(VARCHAR, JSON)))) AS part
+    SELECT entity_id, unnest(map_entries(TRY(CAST(statements AS MAP(VARCHAR, JSON))))) AS part
     FROM (
       SELECT
         entity_id,
@@ -35,16 +35,17 @@ taken AS (
         '$.qualifiers',
         '$.references'
       ]
-    ) AS part
+    ) AS part,
+    CAST(json_extract(statement, '$.value.content_data') AS VARCHAR) AS content_data
   FROM single
 ),
 parsed AS (
   SELECT
     *,
     json_extract_string(
-      lower(part[7]), ['$.time', '$.precision', '$.amount', '$.unit', '$.latitude', '$.longitude', '$.language']
+      lower(content_data), ['$.time', '$.precision', '$.amount', '$.unit', '$.latitude', '$.longitude', '$.language']
     ) AS data,
-    json_extract_string(part[7], ['$.text', '$.Text']) AS texts
+    json_extract_string(content_data, ['$.text', '$.Text']) AS texts
   FROM taken
 )
 SELECT

@@ -1,0 +1,146 @@
+"""Odd records of every dataset, from NDJSON to the published file: a row is null or missing in a view, and no view fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from resources import datasets
+from resources.datasets.live import LIVE_CHANGES
+from resources.warehouse import Warehouse
+from tests import asking_everything
+from tests.builds import lay
+from tests.hostile_rows import HOUR, HostileMirror, Raw, encode
+
+ENTITIES, STRUCTURED = datasets.SNAPSHOT_ENTITIES, datasets.STRUCTURED_ARTICLES
+LAST = "9999-12-31T23:59:59.999999Z"
+#: Views that show no row of these records: no lookup here found nothing, and no run of a stream is noted.
+EMPTY = {"internal.not_found", "internal.lake_stream_runs", "main.stream_runs"}
+
+
+@pytest.fixture
+def mirror(data):
+    return HostileMirror(data, 1)
+
+
+def answers_elsewhere(path, calls_max):
+    """The same of the other DuckDB; None where there is none."""
+    if not (folder := os.environ.get("TEST_OTHER_DUCKDB")):
+        return None
+    command = [sys.executable, asking_everything.__file__, str(path), str(calls_max)]
+    told = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": folder}, check=True, timeout=3600, capture_output=True
+    )
+    return json.loads(told.stdout)
+
+
+@pytest.mark.parametrize(
+    ("seed", "count", "calls_max"),
+    [(1, 400, 3), *(pytest.param(seed, 10_000, 1000, marks=pytest.mark.soak) for seed in range(2, 5))],
+)
+def test_every_view_and_macro_answers(data, seed, count, calls_max):
+    mirror = HostileMirror(data, seed)
+    mirror.fill(count)
+    assert mirror.rows.total() >= count
+    assert set(mirror.rows) == {*(dataset.name for dataset in datasets.datasets()), LIVE_CHANGES}
+    assert min(mirror.rows.values()) > 0
+    path = mirror.warehouse.published_path
+    counts, errors = asking_everything.answers(str(path), calls_max)
+    assert errors == {}
+    shown = {name.replace('"', "").removeprefix("FROM "): rows for name, rows in counts.items() if "(" not in name}
+    assert {name for name, rows in shown.items() if not rows} <= EMPTY
+    if (other := answers_elsewhere(path, calls_max // 3)) is not None:
+        assert other == [{query: rows for query, rows in counts.items() if query in other[0]}, {}]
+        assert set(shown) == {name.replace('"', "").removeprefix("FROM ") for name in other[0] if "(" not in name}
+
+
+def brought(mirror, dataset, *records):
+    """The published file after these records of a snapshot of the dataset."""
+    place = dataset.places[0] if dataset.places else ("enwiki", 0)
+    usual = {
+        "date_modified": "2026-11-19T05:10:11Z",
+        "version": {"identifier": 7},
+        "is_part_of": {"identifier": place[0]},
+    }
+    lines = [Raw(encode(usual | {"namespace": {"identifier": 0}} | one)) for one in records]
+    mirror.bring(dataset, place, lines, snapshot_id=f"{place[0]}_namespace_0", snapshot_version="abcdef01")
+    assert mirror.rows[dataset.name] == len(records)
+    mirror.warehouse.publish()
+    return mirror.warehouse
+
+
+def test_statements_of_odd_form_leave_those_of_others_as_they_are(mirror):
+    odd = [
+        {"P1": [{"value": {"content_data": "str"}}]},
+        {"P1": [{"value": {"content_data": '{"time":'}}]},
+        {"P1": [{"value": "str"}, "str", None, []]},
+        {"P1": "str", "P2": None, "": {}},
+        "str",
+    ]
+    good = {"P1": [{"value": {"content_data": {"Time": "+2001-02-03T00:00:00Z", "precision": 11}}}]}
+    records = [{"name": f"Q{n}", "entity": {"statements": one}} for n, one in enumerate([*odd, good])]
+    warehouse = brought(mirror, ENTITIES, *records)
+    found = warehouse.sql("SELECT entity_id, value, time, time_precision FROM entity_statements ORDER BY ALL").rows
+    assert ("Q5", "+2001-02-03T00:00:00Z", "+2001-02-03T00:00:00Z", 11) in found
+    assert [row for row in found if row[0] in ("Q0", "Q1")] == [
+        ("Q0", "str", None, None),
+        ("Q1", '{"time":', None, None),
+    ]
+
+
+def test_sizes_beyond_64_bits_are_null(data, mirror):
+    largest = 2**63 - 1
+    records = [
+        {
+            "name": f"Page {number}",
+            "identifier": number,
+            "version": {"identifier": number, "number_of_characters": count},
+            "previous_version": {"identifier": 1, "number_of_characters": before},
+            "date_modified": "2026-11-19T05:10:11Z",
+            "event": {"identifier": str(number), "type": "update"},
+            "is_part_of": {"identifier": "enwiki"},
+            "namespace": {"identifier": 0},
+        }
+        for number, (count, before) in enumerate([(-largest, 600), (10, 600), (largest, -600)], 2)
+    ]
+    mirror.bring(datasets.ARTICLE_CHANGES, ("enwiki", 0), [Raw(encode(one)) for one in records], batch_hour=HOUR)
+    mirror.warehouse.publish()
+    sql = mirror.warehouse.sql
+    found = sql("SELECT article_id, added_character_count FROM vandalism_candidates ORDER BY ALL").rows
+    assert found == [(2, None), (3, -590)]
+    # a difference that is none counts as nothing, a sum that is none is null
+    assert sql("SELECT added_character_count FROM activity").rows == [(-590,)]
+    more = [
+        one | {"identifier": 10 + n, "name": f"More {n}", "previous_version": {}} for n, one in enumerate(records * 2)
+    ]
+    more = [one | {"event": {"identifier": one["name"]}, "version": records[2]["version"]} for one in more]
+    mirror.bring(datasets.ARTICLE_CHANGES, ("enwiki", 0), [Raw(encode(one)) for one in more], batch_hour=HOUR)
+    mirror.warehouse.publish()
+    assert sql("SELECT added_character_count FROM activity").rows == [(None,)]
+
+
+def test_a_snapshot_with_an_event_at_the_end_of_time_has_a_state(mirror):
+    page = {"name": "Page", "identifier": 5, "date_modified": LAST}
+    warehouse = brought(mirror, datasets.SNAPSHOT_ARTICLES, page)
+    [state] = warehouse.project_states()
+    assert state.exact_from_at.isoformat() == "9999-12-31T23:59:59.999999+00:00"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("TIMESTAMPTZ 'infinity'", "infinity"),
+        ("TIMESTAMPTZ '10000-01-01'", "10000-01-01 00:00:00+00"),
+        ("DATE '290000-01-01 (BC)'", "290000-01-01 (BC)"),
+        ("[TIMESTAMP '-infinity']", "[-infinity]"),
+        ("TIMESTAMP_NS '2026-11-19 05:00:00.123456789'", "2026-11-19 05:00:00.123456789"),
+    ],
+)
+def test_values_that_python_lacks_are_texts(data, value, text):
+    warehouse = Warehouse(lay(data))
+    warehouse.publish()
+    assert warehouse.sql(f"SELECT {value} AS odd, 1 AS usual").rows == [(text, 1)]

@@ -65,7 +65,7 @@ def check(
             continue
         if names:
             try:
-                known = {record.identifier for record in client.reference(kind).records}
+                listing = client.reference(kind)
             except ServiceUnavailable as error:
                 if known is None:
                     raise type(error)(
@@ -73,6 +73,10 @@ def check(
                         f"archived yet, and cannot be fetched. {error}"
                     ) from error
                 note = f" {_age(layout, kind)}"
+            else:
+                known = {record.identifier for record in listing.records}
+                if listing.odd:
+                    continue  # a name that the list lacks may be that of a record which cannot be used
             if unknown := [name for name in names if name not in known]:
                 told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
     if told:
@@ -80,11 +84,13 @@ def check(
 
 
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    """Names of an archived list; None: there is none that can be read."""
+    """Names of an archived list, without odd records; None: there is none that can be read."""
     try:
-        return {record["identifier"] for record in json.loads(files.read(layout.list_archive(named(kind))))}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        records = json.loads(files.read(layout.list_archive(named(kind))))
+        found = [record.get("identifier") for record in records if isinstance(record, dict)]
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    return {name for name in found if isinstance(name, str | int)}
 
 
 def _age(layout: Layout, kind: Kind) -> str:

@@ -33,6 +33,7 @@ class Converted:
 
     raw: bytes
     path: Path
+    odd: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def converted(dataset: Dataset) -> Check[Converted]:
             description="The Parquet file holds a row for each record of the archived list.",
         ),
         _accounted,
-        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is whole.",
+        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is whole. Records that are named here came "
+        "like this from the service: report them to the vendor.",
     )
 
 
@@ -90,7 +92,7 @@ def loaded(dataset: Dataset) -> list[Check[Loaded]]:
 
 def _accounted(made: Converted) -> Found:
     expected, count = len(json.loads(made.raw)), pq.read_metadata(made.path).num_rows
-    wrong = [f"{counted(count, 'row')} in {made.path}, {counted(expected, 'record')} archived"]
+    wrong = [f"{counted(count, 'row')} in {made.path}, {counted(expected, 'record')} archived", *made.odd]
     return Found(wrong if count != expected else [], expected)
 
 

@@ -58,16 +58,22 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
             with as_failure():
                 raw, conversion = _converted(dataset, lake)
             if key in context.selected_asset_keys:
+                metadata: dict[str, Any] = {
+                    "dagster/row_count": conversion.row_count,
+                    "dagster/uri": str(conversion.path),
+                    "preview": preview([conversion.path], dataset.table.schema.names),
+                }
+                if conversion.odd:
+                    metadata["odd_records"] = "; ".join(conversion.odd)
+                    context.log.warning(
+                        "Records of the list of %s are left out: %s", dataset.name, metadata["odd_records"]
+                    )
                 yield dg.MaterializeResult(
                     asset_key=key,
-                    metadata={
-                        "dagster/row_count": conversion.row_count,
-                        "dagster/uri": str(conversion.path),
-                        "preview": preview([conversion.path], dataset.table.schema.names),
-                    },
+                    metadata=metadata,
                     data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
                 )
-            made = list_checks.Converted(raw, conversion.path)
+            made = list_checks.Converted(raw, conversion.path, conversion.odd)
             yield from results([check], made, context.selected_asset_check_keys)
 
     @dg.multi_asset(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from assets.steps.converting import NotArchivedError, files_of
 from resources import datasets
 from resources.enterprise import errors, read_listing
-from resources.errors import ends_run
-from resources.formatting import counted, hour_text, size_text
+from resources.errors import MirrorError, ends_run
+from resources.formatting import counted, hour_text, listed, size_text
 from resources.lake import Archive
 from resources.tables import HourState
 from resources.warehouse import HourStatus, LakeFile
@@ -52,6 +52,7 @@ class Plan:
         wanted: Its records within the mirrored projects and namespaces.
         absent: Mirrored (project, namespace) pairs that the list does not name.
         missing: Those of the wanted records whose archives are not there yet.
+        odd: Mirrored pairs whose record in the list cannot be used, each with the reason.
     """
 
     dataset: Dataset
@@ -60,6 +61,7 @@ class Plan:
     wanted: tuple[Batch, ...]
     absent: tuple[tuple[str, int], ...]
     missing: tuple[Batch, ...]
+    odd: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     @property
     def missing_bytes(self) -> int:
@@ -67,9 +69,28 @@ class Plan:
         return sum(record.approximate_bytes for record in self.missing)
 
 
+class OddRecordError(MirrorError):
+    """Some projects of an hour could not be loaded, because their records in the batch listing cannot be used.
+
+    Attributes:
+        places: Their (project, namespace) pairs.
+    """
+
+    retryable = True
+
+    def __init__(self, hour: datetime, odd: Mapping[tuple[str, int], str]) -> None:
+        whose = listed([f"{project} namespace {namespace} ({why})" for (project, namespace), why in odd.items()], 3)
+        super().__init__(
+            f"The batch listing of {hour_text(hour)} UTC has records that cannot be used, so nothing of this hour was loaded for "
+            f"{whose}. The other projects of the hour are loaded. Run this hour again while the service keeps it (two days); if the "
+            "record stays as it is, tell the vendor."
+        )
+        self.places = tuple(odd)
+
+
 @dataclass(frozen=True)
 class ArchivedHour:
-    """An hour whose wanted archives all lie verified in the archive."""
+    """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan."""
 
     hour: datetime
     archives: tuple[Archive, ...]
@@ -77,6 +98,13 @@ class ArchivedHour:
     fetched: tuple[Download, ...] = ()
     request_count: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)  # of fetching, by identifier
+    odd: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    remark: str | None = None
+
+    def check(self) -> None:
+        """Raise OddRecordError where the list does not name the file of a mirrored project reliably."""
+        if self.odd:
+            raise OddRecordError(self.hour, self.odd)
 
 
 def plan_hour(
@@ -93,20 +121,24 @@ def plan_hour(
         RetentionPassed: The service no longer keeps it; permanent.
     """
     listing = client.batches(hour, dataset)
-    wanted, absent = _within(listing, scope)
+    wanted, absent, odd = _within(listing, scope)
     missing = tuple(
         record
         for record in wanted
         if not layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
     )
-    return Plan(dataset, hour, listing, wanted, absent, missing)
+    return Plan(dataset, hour, listing, wanted, absent, missing, odd)
 
 
-def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], tuple[tuple[str, int], ...]]:
-    """The records of the mirrored projects and namespaces, and the (project, namespace) pairs that have none."""
-    wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in set(scope))
+def _within(
+    listing: Listing[Batch], scope: Scope
+) -> tuple[tuple[Batch, ...], tuple[tuple[str, int], ...], dict[tuple[str, int], str]]:
+    """The records of the mirrored projects and namespaces, the pairs that have none, and those whose record is odd."""
+    odd = listing.left_out(scope)
+    sure = {place for place in scope if place not in odd}
+    wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in sure)
     named = {(record.project_id, record.namespace_id) for record in wanted}
-    return wanted, tuple(place for place in scope if place not in named)
+    return wanted, tuple(place for place in scope if place in sure - named), odd
 
 
 def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> None:
@@ -159,6 +191,8 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         fetched=tuple(landed for landed in downloads if landed.fetched),
         request_count=1 + sum(landed.request_count for landed in downloads),
         seconds=seconds,
+        odd=plan.odd,
+        remark=plan.listing.remark,
     )
 
 
@@ -189,7 +223,7 @@ def archived_hour(
             f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. "
             f"Materialize archive/{dataset.archive} of this hour first; the service keeps an hour for two days."
         ) from error
-    wanted, absent = _within(listing, scope)
+    wanted, absent, odd = _within(listing, scope)
     archives = []
     for record in wanted:
         path = layout.batch_archive(dataset, hour, record.identifier, record.version)
@@ -199,7 +233,7 @@ def archived_hour(
                 f"mirrored then, or the file was removed). Materialize archive/{dataset.archive} of this hour to fetch it."
             )
         archives.append(_archive(dataset, hour, record, path, record.version))
-    return ArchivedHour(hour, tuple(archives), absent)
+    return ArchivedHour(hour, tuple(archives), absent, odd=odd, remark=listing.remark)
 
 
 def load_hour(
@@ -212,8 +246,14 @@ def load_hour(
 ) -> HourLoad:
     """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage; `reload`: also what is loaded already."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
-    absent = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
-    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), absent, dataset=dataset, reload=reload)
+    statuses = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
+    statuses += [
+        HourStatus(
+            archived.hour, project, ns, HourState.MISSING, f"Its record in the batch listing cannot be used ({why})."
+        )
+        for (project, ns), why in archived.odd.items()
+    ]
+    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), statuses, dataset=dataset, reload=reload)
 
 
 def state_of(error: Exception) -> HourState:

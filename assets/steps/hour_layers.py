@@ -47,6 +47,8 @@ def archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
         metadata["dagster/uri"] = str(archived.archives[0].path.parent)
     if archived.absent:
         metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
+    if archived.remark:
+        metadata["odd_records"] = archived.remark
     return Layer(key, sized(metadata), _digest(f"{a.identifier} {a.version}" for a in archived.archives))
 
 

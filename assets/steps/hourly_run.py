@@ -14,7 +14,17 @@ from assets.steps.converting import (
     convert_archives_again,
     known_conversions,
 )
-from assets.steps.hour import ArchivedHour, Plan, archived_hour, check_disk, fetch_hour, load_hour, plan_hour, state_of
+from assets.steps.hour import (
+    ArchivedHour,
+    OddRecordError,
+    Plan,
+    archived_hour,
+    check_disk,
+    fetch_hour,
+    load_hour,
+    plan_hour,
+    state_of,
+)
 from assets.steps.hour_layers import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from resources import datasets
 from resources.enterprise import errors
@@ -119,9 +129,21 @@ class HourlyRun:
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
     ) -> Iterator[Layer]:
-        """Take one hour through the selected layers, telling each as it is committed."""
-        archive, lake, warehouse = layers.keys(self.dataset)
+        """Take one hour through the selected layers, telling each as it is committed.
+
+        Raises:
+            OddRecordError: Some projects were left out, and the others were taken through all layers. No layer is complete
+                then, and none is told of.
+        """
         archived = self.archived[hour] = self._archived(hour, client)
+        taken = self._take(hour, archived, selected)
+        if archived.odd:
+            list(taken)
+            archived.check()
+        yield from taken
+
+    def _take(self, hour: datetime, archived: ArchivedHour, selected: Collection[dg.AssetKey]) -> Iterator[Layer]:
+        archive, lake, warehouse = layers.keys(self.dataset)
         if archive in selected:
             yield archive_layer(archive, archived)
         if lake not in selected and warehouse not in selected:
@@ -189,7 +211,8 @@ class HourlyRun:
             self.failed[hour] = error
         if isinstance(error, names.UnknownNameError) or self.is_warehouse_unavailable:
             return
-        statuses = [HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in self.scope]
+        places = error.places if isinstance(error, OddRecordError) else self.scope
+        statuses = [HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in places]
         try:
             self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report

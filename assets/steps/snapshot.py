@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.engine import Engine
-    from resources.enterprise import Download, EnterpriseClient, SnapshotPlan, SnapshotSet
+    from resources.enterprise import Download, EnterpriseClient, Listing, SnapshotPlan, SnapshotSet
     from resources.enterprise.models import Snapshot as SnapshotRecord
     from resources.lake import Conversion, Layout
     from resources.warehouse import SnapshotLoad, Warehouse
@@ -61,9 +61,18 @@ class ArchivedSnapshot:
         return sum(archive.path.stat().st_size for archive in self.archives)
 
 
-def mirrored(records: Iterable[SnapshotRecord], scope: Scope) -> list[SnapshotRecord]:
+def mirrored(listing: Listing[SnapshotRecord], scope: Scope) -> list[SnapshotRecord]:
     """The snapshots of the mirrored projects and namespaces."""
-    return [record for record in records if (record.project_id, record.namespace_id) in set(scope)]
+    sure = set(scope) - listing.left_out(scope).keys()
+    return [record for record in listing.records if (record.project_id, record.namespace_id) in sure]
+
+
+def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
+    """Identifiers of mirrored snapshots whose record in the list cannot be used, each with the reason.
+
+    A run of such a snapshot reads its record by itself: it fails with a sentence about this snapshot, or fetches it.
+    """
+    return {f"{project}_namespace_{ns}": why for (project, ns), why in listing.left_out(scope).items()}
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datasets.SNAPSHOT_ARTICLES) -> bool:

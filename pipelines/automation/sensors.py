@@ -145,18 +145,22 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
             return dg.SkipReason(refusals.waiting(again))
         try:
             with enterprise.client(_ANSWER_SECONDS) as client:
-                records = snapshot.mirrored(client.snapshots(dataset).records, scope)
+                listing = client.snapshots(dataset)
         except MirrorError as error:
             return _refused(context, error)
-        changed = [record for record in records if not snapshot.is_archived(record, lake.layout, dataset)]
+        changed = {
+            record.identifier: record.version
+            for record in snapshot.mirrored(listing, scope)
+            if not snapshot.is_archived(record, lake.layout, dataset)
+        } | snapshot.odd(listing, scope)
         if not changed:
             return dg.SkipReason("Every snapshot of the mirrored projects is archived in its current version.")
         # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
-        context.instance.add_dynamic_partitions(dataset.archive, [record.identifier for record in changed])
+        context.instance.add_dynamic_partitions(dataset.archive, list(changed))
         return dg.SensorResult(
             run_requests=[
-                dg.RunRequest(run_key=f"{record.identifier} {record.version}", partition_key=record.identifier)
-                for record in changed
+                dg.RunRequest(run_key=f"{identifier} {what}", partition_key=identifier)
+                for identifier, what in changed.items()
             ]
         )
 

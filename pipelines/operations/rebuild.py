@@ -106,6 +106,7 @@ def _steps(
         archived = batches.archived_hour(hour, layout, _scope(dataset, hour, layout, enterprise), dataset)
         made = convert(hour_text(hour), archived.archives, dataset)
         done.hour_count += batches.load_hour(archived, made, store, dataset).changed
+        archived.check()
 
     for dataset in datasets.datasets(Family.LIST):
         if layout.list_archive(dataset).exists():

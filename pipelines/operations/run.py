@@ -168,9 +168,10 @@ def missing_snapshots(
         scope = enterprise.scope_of(dataset) or dataset.places
         order = {place: number for number, place in enumerate(scope)}
         loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
-        records = snapshot_sets.mirrored(client.snapshots(dataset).records, [one for one in scope if one not in loaded])
+        listing, open_ = client.snapshots(dataset), [one for one in scope if one not in loaded]
+        records = snapshot_sets.mirrored(listing, open_)
         records.sort(key=lambda one: order[one.project_id, one.namespace_id])
-        missing[dataset] = [one.identifier for one in records]
+        missing[dataset] = [one.identifier for one in records] + list(snapshot_sets.odd(listing, open_))
     return missing
 
 

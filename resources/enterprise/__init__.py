@@ -13,7 +13,7 @@ from resources.enterprise.download.transfer import Ranges
 from resources.enterprise.http import endpoints
 from resources.enterprise.http.transport import Patience
 from resources.enterprise.http.wire import Limits
-from resources.enterprise.models import Listing
+from resources.enterprise.listing import Listing
 from resources.enterprise.query import Filter, Query
 from resources.enterprise.service import Service
 from resources.enterprise.snapshot.choice import plan_snapshot

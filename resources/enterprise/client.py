@@ -24,6 +24,7 @@ from resources.enterprise.http.clock import ServiceClock
 from resources.enterprise.http.foreign import guarded
 from resources.enterprise.http.transport import Patience, Transport
 from resources.enterprise.http.wire import Limits
+from resources.enterprise.listing import list_of
 from resources.enterprise.lookups import Lookups
 from resources.enterprise.query import Kind
 from resources.enterprise.redaction import Redactor
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.enterprise.download.signed_url import Progress
+    from resources.enterprise.listing import Listing
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
 
-_ENTRIES: Final = models.list_of(models.Entry)
-_RECORDS: Final = models.list_of(models.Record)
+_ENTRIES: Final = list_of(models.Entry)
+_RECORDS: Final = list_of(models.Record)
 _RECORD: Final = TypeAdapter(models.Record)
 
 
@@ -111,11 +113,11 @@ class EnterpriseClient:
 
     # --- reference ---------------------------------------------------------------------------------------------------
 
-    def reference(self, kind: str) -> models.Listing[models.Entry]:
+    def reference(self, kind: str) -> Listing[models.Entry]:
         """A reference list: `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...). Costs no quota."""
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
-    def records(self, path: str, query: Query | None = None) -> models.Listing[models.Record]:
+    def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
         """The records of any list, by its path from `endpoints`; fields are read by name: `record["identifier"]`.
 
         Raises:
@@ -136,7 +138,7 @@ class EnterpriseClient:
 
     # --- hourly batches ----------------------------------------------------------------------------------------------
 
-    def batches(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> models.Listing[models.Batch]:
+    def batches(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
         """The files of an hour (`GET /v2/batches/{date}/{hour}`): one per project and namespace that had changes.
 
         Raises:
@@ -177,13 +179,13 @@ class EnterpriseClient:
         """
         return self._hours.download(dataset, hour, record, target, progress)
 
-    def land(self, listing: models.Listing[Any], target: Path) -> Sidecar:
+    def land(self, listing: Listing[Any], target: Path) -> Sidecar:
         """Write a list as the service sent it, with a sidecar; whole or not at all, replacing what was there."""
         return land_listing(listing, target)
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
-    def snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Listing[models.Snapshot]:
+    def snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[models.Snapshot]:
         """All snapshots the account may have (`GET /v2/snapshots`): one per project and namespace. Costs no quota."""
         return self._snapshots.listing(dataset)
 
@@ -195,7 +197,7 @@ class EnterpriseClient:
         """
         return self._snapshots.snapshot(dataset, identifier)
 
-    def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> models.Listing[models.Chunk]:
+    def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[models.Chunk]:
         """The chunks of a snapshot (`GET /v2/snapshots/{identifier}/chunks`), in no order. Costs no quota.
 
         Raises:
@@ -265,7 +267,7 @@ class EnterpriseClient:
 
     # --- lookups -----------------------------------------------------------------------------------------------------
 
-    def article(self, name: str, query: Query | None = None) -> models.Listing[models.Record]:
+    def article(self, name: str, query: Query | None = None) -> Listing[models.Record]:
         """The articles of that title, one of each project that has one (`/v2/articles/{name}`). Costs one unit.
 
         Which projects come first under the limit, 3 unless the query says otherwise and 10 at most, is not for certain:
@@ -278,7 +280,7 @@ class EnterpriseClient:
         """
         return self._lookups.articles(name, query, Kind.ARTICLES)
 
-    def structured(self, name: str, query: Query | None = None) -> models.Listing[models.Record]:
+    def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
         """The same as structured contents (`/v2/structured-contents/{name}`). Costs one unit.
 
         A record has the form of an article (`article_body`) where the service could not take its page apart.
@@ -288,7 +290,7 @@ class EnterpriseClient:
         """
         return self._lookups.articles(name, query, Kind.STRUCTURED)
 
-    def entity(self, kind: str, identifier: str, query: Query | None = None) -> models.Listing[models.Record]:
+    def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
         """An entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`), with the `fields` of a query. Costs one unit.
 
         Args:

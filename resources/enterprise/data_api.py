@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from resources.enterprise import errors, models
 from resources.enterprise.http.answers import Answer, BrokenAnswer
 from resources.enterprise.http.pace import Pace
+from resources.enterprise.listing import UNKNOWN, Listing, report, sorted_out
 from resources.enterprise.query import Kind
 from resources.enterprise.service import is_web_address
 
@@ -55,8 +56,14 @@ class DataApi:
 
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
-    ) -> models.Listing[Any]:
-        """A list as it was sent, and as typed records; a single record is a list of one. Options as of `ask`."""
+    ) -> Listing[Any]:
+        """A list as it was sent, and as typed records; a single record is a list of one. Options as of `ask`.
+
+        Records that cannot be used are logged and left out.
+
+        Raises:
+            UnexpectedAnswer: The list has none that can be used, and none that says what it is of.
+        """
         (answer, found), count = self.ask(
             path,
             doing,
@@ -64,8 +71,12 @@ class DataApi:
             query=query,
             **{"kind": Kind.LIST, "longest": self.limits.list_bytes, **options},
         )
-        records = (found,) if isinstance(found, models.Record) else tuple(found)
-        return models.Listing(answer.body, records, path, self._clock().astimezone(UTC), count)
+        records, odd = sorted_out((found,) if isinstance(found, models.Record) else tuple(found))
+        if odd and not records and all(one.places == UNKNOWN for one in odd):
+            raise self._transport.form_error(answer.status, doing, str(odd[0]))
+        listing: Listing[Any] = Listing(answer.body, records, path, self._clock().astimezone(UTC), count, odd)
+        report(listing)
+        return listing
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
         """One record, and the number of requests it took."""

@@ -16,6 +16,7 @@ from resources.datasets import RETENTION
 from resources.enterprise import errors, models
 from resources.enterprise.download.signed_url import Source
 from resources.enterprise.http import endpoints
+from resources.enterprise.listing import list_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from resources.enterprise.download.downloader import Download, Downloader
     from resources.enterprise.download.signed_url import Progress
     from resources.enterprise.http.clock import ServiceClock
+    from resources.enterprise.listing import Listing
 
-_BATCHES: Final = models.list_of(models.Batch)
+_BATCHES: Final = list_of(models.Batch)
 _BATCH: Final = TypeAdapter(models.Batch)
 
 
@@ -39,7 +41,7 @@ class Hours:
         self._downloader = downloader
         self._clock = clock
 
-    def listing(self, dataset: Dataset, hour: datetime) -> models.Listing[models.Batch]:
+    def listing(self, dataset: Dataset, hour: datetime) -> Listing[models.Batch]:
         """`GET /v2/batches/{date}/{hour}`. See `EnterpriseClient.batches`."""
         path = endpoints.hourly(dataset, hour)
         try:

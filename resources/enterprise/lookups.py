@@ -7,9 +7,9 @@ also one that finds nothing.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from resources.enterprise import errors, models
 from resources.enterprise.http import endpoints
@@ -17,12 +17,14 @@ from resources.enterprise.query import UNPAIRED, Kind
 
 if TYPE_CHECKING:
     from resources.enterprise.data_api import DataApi
+    from resources.enterprise.listing import Listing
     from resources.enterprise.query import Query
 
 #: Counter of `get-user` that all lookups draw on.
 QUOTA: Final = "ondemand"
 
-_RECORDS: Final = models.list_of(models.Record)
+_MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
+_RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
 #: One object where the texts of the service say so, and an array where its description does.
 _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
 #: No wiki allows them in a title.
@@ -37,7 +39,7 @@ class Lookups:
     def __init__(self, api: DataApi) -> None:
         self._api = api
 
-    def articles(self, name: str, query: Query | None, kind: Kind) -> models.Listing[models.Record]:
+    def articles(self, name: str, query: Query | None, kind: Kind) -> Listing[models.Record]:
         """`/v2/articles/{name}` or `/v2/structured-contents/{name}`. See `EnterpriseClient.article` and `structured`."""
         _check_title(name)
         path = endpoints.article(name) if kind is Kind.ARTICLES else endpoints.structured(name)
@@ -51,7 +53,7 @@ class Lookups:
             status=404,
         )
 
-    def entity(self, kind: str, identifier: str, query: Query | None) -> models.Listing[models.Record]:
+    def entity(self, kind: str, identifier: str, query: Query | None) -> Listing[models.Record]:
         """`/v2/wikidata/{kind}/{identifier}`. See `EnterpriseClient.entity`."""
         if kind not in _ENTITY:
             raise errors.InvalidRequest(
@@ -75,9 +77,7 @@ class Lookups:
             status=404,
         )
 
-    def _ask(
-        self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None, kind: Kind
-    ) -> models.Listing[Any]:
+    def _ask(self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None, kind: Kind) -> Listing[Any]:
         return self._api.listing(
             path, form, doing, query, kind=kind, quota=QUOTA, longest=self._api.limits.lookup_bytes
         )

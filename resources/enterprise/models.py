@@ -10,12 +10,11 @@ Source: the service's data dictionary for codes, languages, projects, namespaces
 
 from __future__ import annotations
 
-from collections.abc import Iterator  # noqa: TC003  beside the ones pydantic resolves at run time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from resources.enterprise.redaction import printable
 
@@ -30,8 +29,8 @@ Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", ma
 #: Database names become parts of folders and names as well.
 ProjectName = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=100)]
 
-#: An MD5 in fact; what is not one is refused where the bytes are verified.
-Version = Annotated[str, Field(pattern=r"\A[A-Za-z0-9]*\z", max_length=128)]
+#: An MD5: the bytes of an archive are verified with it.
+Version = Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
 
 #: A whole number that every table can hold.
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -55,40 +54,6 @@ class Record(BaseModel):
     def __getitem__(self, name: str) -> Any:
         """A field as the service sent it, for records that have no model of their own."""
         return (self.model_extra or {})[name] if name not in type(self).model_fields else getattr(self, name)
-
-
-RecordT = TypeVar("RecordT", bound=Record)
-
-
-@dataclass(frozen=True)
-class Listing(Generic[RecordT]):
-    """A list as the service sent it.
-
-    Attributes:
-        raw: The bytes of the answer, to be archived as they are.
-        records: The same as typed records, in the service's order.
-        url_path: Path it came from.
-        fetched_at: When, in UTC.
-        request_count: Requests it took.
-    """
-
-    raw: bytes = field(repr=False)
-    records: tuple[RecordT, ...] = field(repr=False)
-    url_path: str
-    fetched_at: datetime
-    request_count: int = 1
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __iter__(self) -> Iterator[RecordT]:
-        return iter(self.records)
-
-
-def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT, ...]]:
-    """The form of a list of records; the first wrong one ends it: millions of complaints would take gigabytes."""
-    form: Any = Annotated[tuple[kind, ...], Field(max_length=LONGEST_LIST, fail_fast=True)]  # type: ignore[valid-type]
-    return TypeAdapter(form)
 
 
 class Entry(Record):

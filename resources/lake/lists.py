@@ -1,4 +1,4 @@
-"""A list of the service becomes Parquet: one JSON array of objects, and all of it or nothing."""
+"""A list of the service becomes Parquet: one JSON array of objects. Records that are not as declared are left out and reported."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from resources.damage import UNREADABLE, read_footer
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict_json import Bad, read_document, text_of
-from resources.lake.errors import ListError
+from resources.lake.errors import ListError, legible
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables import version_of
 
@@ -18,23 +20,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.lake.decode.records import Rows
     from resources.lake.layout import Layout
     from resources.tables import Table
 
 #: Raised by one whenever the same list would give other rows.
 LISTS_VERSION = 1
+#: Odd records that are named, and characters of a reason.
+_SHOWN, _LONGEST = 10, 300
 _UNTOUCHED = "Nothing of it was landed; fetch the list again."
 
 
 @dataclass(frozen=True)
 class ListConversion:
-    """The Parquet file of one list. `converted` is False where it was there already."""
+    """The Parquet file of one list. `converted` is False where it was there already; `odd` names records that are not in it."""
 
     digest: str
     path: Path
     row_count: int
     lake_bytes: int
     converted: bool
+    odd: tuple[str, ...] = ()
 
 
 def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion:
@@ -46,29 +52,47 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
         layout: Where the lake lies.
 
     Raises:
-        ListError: The answer is not such an array, or a record is not as declared. Nothing was landed.
+        ListError: The answer is not such an array, or none of its records is as declared. Nothing was landed.
         LakeError: The file could not be written.
     """
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
     target = layout.list_file(table.name, digest)
     try:
-        converted, row_count = False, read_footer(target).num_rows
+        converted, made = False, read_footer(target)
     except UNREADABLE:
-        converted, row_count = True, 0
+        converted = True
     if converted:
         lines = b"".join(
             text_of(record).encode("utf-8", "surrogatepass") + b"\n" for record in _records(dataset.name, raw)
         )
         rows = RecordReader(table, {}, table.bodies).read(memoryview(lines), "", 1, 0, lines.count(b"\n"))
-        for reject in rows.rejects:
-            raise ListError(f"Record {reject.line_number} of the list of {dataset.name}: {reject.reason} {_UNTOUCHED}")
+        batch, odd = _once(rows, table)
+        if odd and not len(batch):
+            number, reason = odd[0]
+            raise ListError(f"Record {number} of the list of {dataset.name}: {reason} {_UNTOUCHED}")
+        facts: dict[str, Any] = {"kind": dataset.name, "digest": digest, "schema_version": version}
+        facts["odd"] = [f"record {number:,}: {legible(reason, _LONGEST)}" for number, reason in odd[:_SHOWN]]
         with ParquetFile(target, table) as file:
-            if len(rows.batch):
-                file.add(encode(rows.batch, table))
-            file.finish({"conversion": json.dumps({"kind": dataset.name, "digest": digest, "schema_version": version})})
-        row_count = file.row_count
-    return ListConversion(digest, target, row_count, target.stat().st_size, converted)
+            if len(batch):
+                file.add(encode(batch, table))
+            file.finish({"conversion": json.dumps(facts)})
+        made = read_footer(target)
+    found = json.loads(made.metadata[b"conversion"])
+    return ListConversion(digest, target, made.num_rows, target.stat().st_size, converted, tuple(found.get("odd", ())))
+
+
+def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
+    """The first record of each key, and the others by number with their reasons."""
+    odd = {reject.line_number: reject.reason for reject in rows.rejects}
+    numbers = (number for number in range(1, rows.line_count + 1) if number not in odd)
+    (key,) = table.key
+    kept: dict[object, int] = {}
+    repeated = {}
+    for row, (number, value) in enumerate(zip(numbers, rows.batch.column(key).to_pylist(), strict=True)):
+        if kept.setdefault(value, row) != row:
+            repeated[number] = f"The identifier {value} appears more than once."
+    return rows.batch.take(pa.array(kept.values(), pa.int64())), sorted((odd | repeated).items())
 
 
 def list_version(table: Table) -> str:

@@ -245,3 +245,15 @@ def test_a_record_that_a_list_lost_on_its_way_is_found(mirror):
     assert told[layers.lake_key(dataset), "rows_accounted"].description.startswith(
         f"{count - 1} rows in {victim}, {count} records archived. Remove the Parquet file "
     )
+
+
+def test_an_odd_record_of_a_list_is_named_and_the_others_are_loaded(mirror):
+    dataset = named("codes")
+    path = mirror.layout.list_archive(dataset)
+    good = path.read_bytes()
+    path.write_text(json.dumps([*json.loads(good), {"name": "without identifier"}]))
+    told = ask(mirror, layers.lake_key(dataset))
+    path.write_bytes(good)
+    description = told[layers.lake_key(dataset), "rows_accounted"].description
+    number = len(json.loads(good)) + 1
+    assert f"record {number}: identifier is missing" in description

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from resources import files
 from resources.enterprise import errors
-from resources.enterprise.models import Batch, Listing, list_of
+from resources.enterprise.listing import Listing, list_of, sorted_out
+from resources.enterprise.models import Batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +89,7 @@ def read_listing(path: Path) -> Listing[Batch]:
     """
     try:
         raw = files.read(path)
-        records = _BATCHES.validate_json(raw)
+        records, odd = sorted_out(_BATCHES.validate_json(raw))
     except (ValidationError, files.UnusableFileError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
         wrong = errors.IntegrityError(
@@ -98,8 +99,8 @@ def read_listing(path: Path) -> Listing[Batch]:
         raise wrong from None
     sidecar = Sidecar.read(path)
     if sidecar is None or sidecar.version != files.md5(raw):
-        return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), request_count=0)
-    return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, request_count=0)
+        return Listing(raw, records, "", datetime.fromtimestamp(path.stat().st_mtime, UTC), 0, odd)
+    return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, 0, odd)
 
 
 def is_landed(target: Path, version: str) -> bool:

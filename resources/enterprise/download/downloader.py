@@ -9,7 +9,6 @@ Source: the service's description of snapshot, chunk and batch records (`version
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MD5 = re.compile(r"[0-9a-f]{32}\Z")
 #: Wrong bytes are fetched again once.
 _WRONG_ALLOWED = 1
 
@@ -119,7 +117,7 @@ class Downloader:
             IntegrityError: The bytes differ from the record's version twice; nothing was landed.
             DiskFull: No room; what was fetched is kept.
             ServiceUnavailable: The connection broke too often; what was fetched is kept.
-            UnexpectedAnswer: The record's version is no MD5, or the answer is no redirect.
+            UnexpectedAnswer: The answer is no redirect.
             ReplacedError: The service has another version now than the one `source` pins, and sent neither.
         """
         task, gain = _Task(source, target), _Gain(progress)
@@ -134,11 +132,6 @@ class Downloader:
     def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
         """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""
         source, target = task.source, task.target
-        if _MD5.match(source.version) is None:
-            raise errors.UnexpectedAnswer(
-                f"The record of {source.identifier} names no MD5 as its version, so its archive cannot be verified. "
-                "Nothing was fetched. If the address of the service is right, its interface has changed."
-            )
         if not Part.is_left(target) and (present := self._present(source, target)) is not None:
             return replace(present, request_count=task.requests, unit_count=task.units)
         with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:

@@ -39,6 +39,7 @@ from resources.enterprise.http.answers import (
 from resources.enterprise.http.foreign import FOREIGN, reason, stems_from
 from resources.enterprise.http.session import BoundedRetry, NoAuth, NoCookies, Session
 from resources.enterprise.http.wire import Adapter, Deadline, Limits, TooSlowError, until
+from resources.enterprise.listing import shape_problem
 from resources.enterprise.redaction import Redactor, hide_queries_in_http_log, printable
 
 if TYPE_CHECKING:
@@ -255,10 +256,15 @@ class Transport:
             return form.validate_json(answer.body)
         except ValidationError as error:
             problem = shape_problem(error)
-        raise errors.UnexpectedAnswer(
+        raise self.form_error(answer.status, doing, problem)
+
+    @staticmethod
+    def form_error(status: int, doing: str, problem: str) -> errors.UnexpectedAnswer:
+        """The error that JSON of another form means."""
+        return errors.UnexpectedAnswer(
             f"Could not {doing}: the answer does not have the documented form ({problem}). Nothing was changed. If the "
             "address of the service is right, its interface has changed and this client needs an update.",
-            status=answer.status,
+            status=status,
         )
 
     def html_error(self, status: int, doing: str) -> errors.EnterpriseError:
@@ -338,14 +344,6 @@ def user_agent(contact: str | None) -> str:
     """What the client calls itself; the service asks for a way to reach the operator."""
     about = (contact or "operator unknown").encode("ascii", "replace").decode()
     return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
-
-
-def shape_problem(error: ValidationError) -> str:
-    """Where and how a record differs from its form, without the values: those may be secrets."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "the body"
-    more = error.error_count() - 1
-    return f"{place}: {first['msg']}" + (f", and {more} more" if more else "")
 
 
 _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {

@@ -16,7 +16,6 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
@@ -28,6 +27,7 @@ from resources.enterprise.download.downloader import Download, Downloader, Repla
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.download.signed_url import Progress, Source
 from resources.enterprise.http import endpoints
+from resources.enterprise.listing import list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import write_set
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
+    from resources.enterprise.listing import Listing
 
 _log = logging.getLogger(__name__)
 
-_SNAPSHOTS: Final = models.list_of(Snapshot)
+_SNAPSHOTS: Final = list_of(Snapshot)
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
-_CHUNKS: Final = models.list_of(Chunk)
+_CHUNKS: Final = list_of(Chunk)
 _CHUNK: Final = TypeAdapter(Chunk)
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Snapshots:
@@ -69,21 +69,15 @@ class Snapshots:
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def listing(self, dataset: Dataset) -> models.Listing[Snapshot]:
-        """`GET /v2/snapshots`. A list may hold an identifier twice: the export that ended last is meant."""
-        found = self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
-        newest: dict[str, Snapshot] = {}
-        for record in found.records:
-            known = newest.setdefault(record.identifier, record)
-            if (record.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
-                newest[record.identifier] = record
-        return replace(found, records=tuple(newest.values()))
+    def listing(self, dataset: Dataset) -> Listing[Snapshot]:
+        """`GET /v2/snapshots`."""
+        return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def snapshot(self, dataset: Dataset, identifier: str) -> Snapshot:
         """`GET /v2/snapshots/{identifier}`."""
         return self._snapshot(dataset, identifier)[0]
 
-    def chunks(self, dataset: Dataset, identifier: str) -> models.Listing[Chunk]:
+    def chunks(self, dataset: Dataset, identifier: str) -> Listing[Chunk]:
         """`GET /v2/snapshots/{identifier}/chunks`."""
         path = endpoints.chunks(_path(dataset, identifier))
         return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")

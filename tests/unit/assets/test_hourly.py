@@ -15,6 +15,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets import layers
 from assets.families.hourly import hourly_assets
 from assets.partitions import HOURS, hour_of, key_of
+from assets.steps import hour as batches
 from resources import datasets
 from resources.adapters import EngineResource
 from tests.unit.assets.conftest import NEXT
@@ -93,6 +94,44 @@ def _told(events: list[dg.DagsterEvent]) -> Told:
         elif event.is_step_failure and event.step_failure_data.user_failure_data is not None:
             told = replace(told, failure=event.step_failure_data.user_failure_data.description)
     return told
+
+
+def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materialize):
+    bench.serve("enwiki", 1)
+    bench.serve("frwiki", 1)
+    odd = bench.fake.records["frwiki_namespace_0"]["size"]
+    odd["value"] = -1
+    bench.serve_next()
+    told = materialize([HOUR, NEXT], "enwiki", "frwiki", "itwiki")
+    # what is red is asked for again; enwiki is loaded all the same, and frwiki is not taken for quiet
+    assert told.made == {key: [NEXT] for key in ALL}
+    assert told.failure is not None
+    assert "2026-11-01 05:00" in told.failure
+    assert "frwiki namespace 0 (frwiki_namespace_0: size.value: " in told.failure
+    assert "enwiki" not in told.failure
+    assert "itwiki" not in told.failure
+    assert set(told.noted) == {(key, HOUR) for key in ALL}
+    assert bench.states() == {
+        (HOUR, "enwiki", 0): "loaded",
+        (HOUR, "frwiki", 0): "missing",
+        (HOUR, "itwiki", 0): "absent",
+        **{(NEXT, project, 0): "absent" for project in ("enwiki", "frwiki", "itwiki")},
+    }
+    # without the service it is the same
+    assert batches.archived_hour(HOUR, bench.layout, [("frwiki", 0), ("itwiki", 0)]).odd.keys() == {("frwiki", 0)}
+    # a mirror without that project is not concerned, and says what it saw
+    assert materialize([HOUR], "enwiki", "itwiki").failure is None
+    odd["value"] = 0.001
+    assert materialize([HOUR], "enwiki", "frwiki", "itwiki").failure is None
+    assert bench.states()[HOUR, "frwiki", 0] == "loaded"
+
+
+def test_an_odd_record_of_nobody_may_be_of_each_project_that_is_not_named(bench, materialize):
+    bench.serve("enwiki", 1)
+    bench.fake.records["?"] = {"version": "7"}
+    told = materialize([HOUR], "enwiki", "frwiki")
+    assert "frwiki namespace 0 (record 2: identifier: Field required, and 3 more)" in told.failure
+    assert bench.states() == {(HOUR, "enwiki", 0): "loaded", (HOUR, "frwiki", 0): "missing"}
 
 
 def test_an_hour_that_fails_is_red_with_its_sentence_and_the_others_are_loaded(bench, materialize):

@@ -157,6 +157,18 @@ def test_what_each_layer_tells(bench):
     assert all(other[key].data_version != told[key].data_version for key in ALL)
 
 
+def test_odd_records_of_other_projects_are_told_with_the_archive(bench):
+    bench.serve("enwiki", 1)
+    bench.serve("dewiki", 1, version="7")
+    run = bench.run()
+    run.plan([HOUR], bench.client)
+    told = {layer.key: layer.metadata for layer in run.ingest(HOUR, ALL, bench.client)}
+    assert list(told) == ALL
+    assert told[ARCHIVE]["odd_records"].startswith(
+        "1 record of the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
+    )
+
+
 def test_an_hour_without_a_change_says_so(bench):
     told = layers_of(bench, "enwiki")
     assert "no change" in told[WAREHOUSE].metadata["empty"]

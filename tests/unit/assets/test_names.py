@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,6 +14,7 @@ from assets import names
 from resources.datasets import named
 from resources.enterprise import EnterpriseClient, Patience, Service
 from resources.enterprise.errors import UnreachableError
+from resources.enterprise.listing import UNKNOWN, OddRecord
 from resources.lake import Layout
 from resources.sandbox import Settings, running
 
@@ -85,6 +87,24 @@ def test_a_name_that_the_archived_list_does_not_know_may_be_new(client, service,
     archive(layout, projects=["frwiki"], namespaces=[0])
     names.check(client, layout, ["enwiki"], [0])
     assert asked(service) == ["/v2/projects"]
+
+
+def test_odd_entries_of_an_archived_list_spoil_no_other(layout, nowhere):
+    archive(layout, projects=["enwiki", None, ["x"]], namespaces=[0])
+    path = layout.list_archive(named("projects"))
+    path.write_text(json.dumps([*json.loads(path.read_text()), 7, {}]))
+    names.check(nowhere, layout, ["enwiki"], [0])
+
+
+def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client, layout, tmp_path):
+    class Odd(EnterpriseClient):
+        def reference(self, kind):
+            return replace(super().reference(kind), odd=(OddRecord("record 5", "identifier: Field required", UNKNOWN),))
+
+    with Odd(client.service, state=tmp_path / "state") as odd:
+        names.check(odd, layout, ["xxwiki"], [0])
+    with pytest.raises(names.UnknownNameError):
+        names.check(client, layout, ["xxwiki"], [0])
 
 
 @pytest.mark.parametrize("damaged", [b"", b"null", b"[1]", b'[{"name": "x"}]', b"\xff"])

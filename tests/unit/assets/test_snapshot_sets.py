@@ -13,7 +13,7 @@ import pytest
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives
 from resources.datasets import SNAPSHOT_ARTICLES
-from resources.enterprise import SnapshotOptions, models
+from resources.enterprise import Listing, SnapshotOptions, models
 from resources.lake import RECORD_BYTES_MAX
 from tests.unit.assets.conftest import archive_bytes, record
 
@@ -68,7 +68,9 @@ def snapshot(number, project="enwiki", namespace=0):
 
 def test_the_snapshots_of_mirrored_projects_and_namespaces_are_taken():
     records = [snapshot(1), snapshot(1, namespace=14), snapshot(1, "frwiki"), snapshot(1, "dewiki")]
-    found = snapshot_sets.mirrored(records, [("enwiki", 0), ("dewiki", 0), ("frwiki", 14)])
+    found = snapshot_sets.mirrored(
+        Listing(b"", tuple(records), "", DAY), [("enwiki", 0), ("dewiki", 0), ("frwiki", 14)]
+    )
     assert [one.identifier for one in found] == [NAME, "dewiki_namespace_0"]
 
 

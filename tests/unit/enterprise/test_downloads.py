@@ -467,13 +467,6 @@ def test_an_empty_object_is_wrong_unless_the_record_says_so(client, fake, hour, 
         client.download_batch(hour, record, tmp_path / "x.tar.gz")
 
 
-def test_a_version_that_is_no_md5_cannot_be_verified(client, fake, published, hour, tmp_path):
-    record = published.model_copy(update={"version": "7"})
-    with pytest.raises(errors.UnexpectedAnswer, match="no MD5"):
-        client.download_batch(hour, record, tmp_path / "x")
-    assert fake.api.requests == []
-
-
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import json
 import logging
+import re
 import time
 import traceback
 
@@ -30,12 +31,26 @@ def raw_json(text):
     return Reply(200, text.encode(), {"Content-Type": "application/json"})
 
 
+def assert_left_out(client, fake, hour, odd, problem):
+    """A list with this record and a good one is read without it, and knows which project it is of; alone it is refused."""
+    good = fake.add("frwiki_namespace_0", b"x")
+    fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
+    listing = client.batches(hour)
+    assert [one.identifier for one in listing.records] == ["frwiki_namespace_0"]
+    assert listing.left_out([("enwiki", 0), ("frwiki", 0), ("itwiki", 0)]).keys() == {("enwiki", 0)}
+    (record,) = listing.odd
+    assert problem in record.problem
+    assert listing.remark.isprintable()
+    assert len(listing.remark) < 400
+    fake.script(f"{LIST}/{NAME}", raw_json(odd))
+    with pytest.raises(errors.UnexpectedAnswer, match=problem):
+        client.batch(hour, NAME)
+
+
 @pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", "1e999", "-1", "1e300", '"much"', "[]", "9" * 400])
 def test_a_size_that_is_none_is_not_of_the_documented_form(client, fake, hour, record, value):
-    text = json.dumps([record | {"size": {"value": "SIZE", "unit_text": "MB"}}]).replace('"SIZE"', value)
-    fake.script(LIST, raw_json(text))
-    with pytest.raises(errors.UnexpectedAnswer, match=r"0\.size\.value"):
-        client.batches(hour)
+    odd = json.dumps(record | {"size": {"value": "SIZE", "unit_text": "MB"}}).replace('"SIZE"', value)
+    assert_left_out(client, fake, hour, odd, "size.value")
 
 
 @pytest.mark.parametrize(
@@ -44,26 +59,106 @@ def test_a_size_that_is_none_is_not_of_the_documented_form(client, fake, hour, r
         ("version", "../../x"),
         ("version", "a" * 10_000),
         ("version", "\0"),
+        ("version", "7"),
+        ("version", "D41D8CD98F00B204E9800998ECF8427E"),
+        ("version", None),
         ("identifier", "../x"),
         ("identifier", "/etc/passwd"),
         ("identifier", "a" * 10_000),
         ("identifier", "a\0b"),
         ("identifier", "ä"),
         ("identifier", "a\u202eb"),
-        ("is_part_of", {"identifier": "../../../tmp/x"}),
-        ("is_part_of", {"identifier": "a/b"}),
+        ("identifier", None),
+        ("identifier", ["enwiki_namespace_0"]),
+        ("is_part_of", None),
+        ("is_part_of", "enwiki"),
+        ("is_part_of", {"identifier": 7}),
         ("namespace", {"identifier": 10**30}),
         ("namespace", {"identifier": 2**31}),
+        ("namespace", {"identifier": "Talk"}),
         ("date_modified", "0000-01-01T00:00:00Z"),
         ("date_modified", "9999-12-31T23:59:59-14:00"),
         ("date_modified", "0001-01-01T00:00:00+14:00"),
         ("date_modified", 1e300),
     ],
 )
-def test_a_record_that_would_lead_elsewhere_is_refused(client, fake, hour, record, place, value):
-    fake.script(LIST, json_reply([record | {place: value}]))
-    with pytest.raises(errors.UnexpectedAnswer, match=rf"0\.{place}"):
+def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake, hour, record, place, value):
+    assert_left_out(client, fake, hour, json.dumps(record | {place: value}), place)
+
+
+@pytest.mark.parametrize("name", ["../../../tmp/x", "a/b"])
+def test_a_record_of_two_projects_leaves_out_both(client, fake, hour, record, name):
+    fake.script(LIST, json_reply([record | {"is_part_of": {"identifier": name}}]))
+    assert client.batches(hour).left_out([(name, 0), ("enwiki", 0), ("frwiki", 0)]).keys() == {(name, 0), ("enwiki", 0)}
+
+
+@pytest.mark.parametrize("odd", [None, 5, "enwiki", [], [[]], {}, {"identifier": 5}, {"namespace": {"identifier": 0}}])
+def test_a_record_that_does_not_say_what_it_is_of_may_be_of_any_project_that_is_not_named(
+    client, fake, hour, record, odd
+):
+    fake.script(LIST, json_reply([record, odd]))
+    listing = client.batches(hour)
+    assert [one.identifier for one in listing] == [NAME]
+    assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("frwiki", 0)}
+    assert "record 2: " in listing.remark
+
+
+SHA = {"version": "0" * 32}
+NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "versions", "left_out"),
+    [
+        ([{}, {}], ["own"], set()),  # the service repeats whole lists of structured contents
+        ([{}, SHA | NEWER], ["0" * 32], set()),
+        ([SHA | NEWER, {}], ["0" * 32], set()),
+        ([{}, {"identifier": "enwiki_2"}], [], {"enwiki"}),
+        ([{}, {"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
+        ([{"is_part_of": {"identifier": "frwiki"}}], [], {"enwiki", "frwiki"}),
+        ([{}, {"version": "7"}], ["own"], {"enwiki"}),
+    ],
+)
+def test_records_that_contradict_one_another_are_left_out(client, fake, hour, record, changes, versions, left_out):
+    fake.script(LIST, json_reply([record | change for change in changes]))
+    listing = client.batches(hour)
+    assert [one.version.replace(record["version"], "own") for one in listing] == versions
+    found = listing.left_out([(project, 0) for project in ("dewiki", "enwiki", "frwiki")])
+    assert {project for project, _ in found} == left_out
+
+
+def test_a_list_of_which_nothing_can_be_used_has_another_form(client, fake, hour):
+    fake.script(LIST, json_reply([{}, 5, None]))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"documented form.*record 1"):
         client.batches(hour)
+
+
+def test_odd_records_are_one_line_in_the_log_without_what_they_say(client, fake, hour, record, caplog):
+    token = client.account.access_token()
+    fake.script(LIST, json_reply([record, *[{"identifier": token, "version": token}] * 5_000]))
+    assert len(client.batches(hour).odd) == 5_000
+    (told,) = caplog.messages
+    assert token not in told
+    assert len(told) < 600
+    assert re.match(
+        r"5,000 records of the list /v2/batches/2026-11-01/05 are not used \(record 2: version: .*4,997 more", told
+    )
+
+
+def test_odd_entries_of_a_reference_list_are_left_out(client, fake):
+    fake.script("/v2/codes", json_reply([{"identifier": "wiki"}, {}, 7]))
+    assert [one.identifier for one in client.reference("codes")] == ["wiki"]
+
+
+def test_odd_snapshots_and_chunks_are_left_out(client, fake):
+    fake.add_snapshot("enwiki_namespace_0", b"a", b"b")
+    fake.add_snapshot("frwiki_namespace_0", b"c")
+    fake.snapshots["enwiki_namespace_0"]["size"] = {"value": -1}
+    listing = client.snapshots()
+    assert [one.identifier for one in listing] == ["frwiki_namespace_0"]
+    assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("enwiki", 0)}
+    fake.chunks["enwiki_namespace_0_chunk_1"]["version"] = "no MD5"
+    assert [one.identifier for one in client.chunks("enwiki_namespace_0")] == ["enwiki_namespace_0_chunk_0"]
 
 
 @pytest.mark.parametrize("value", ["1e999", "Infinity", "NaN", "0", "-5", "1e300", str(91 * 86_400)])

@@ -60,10 +60,7 @@ def test_schema_is_as_declared(lake):
         (b"<html>", "cannot be read: Not valid JSON"),
         (b'{"status":500}', "is not a JSON array"),
         (b'["wiki"]', 'Record 1 of the list of codes: A JSON object was expected, not the text "wiki".'),
-        (
-            b'[{"identifier":"a"},{"name":"x"}]',
-            "Record 2 of the list of codes: identifier is missing, and no row can be without it.",
-        ),
+        (b'[{"name":"x"}]', "Record 1 of the list of codes: identifier is missing, and no row can be without it."),
         (b'[{"identifier":5}]', "identifier is the number 5, where text is declared."),
         (
             b'[{"identifier":"a"},{"identifier":"b","\\udfff":"\\ud800"}]',
@@ -77,3 +74,19 @@ def test_lists_of_another_form(lake, raw, words):
         convert_list(named("codes"), raw, lake.layout)
     assert words in str(caught.value)
     assert not lake.layout.lake.exists()
+
+
+def test_records_that_are_odd_are_left_out_and_named(lake, rows):
+    raw = b'[{"name":"x"},{"identifier":"a"},7,{"identifier":"b"},{"identifier":5},{"identifier":"a","name":"again"}]'
+    made = convert_list(named("codes"), raw, lake.layout)
+    assert [(row["code"], row["name"]) for row in rows(made.path)] == [("a", None), ("b", None)]
+    assert made.row_count == 2
+    assert made.odd == (
+        "record 1: identifier is missing, and no row can be without it.",
+        "record 3: A JSON object was expected, not the number 7.",
+        "record 5: identifier is the number 5, where text is declared.",
+        "record 6: The identifier a appears more than once.",
+    )
+    assert convert_list(named("codes"), raw, lake.layout).odd == made.odd  # found again
+    many = convert_list(named("codes"), json.dumps([{"identifier": "a"}] * 5_000).encode(), lake.layout)
+    assert (many.row_count, len(many.odd)) == (1, 10)

@@ -99,7 +99,8 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
 # --- snapshots --------------------------------------------------------------------------------------------------------
 
 
-def listed(fake, *places):
+def listed(fake, *places, wrong=None):
+    """List these snapshots; `wrong` changes the record of the last."""
     records = [
         {
             "identifier": f"{project}_namespace_{namespace}",
@@ -109,6 +110,7 @@ def listed(fake, *places):
         }
         for project, namespace in places
     ]
+    records[-1] |= wrong or {}
     fake.script("/v2/snapshots", json_reply(records))
 
 
@@ -127,6 +129,16 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
     assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
+
+
+def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as_ever(client, fake, tmp_path):
+    warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
+    mirrored = EnterpriseResource(data=str(tmp_path), projects=["frwiki", "enwiki"], namespaces=[0])
+    listed(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
+    wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
+    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    listed(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
+    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,227 @@
+"""Lists of the service, record by record: a record that cannot be used is left out and reported, and the others are read.
+
+A record that was left out is never taken for one that is absent: `Listing.left_out` names the projects and namespaces
+that it may be of.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from resources.enterprise.models import LONGEST_LIST, ArchiveRecord, Batch, Record
+from resources.formatting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_log = logging.getLogger(__name__)
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+#: Form of the service's identifiers, which name the project and the namespace.
+_IDENTIFIER = re.compile(r"(?P<project>.+)_namespace_(?P<namespace>\d{1,9})(_chunk_\d+)?", re.DOTALL | re.ASCII)
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_SHOWABLE = re.compile(r"[A-Za-z0-9_-]{1,80}")
+#: The place of a record that does not say what it is of.
+UNKNOWN: Final = ((None, None),)
+#: Records that a message names.
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class OddRecord:
+    """A record of a list that is not used.
+
+    Attributes:
+        name: Its identifier where that can be shown, else its number in the list.
+        problem: Why it is not used, without a full stop.
+        places: The (project, namespace) pairs that it may be of; None: not known. Empty: another record replaces it.
+    """
+
+    name: str
+    problem: str
+    places: tuple[tuple[str | None, int | None], ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Listing(Generic[RecordT]):
+    """A list as the service sent it.
+
+    Attributes:
+        raw: The bytes of the answer, to be archived as they are.
+        records: The same as typed records, in the service's order, without those that are odd.
+        url_path: Path it came from.
+        fetched_at: When, in UTC.
+        request_count: Requests it took.
+        odd: The records that are not used.
+    """
+
+    raw: bytes = field(repr=False)
+    records: tuple[RecordT, ...] = field(repr=False)
+    url_path: str
+    fetched_at: datetime
+    request_count: int = 1
+    odd: tuple[OddRecord, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[RecordT]:
+        return iter(self.records)
+
+    @property
+    def remark(self) -> str | None:
+        """The odd records in a sentence; None where there are none."""
+        if not self.odd:
+            return None
+        more = len(self.odd) - _SHOWN
+        shown = "; ".join(map(str, self.odd[:_SHOWN])) + (f"; and {more:,} more" if more > 0 else "")
+        what = f"{counted(len(self.odd), 'record')} of the list {self.url_path}".rstrip()
+        return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
+
+    def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
+        """The (project, namespace) pairs whose file the list does not name reliably, each with the reason.
+
+        A record that does not say what it is of may be of any pair that no other record is of.
+        """
+        if not self.odd:
+            return {}
+        named = {(one.project_id, one.namespace_id) for one in self.records if isinstance(one, ArchiveRecord)}
+        by_place: dict[tuple[str | None, int | None], OddRecord] = {}
+        for odd in self.odd:
+            for place in odd.places:
+                by_place.setdefault(place, odd)
+        found = {}
+        for project, namespace in scope:
+            unsure = [(None, namespace), (project, None), (None, None)] if (project, namespace) not in named else []
+            odd_one = next((by_place[one] for one in [(project, namespace), *unsure] if one in by_place), None)
+            if odd_one is not None:
+                found[project, namespace] = str(odd_one)
+        return found
+
+
+def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]:
+    """The form of a list whose records are read each by itself. It ends at the first record too many."""
+
+    def read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            return OddRecord(_name_of(value), shape_problem(error), _places_of(value))
+
+    form: Any = Annotated[
+        tuple[Annotated[kind, WrapValidator(read)], ...],  # type: ignore[valid-type]
+        Field(max_length=LONGEST_LIST, fail_fast=True),
+    ]
+    return TypeAdapter(form)
+
+
+def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
+    """The records of a list that can be used, and the odd ones.
+
+    Of files that are listed twice under one name the export that ended last is used. Files that contradict one another are
+    all odd: two of one project and namespace in an hour, or one whose name is that of another project.
+    """
+    records: list[Any] = [one for one in found if not isinstance(one, OddRecord)]
+    odd = [
+        replace(one, name=one.name or f"record {number:,}")
+        for number, one in enumerate(found, 1)
+        if isinstance(one, OddRecord)
+    ]
+    if not all(isinstance(one, ArchiveRecord) for one in records):
+        return tuple(records), tuple(odd)
+    files: dict[tuple[str, str, int], Any] = {}
+    for record in records:
+        known = files.setdefault(_key(record), record)
+        if record is known:
+            continue
+        if (record.date_modified or _LONG_AGO) > (known.date_modified or _LONG_AGO):
+            files[_key(record)] = record
+        odd.append(OddRecord(record.identifier, "it is listed more than once; the newest export is used", ()))
+    refused = _contradictions(files.values())
+    odd += [
+        OddRecord(one.identifier, refused[key], _places_of_file(one)) for key, one in files.items() if key in refused
+    ]
+    return tuple(one for key, one in files.items() if key not in refused), tuple(odd)
+
+
+def _key(record: ArchiveRecord) -> tuple[str, str, int]:
+    return record.identifier, record.project_id, record.namespace_id
+
+
+def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int], str]:
+    """The files that cannot be what their records say, with the reason."""
+    found: dict[tuple[str, str, int], str] = {}
+    alike: dict[Any, list[ArchiveRecord]] = defaultdict(list)
+    for file in files:
+        alike[file.identifier].append(file)
+        if isinstance(file, Batch):
+            alike[file.project_id, file.namespace_id].append(file)
+        if len(_places_of_file(file)) > 1:
+            found[_key(file)] = f"it is said to be of {file.project_id} namespace {file.namespace_id}"
+    for same in alike.values():
+        if len(same) > 1:
+            what = "project and namespace" if len({one.identifier for one in same}) > 1 else "identifier"
+            found |= {_key(one): f"{len(same)} files have its {what}" for one in same}
+    return found
+
+
+def report(listing: Listing[Any]) -> None:
+    """Log the odd records of a list: as a warning where they may stand for a file."""
+    if (remark := listing.remark) is not None:
+        _log.log(logging.WARNING if any(odd.places for odd in listing.odd) else logging.INFO, "%s", remark)
+
+
+def shape_problem(error: ValidationError) -> str:
+    """Where and how a record differs from its form, without the values: those may be secrets."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the body"
+    more = error.error_count() - 1
+    return f"{place}: {first['msg']}" + (f", and {more} more" if more else "")
+
+
+def _places_of(value: Any) -> tuple[tuple[str | None, int | None], ...]:
+    """The projects and namespaces that a record may be of, as far as it says."""
+    if not isinstance(value, dict):
+        return UNKNOWN
+    identifier = value.get("identifier")
+    named = _places_of_identifier(identifier) if isinstance(identifier, str) else ()
+    project, namespace = _inside(value, "is_part_of"), _inside(value, "namespace")
+    stated = (
+        project if isinstance(project, str) else None,
+        namespace if isinstance(namespace, int) and not isinstance(namespace, bool) else None,
+    )
+    if named and None in stated:
+        stated = (stated[0] or named[0][0], named[0][1] if stated[1] is None else stated[1])
+    return tuple(dict.fromkeys((stated, *named)))
+
+
+def _inside(value: dict[str, Any], name: str) -> Any:
+    found = value.get(name)
+    return found.get("identifier") if isinstance(found, dict) else None
+
+
+def _places_of_identifier(identifier: str) -> tuple[tuple[str, int], ...]:
+    """The project and namespace that an identifier names; none where it has another form."""
+    found = _IDENTIFIER.fullmatch(identifier)
+    return () if found is None else ((found["project"], int(found["namespace"])),)
+
+
+def _places_of_file(file: ArchiveRecord) -> tuple[tuple[str, int], ...]:
+    return tuple(dict.fromkeys(((file.project_id, file.namespace_id), *_places_of_identifier(file.identifier))))
+
+
+def _name_of(value: Any) -> str:
+    """The identifier of a record where it may be shown: a token or an address is none."""
+    identifier = value.get("identifier") if isinstance(value, dict) else None
+    return identifier if isinstance(identifier, str) and _SHOWABLE.fullmatch(identifier) else ""

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow.compute as pc
+
 from resources import machine
 from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
@@ -34,8 +36,8 @@ from resources.lake.conversion import (
 )
 from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import trim
-from resources.lake.decode.records import RecordReader
-from resources.lake.errors import ConversionError, LakeError
+from resources.lake.decode.records import OF_ANOTHER, RecordReader
+from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.pieces import Pieces, Work
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
@@ -155,7 +157,8 @@ class Converter:
             What was made; `converted` is False if the very same conversion was there before.
 
         Raises:
-            ArchiveError: The archive is damaged, cut off, empty or holds no records. Nothing was landed.
+            ArchiveError: The archive is damaged, cut off, empty, holds no records, or only those of another project. Nothing was
+                landed.
             LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing
                 was landed.
             ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
@@ -194,6 +197,12 @@ class Converter:
                 if progress is not None:
                     progress(piece.archive_bytes, archive_bytes)
                 del piece  # its memory is the next one's
+            if tally.has_strangers and not rows_file.row_count:
+                raise ArchiveError(
+                    archive.path,
+                    f"It holds records of other projects or namespaces, and none of {archive.project_id} namespace "
+                    f"{archive.namespace_id}",
+                )
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
                     f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
@@ -252,10 +261,11 @@ def convert(
 
 
 class _Tally:
-    """The sums over all blocks of an archive."""
+    """The sums over all blocks of an archive. `has_strangers`: a record is of another project or namespace."""
 
     def __init__(self) -> None:
         self.line_count = 0
+        self.has_strangers = False
         self._changes: Counter[str] = Counter()
         self._drift = DriftCount()
 
@@ -264,6 +274,9 @@ class _Tally:
         self.line_count += piece.line_count
         self._changes += piece.changes
         self._drift.merge(piece.drift)
+        if not self.has_strangers and piece.rejected is not None:
+            reasons = pc.unique(piece.rejected.rows.column("reason")).to_pylist()
+            self.has_strangers = any(reason.endswith(OF_ANOTHER) for reason in reasons)
 
     def facts(self) -> dict[str, Any]:
         """The sums as they stand in the file's metadata."""

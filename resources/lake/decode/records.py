@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from resources.tables import Column, Table
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: Ends the reason of a reject that is of another project or namespace than its archive.
+OF_ANOTHER = ", which the archive is of."
 _BLANK = b" \t\r"
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 #: Between two objects that each have a line of their own.
@@ -301,7 +303,7 @@ class RecordReader:
         for column, array in declared:
             if (expected := self.given.get(column.name)) is not None:
                 differs = pc.not_equal(array, pa.scalar(expected, column.type))
-                mark(differs, f"{column.path} is not {expected}, which the archive is of.")
+                mark(differs, f"{column.path} is not {expected}{OF_ANOTHER}")
         for column, array in declared:
             if column.values:
                 known = pc.is_in(array, value_set=pa.array([*column.values, None], column.type))

@@ -18,7 +18,7 @@ from assets.partitions import HOURS, hour_of, key_of
 from assets.steps import hour as batches
 from resources import datasets
 from resources.adapters import EngineResource
-from tests.unit.assets.conftest import NEXT
+from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
 
@@ -124,6 +124,13 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     odd["value"] = 0.001
     assert materialize([HOUR], "enwiki", "frwiki", "itwiki").failure is None
     assert bench.states()[HOUR, "frwiki", 0] == "loaded"
+
+
+def test_an_archive_that_is_entirely_of_another_project_is_not_loaded(bench, materialize):
+    bench.serve("enwiki", record(1, "frwiki"), record(2, "frwiki"))
+    told = materialize([HOUR])
+    assert "It holds records of other projects or namespaces, and none of enwiki namespace 0" in told.failure
+    assert bench.states() == {(HOUR, "enwiki", 0): "missing"}
 
 
 def test_an_odd_record_of_nobody_may_be_of_each_project_that_is_not_named(bench, materialize):

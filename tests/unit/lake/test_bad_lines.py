@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resources.lake import convert
+from resources.lake import ArchiveError, convert
 from resources.lake.rejects import whole_line
 
 
@@ -159,6 +159,20 @@ def test_other_broken_rules(lake, rows):
         (6, "event.type is none of update, delete, visibility-change."),
     ]
     assert made.row_count == 1
+
+
+@pytest.mark.parametrize(("path", "value"), [("is_part_of.identifier", "frwiki"), ("namespace.identifier", 14)])
+def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_own_is_kept(lake, rows, path, value):
+    strangers = [put(lake.record(number), path, value) for number in range(3)]
+    with pytest.raises(ArchiveError, match="none of enwiki namespace 0") as caught:
+        lake.convert(*strangers, b"[1]")
+    assert "Nothing of it was landed" in str(caught.value)
+    assert not list(lake.layout.lake.rglob("*.parquet"))
+    made = lake.convert(*strangers, lake.record(7))
+    assert (made.row_count, made.reject_count) == (1, 3)
+    assert len(rows(made.rejects_path)) == 3  # whole, with the reason
+    # what is no record at all is no other project's
+    assert lake.convert(b"[1]", b"7").reject_count == 2
 
 
 def test_infinite_double_is_refused_even_where_the_parser_takes_it(lake, rows):

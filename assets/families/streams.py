@@ -58,6 +58,7 @@ class Brought:
     others: int = 0
     again: int = 0
     rejects: int = 0
+    resets: int = 0
     lag_seconds: float | None = None
 
     def add(self, kept: stream.Kept) -> None:
@@ -67,6 +68,7 @@ class Brought:
         self.others += kept.step.other_count
         self.again += kept.step.duplicate_count
         self.rejects += kept.step.reject_count
+        self.resets += kept.step.reset_count
         self.lag_seconds = kept.lag_seconds
 
     def metadata(self) -> dict[str, Any]:
@@ -79,6 +81,7 @@ class Brought:
             "events_of_other_projects": self.others,
             "duplicates_dropped": self.again,
             "rejected_lines": self.rejects,
+            "offset_resets": self.resets,
             "files": self.files,
             **lag,
         }

@@ -148,12 +148,13 @@ def keep(
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # once more: a machine may have slept for days, and a process goes on without being begun
                     gap = _told(missed(lake.last() or last, clock()), gap, loaded, warn)
-                    run = Run(began_at, clock(), len(stream.connections), stream.reconnect_count)
+                    counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
+                    run = Run(began_at, clock(), *counts)
                     is_due = is_last or now - said >= _SAID_SECONDS
                     step = lake.add(_emptied(held), clock(), always=is_due, run=run)
                     size, due = 0, now + step_seconds
                     if step is not None:
-                        stream.positions.committed(step.offsets)
+                        stream.positions.committed(step.offsets, step.published_at)
                         say(Kept(step, _lag(step, clock())))
                         said = now
                         tidy.merge()
@@ -289,4 +290,6 @@ def told(kept: Kept) -> str:
     lag = "" if kept.lag_seconds is None else f", {max(kept.lag_seconds, 0.0):.1f} s behind"
     others = f", {step.other_count:,} of other projects" if step.other_count else ""
     again = f", {step.duplicate_count:,} came again" if step.duplicate_count else ""
-    return f"{counted(step.row_count, 'event')} kept{others}{again}{lag}."
+    rejects = f", {counted(step.reject_count, 'line')} rejected" if step.reject_count else ""
+    resets = f", offsets went back {counted(step.reset_count, 'time')}" if step.reset_count else ""
+    return f"{counted(step.row_count, 'event')} kept{others}{again}{rejects}{resets}{lag}."

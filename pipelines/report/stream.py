@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assets.steps.stream import is_kept
 from resources.datasets import RETENTION
-from resources.datasets.live import LIVE_CHANGES, files_of, step_of
+from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
 from resources.formatting import counted, hour_text, moment_text
 from resources.tables import STREAM_COMPARISONS
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from resources.datasets.live import Step
+    from resources.datasets.live import Run, Step
     from resources.warehouse.read.reading import Reader
 
 #: A stream that nobody has read for so long needs attention; a run may end before the next one begins.
@@ -38,7 +38,7 @@ def kept(data: Path, now: datetime) -> Told:
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
         return Told([], [])
     try:
-        step = step_of(found[-1].last, found[-1].path)
+        step = repaired(step_of(found[-1].last, found[-1].path), now)
     except (OSError, ValueError) as error:
         return Told(
             [],
@@ -53,7 +53,7 @@ def kept(data: Path, now: datetime) -> Told:
     counts = (
         ""
         if run is None
-        else f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, {counted(run.duplicate_count, 'duplicate')} dropped"
+        else f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, {counted(run.duplicate_count, 'duplicate')} dropped{_odd(run)}"
     )
     if figures["is_running"]:
         facts = [("stream", f"running, {lag:,.0f} s behind, {counted(len(step.offsets), 'partition')}{counts}")]
@@ -72,6 +72,16 @@ def kept(data: Path, now: datetime) -> Told:
     else:
         return Told(facts, [], figures)
     return Told(facts, [trouble], figures)
+
+
+def _odd(run: Run) -> str:
+    """Counts that are zero while the service sends what it should."""
+    counts = (
+        (run.reject_count, "rejected {}", "line"),
+        (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
+        (run.reset_count, "offsets went back {}", "time"),
+    )
+    return "".join(f", {sentence.format(counted(count, what))}" for count, sentence, what in counts if count)
 
 
 def _figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.damage import read_footer
 from resources.datasets.paths import hour_folder, hour_folders
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 LIVE_CHANGES = "live_changes"
 #: Key of the facts in a file's own metadata.
 METADATA_KEY = "live"
+#: Partitions of a stream, and the largest offset that can be one: every whole number up to it is exact in all JSON.
+PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
+#: An event is published at most so long before it comes (the service keeps two days), and so long after: clocks differ.
+PAST, AHEAD = timedelta(days=31), timedelta(days=1)
+#: No moment of a stream's state is earlier.
+_EARLIEST = datetime(2001, 1, 1, tzinfo=UTC)
 #: Partitions of a part of the stream. A connection reads whole parts, all partitions of one side by side.
 _PARTITIONS_OF_A_PART = 5
 #: Folders that files which were merged may still lie in.
@@ -48,16 +54,19 @@ class Run:
         kept_at: When its newest file was written.
         connection_count: Connections side by side.
         reconnect_count: How often one of them was opened again.
+        too_long_count: Events that were longer than the longest record and were skipped.
     """
 
     began_at: datetime
     kept_at: datetime
     connection_count: int
     reconnect_count: int = 0
+    too_long_count: int = 0
     event_count: int = 0
     other_count: int = 0
     duplicate_count: int = 0
     reject_count: int = 0
+    reset_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,8 +79,11 @@ class Step:
         row_count: Events in it.
         duplicate_count: Events that came again and were passed over.
         other_count: Events of projects and namespaces that are not kept.
-        reject_count: Lines that are no records; they lie in a file beside it.
+        reject_count: Lines that are no records, or no events that can be; they lie in a file beside it.
+        reset_count: Times that the offsets of a partition went back.
         offsets: By partition the offset that comes next, of all partitions from which anything ever came.
+        highest: By partition the offset behind all that ever came and the moment since when, where that is not the next one: below it, events are
+            looked for among those that are kept.
         published_at: By partition when the last of its events was published.
         since: Where partitions begin from which nothing ever came.
         kept_since: By project and namespace, from when on its events are kept. Empty: those of all are, since the beginning.
@@ -86,7 +98,9 @@ class Step:
     duplicate_count: int = 0
     other_count: int = 0
     reject_count: int = 0
+    reset_count: int = 0
     offsets: Mapping[int, int] = field(default_factory=dict)
+    highest: Mapping[int, tuple[int, datetime]] = field(default_factory=dict)
     published_at: Mapping[int, datetime] = field(default_factory=dict)
     kept_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     event_counts: Mapping[int, int] = field(default_factory=dict)
@@ -102,15 +116,16 @@ class Step:
         return min(reached.values(), default=self.since)
 
 
-_COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count")
+COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_count")
 
 
 def facts_of(step: Step) -> str:
     """What the file of a step says of itself (JSON)."""
     facts = {
         "since": step.since.isoformat(),
-        **{name: getattr(step, name) for name in _COUNTS},
+        **{name: getattr(step, name) for name in COUNTS},
         "offsets": step.offsets,
+        "highest": {partition: [offset, moment.isoformat()] for partition, (offset, moment) in step.highest.items()},
         "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
         "kept_since": [[*place, moment.isoformat()] for place, moment in step.kept_since.items()],
         "event_counts": step.event_counts,
@@ -147,10 +162,51 @@ def step_of(number: int, path: Path) -> Step:
                 Run(**run | {name: datetime.fromisoformat(run[name]) for name in ("began_at", "kept_at")})
                 for run in facts.get("runs", [])
             ),
-            **{name: facts[name] for name in _COUNTS},
+            highest={
+                int(partition): (offset, datetime.fromisoformat(moment))
+                for partition, (offset, moment) in facts.get("highest", {}).items()
+            },
+            # an older version did not notice resets
+            **{name: facts[name] if name != "reset_count" else facts.get(name, 0) for name in COUNTS},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it does not say how far the stream is kept: {error!r}") from error
+
+
+def repaired(step: Step, now: datetime) -> Step:
+    """The step without what cannot be: partitions and offsets that there are not, moments before 2001 or after tomorrow. An older version wrote them.
+
+    A partition whose offset is left out is read from the stream's beginning again, and its events are looked for among those that are kept.
+    """
+
+    def is_partition(partition: int) -> bool:
+        return 0 <= partition < PARTITIONS
+
+    def is_moment(moment: datetime) -> bool:
+        return _EARLIEST <= moment <= now + AHEAD
+
+    def is_offset(offset: Any) -> bool:
+        return type(offset) is int and 0 <= offset <= OFFSET_MAX + 1
+
+    def moment_of(moment: datetime) -> datetime:
+        return moment if is_moment(moment) else now
+
+    offsets = {one: offset for one, offset in step.offsets.items() if is_partition(one) and is_offset(offset)}
+    highest = {
+        one: (offset, moment_of(moment))
+        for one, (offset, moment) in step.highest.items()
+        if is_partition(one) and is_offset(offset)
+    }
+    highest |= {one: (OFFSET_MAX + 1, now) for one in step.offsets if is_partition(one) and one not in offsets}
+    return replace(
+        step,
+        since=moment_of(step.since),
+        offsets=offsets,
+        highest=highest,
+        published_at={one: at for one, at in step.published_at.items() if is_partition(one) and is_moment(at)},
+        kept_since={place: moment_of(moment) for place, moment in step.kept_since.items()},
+        event_counts={one: count for one, count in step.event_counts.items() if is_partition(one)},
+    )
 
 
 def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:

@@ -24,12 +24,14 @@ class EnterpriseError(errors.MirrorError):
     Attributes:
         message: The sentence to show.
         status: The HTTP status behind it, where there was one.
+        retry_after: Seconds that the service asks to wait, where it says so.
     """
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         self.message = printable(without_queries(message), LONGEST_MESSAGE)
         super().__init__(self.message)
         self.status = status
+        self.retry_after = retry_after
 
 
 class AuthenticationError(EnterpriseError):

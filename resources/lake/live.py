@@ -14,7 +14,7 @@ import gzip
 import io
 import logging
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from resources import files
 from resources.data_folder import removing
 from resources.datasets.live import (
+    COUNTS,
     METADATA_KEY,
     Step,
     counting,
@@ -33,19 +34,22 @@ from resources.datasets.live import (
     files_of,
     name_of,
     path_of,
+    repaired,
     replaced,
     step_of,
 )
 from resources.formatting import counted
+from resources.lake.continuity import Continuity
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
-from resources.lake.errors import LakeError, landing_failed
+from resources.lake.errors import LakeError, landing_failed, legible
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
+from resources.lake.rejects import REASON_MAX
+from resources.lake.streamed import events_in, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from resources.datasets.live import Run
@@ -57,7 +61,6 @@ _log = logging.getLogger(__name__)
 
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
-_PIECE_BYTES = 1 << 20
 #: So many files of as many steps become one, unless it would be larger. Steps that are full when a stream is caught up are so together:
 #: they would be compressed twice, and are no small files.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
@@ -72,25 +75,28 @@ _READ_BYTES = 32 << 20
 
 
 class _Rejects:
-    """Lines that are no records, compressed as they come: there may be millions of small ones."""
+    """Lines that are no events, and why, compressed as they come: there may be millions of small ones."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first_reason = ""
-        self._bytes = io.BytesIO()
-        self._file = gzip.GzipFile(fileobj=self._bytes, mode="wb", mtime=0)
+        self._packed = io.BytesIO(), io.BytesIO()
+        self._lines, self._reasons = (gzip.GzipFile(fileobj=one, mode="wb", mtime=0) for one in self._packed)
 
     def add(self, rejects: Sequence[Reject]) -> None:
         """Add those of a block."""
         for reject in rejects:
-            self._file.write(reject.raw + b"\n")
+            self._lines.write(reject.raw + b"\n")
+            self._reasons.write(legible(reject.reason, REASON_MAX).encode() + b"\n")
             self.first_reason = self.first_reason or reject.reason
         self.count += len(rejects)
 
-    def packed(self) -> bytes:
-        """The file of all of them (gzip)."""
-        self._file.close()
-        return self._bytes.getvalue()
+    def packed(self) -> tuple[bytes, bytes]:
+        """The files of all of them: their lines, and a reason for each line (gzip)."""
+        self._lines.close()
+        self._reasons.close()
+        lines, reasons = self._packed
+        return lines.getvalue(), reasons.getvalue()
 
 
 class LiveLake:
@@ -119,15 +125,23 @@ class LiveLake:
         self._reader = RecordReader(table, {}, bodies_kept(table, bodies))
         self._scope = None if scope is None else sorted(scope)
         self._last: Step | None = None
+        self._continuity = Continuity(self.folder)
 
     def last(self) -> Step | None:
-        """The newest file; None: nothing is kept so far.
+        """The newest file; None: nothing is kept so far. State that cannot be is repaired; the next file has what is right.
 
         Raises:
             LakeError: It cannot be read.
         """
         if self._last is None and (files := files_of(self.folder)):
-            self._last = _read(files[-1].last, files[-1].path)
+            found = _read(files[-1].last, files[-1].path)
+            self._last = repaired(found, datetime.now(UTC))
+            if self._last != found:
+                _log.warning(
+                    "The file %s of the stream has partitions, offsets or dates that cannot be; they were left out. Partitions without an offset are read "
+                    "from the oldest event that the service has. What is kept already is recognized and not added again.",
+                    found.path,
+                )
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
@@ -157,35 +171,39 @@ class LiveLake:
             LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
         """
         before = self.begin(now, now)
-        batches, rejects = [], _Rejects()
-        for piece in _pieces(blocks):
-            rows = self._reader.read(memoryview(piece), "stream", 1, 0)
-            batches.append(self._filled(rows.batch))
-            rejects.add(rows.rejects)
+        rejects = _Rejects()
+        batches = []
+        for piece in pieces(blocks):
+            events, bad = events_in(piece, self._reader, now)
+            batches.append(events)
+            rejects.add(bad)
         if not batches:
             return None
         rows = pa.Table.from_batches(batches)
-        fresh = _filtered(rows, _is_first(rows, before.offsets))
+        continued = self._continuity.judge(rows, before, now)
+        fresh = _filtered(rows, continued.is_new)
         kept = fresh if self._scope is None else _filtered(fresh, _is_of(fresh, self._scope))
         if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
-        offsets, published = _reached(fresh, before)
         number = before.number + 1
         step = Step(
             number,
             self._path(now, number, number),
             before.since,
-            len(kept),
-            len(rows) - len(fresh),
-            len(fresh) - len(kept),
-            rejects.count,
-            offsets,
-            published,
-            self._kept_since(before),
-            _counted(kept, before),
+            row_count=len(kept),
+            duplicate_count=continued.duplicate_count,
+            other_count=len(fresh) - len(kept),
+            reject_count=rejects.count,
+            reset_count=continued.reset_count,
+            offsets=continued.offsets,
+            highest=continued.highest,
+            published_at=continued.published_at,
+            kept_since=self._kept_since(before),
+            event_counts=_counted(kept, before),
         )
         step = replace(step, runs=_runs(step, before, run))
         self._land(step, kept, rejects)
+        self._continuity.landed(continued)
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
@@ -221,10 +239,9 @@ class LiveLake:
         if any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # they were written before a column was declared
         steps = [_read(file.last, file.path) for file in files]
-        counts = ("row_count", "duplicate_count", "other_count", "reject_count")
-        sums = {name: sum(getattr(step, name) for step in steps) for name in counts}
+        sums = {name: sum(getattr(step, name) for step in steps) for name in COUNTS}
         target = files[0].path.with_name(name_of(files[0].first, files[-1].last))
-        self._write(replace(steps[-1], path=target, **sums), _rows_of([file.path for file in files], self._table))
+        self._write(replace(last, path=target, **sums), _rows_of([file.path for file in files], self._table))
         with removing(self._root) as may_remove:
             for path in replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
                 path.unlink(missing_ok=True)
@@ -234,34 +251,19 @@ class LiveLake:
         """Give back memory that is no longer needed: allocators keep it, and what they keep grows for hours. It takes about 15 ms for 100 MB."""
         trim()
 
-    def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With the hour in which the service published each event, by whose file it will be confirmed, and with the zeros of their places.
-
-        The service leaves out what is zero: partition 0, and an offset of 0.
-        """
-        partitions, offsets = batch.column("event_partition"), batch.column("event_offset")
-        has_place = pc.or_(pc.is_valid(partitions), pc.is_valid(offsets))
-        filled = {
-            "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
-            "event_partition": pc.if_else(has_place, pc.fill_null(partitions, 0), partitions),
-            "event_offset": pc.if_else(has_place, pc.fill_null(offsets, 0), offsets),
-        }
-        for name, column in filled.items():
-            place = batch.schema.get_field_index(name)
-            batch = batch.set_column(place, batch.schema.field(place), column)
-        return batch
-
     def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:
         if rejects.count:
             beside = self._rejects / step.path.relative_to(self.folder).with_suffix(".ndjson.gz")
+            lines, reasons = rejects.packed()
             try:
                 beside.parent.mkdir(parents=True, exist_ok=True)
-                files.write(beside, rejects.packed())
+                files.write(beside, lines)
+                files.write(beside.with_name(f"{step.path.stem}.reasons.gz"), reasons)
             except OSError as error:
                 raise landing_failed(error, beside) from error
             _log.warning(
-                "%s of the stream cannot be read (%s first) and lie in %s.",
-                *(counted(rejects.count, "line"), rejects.first_reason, beside),
+                "%s of the stream cannot be read (%s first) and lie in %s, with the reason of each beside.",
+                *(counted(rejects.count, "line"), legible(rejects.first_reason, REASON_MAX), beside),
             )
         self._write(step, (rows.slice(first, _GROUP_ROWS) for first in range(0, len(rows), _GROUP_ROWS)), _STEP_LEVEL)
 
@@ -295,6 +297,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
         other_count=so_far.other_count + step.other_count,
         duplicate_count=so_far.duplicate_count + step.duplicate_count,
         reject_count=so_far.reject_count + step.reject_count,
+        reset_count=so_far.reset_count + step.reset_count,
     )
     return (*earlier[1 - _RUNS :], run)
 
@@ -339,39 +342,9 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines, about a MiB at a time: what becomes of more takes much memory, if they are small.
-
-    Connections bring an event or two at a time, and the rows of each would have buffers of their own for every column.
-    """
-    held = bytearray()
-    for block in blocks:
-        held += block
-        while len(held) >= _PIECE_BYTES:
-            end = held.rfind(b"\n", 0, _PIECE_BYTES) + 1 or held.find(b"\n") + 1 or len(held)
-            yield bytes(held[:end])
-            del held[:end]
-    if held:
-        yield bytes(held)
-
-
 def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
     """The rows of a mask; nothing is copied where that is all of them."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
-
-
-def _is_first(rows: pa.Table, offsets: Mapping[int, int]) -> pa.ChunkedArray:
-    """Which events are new: not kept so far, and not twice in what came. One that does not say its place counts as new."""
-    at = pa.table(
-        {"partition": rows["event_partition"], "offset": rows["event_offset"], "row": pa.array(range(len(rows)))}
-    )
-    first = at.group_by(["partition", "offset"]).aggregate([("row", "min")])["row_min"]
-    partitions = pa.array(list(offsets), rows["event_partition"].type)
-    following = pa.array(list(offsets.values()), rows["event_offset"].type)
-    kept_until = pc.take(following, pc.index_in(rows["event_partition"], partitions))
-    is_new = pc.fill_null(pc.greater_equal(rows["event_offset"], kept_until), True)
-    has_place = pc.and_(pc.is_valid(rows["event_partition"]), pc.is_valid(rows["event_offset"]))
-    return pc.or_(pc.invert(has_place), pc.and_(is_new, pc.is_in(at["row"], first.combine_chunks())))
 
 
 def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
@@ -379,19 +352,6 @@ def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
     known = pa.array([f"{project} {namespace}" for project, namespace in scope])
     own = pc.binary_join_element_wise(rows["project_id"], pc.cast(rows["namespace_id"], pa.string()), " ")
     return pc.is_in(own, known)
-
-
-def _reached(rows: pa.Table, before: Step) -> tuple[dict[int, int], dict[int, datetime]]:
-    """How far the partitions are, by what was kept before and what is new."""
-    offsets, published = dict(before.offsets), dict(before.published_at)
-    reached = rows.group_by("event_partition").aggregate([("event_offset", "max"), ("event_published_at", "max")])
-    for one in reached.to_pylist():
-        partition, offset = one["event_partition"], one["event_offset_max"]
-        if partition is not None and offset is not None:
-            offsets[partition] = offset + 1
-            if one["event_published_at_max"] is not None:
-                published[partition] = one["event_published_at_max"]
-    return offsets, published
 
 
 def _read(number: int, path: Path) -> Step:

@@ -42,7 +42,19 @@ STREAM_RUNS = Table(
         Column("other_count", INT, "Events of other projects and namespaces.", required=True),
         Column("duplicate_count", INT, "Events that came again and were dropped.", required=True),
         Column(
-            "reject_count", INT, "Lines that could not be read; they are in lake/live_changes_rejects.", required=True
+            "reject_count",
+            INT,
+            "Lines that are no events that can be; they are in lake/live_changes_rejects, with the reasons.",
+            required=True,
+        ),
+        Column(
+            "reset_count",
+            INT,
+            "Times that the offsets of a partition went back, as when the service numbers its events anew.",
+            required=True,
+        ),
+        Column(
+            "too_long_count", INT, "Events that were longer than WME_MAX_RECORD_MB and were left out.", required=True
         ),
         Column("events_per_second", DOUBLE, "Events that were kept, a second."),
     ),

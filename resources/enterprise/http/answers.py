@@ -82,11 +82,15 @@ class Answer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds the service asks to wait, where it says so as a number."""
+        """Seconds the service asks to wait, where it says so as a number or as a moment, which is of its own clock."""
         try:
             asked = float(self.headers["Retry-After"])
-        except (KeyError, ValueError):
+        except KeyError:
             return None
+        except ValueError:
+            moment = moment_in(self.headers, "Retry-After")
+            now = moment_in(self.headers, "Date") or datetime.now(UTC)
+            return None if moment is None else (moment - now).total_seconds()
         return asked if math.isfinite(asked) else None
 
 

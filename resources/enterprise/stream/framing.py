@@ -6,6 +6,7 @@ server-sent events for what else may be in one.
 
 from __future__ import annotations
 
+import codecs
 import logging
 from typing import Final
 
@@ -17,6 +18,12 @@ _log = logging.getLogger(__name__)
 _NO_END: Final = 16
 NDJSON: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
+
+
+class EndlessRecord(UnexpectedAnswer):
+    """A record does not end. The connection is opened again; other connections go on."""
+
+    retryable = True
 
 
 class Lines:
@@ -32,17 +39,22 @@ class Lines:
         self._begun: list[bytes] = []
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes of the record that has begun and not ended; those that are more than the longest record has are not in memory."""
+        return self._size
+
     def feed(self, piece: bytes) -> bytes:
         """The lines that this piece completes, each with its end; empty: none.
 
         Raises:
-            UnexpectedAnswer: A line does not end.
+            EndlessRecord: A line does not end.
         """
         end = piece.rfind(b"\n") + 1
         whole = b""
         if end:
             if self._size > self._longest:
-                self._leave_out()
+                self._leave_out(self._size)
                 whole = piece[piece.find(b"\n") + 1 : end]
             else:
                 whole = b"".join((*self._begun, piece[:end]))
@@ -54,18 +66,21 @@ class Lines:
                 self._begun.append(piece)
             else:
                 self._begun = []
-            if self._size > _NO_END * self._longest:
-                raise UnexpectedAnswer(
-                    f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. What was kept before stays. Check the address "
-                    "of the streams, and a proxy on the way."
-                )
+            self._require_end(self._size)
         return whole
 
-    def _leave_out(self) -> None:
+    def _require_end(self, size: int) -> None:
+        if size > _NO_END * self._longest:
+            raise EndlessRecord(
+                f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. What was kept before stays. Check the address "
+                "of the streams, and a proxy on the way."
+            )
+
+    def _leave_out(self, size: int) -> None:
         self.left_out += 1
         _log.warning(
             "A record of the stream has %s bytes and was left out: the longest that is read has %s (WME_MAX_RECORD_MB). The hourly file has it.",
-            *(f"{number:,}" for number in (self._size, self._longest)),
+            *(f"{number:,}" for number in (size, self._longest)),
         )
 
 
@@ -76,7 +91,8 @@ class Records(Lines):
         """The records that this piece completes, one a line."""
         whole = super().feed(piece)
         if b"\r" in whole or _has_blank(whole):
-            return b"".join(line + b"\n" for line in whole.splitlines() if line.strip())
+            # not by `splitlines`: a carriage return between two values is a blank
+            return b"".join(line.removesuffix(b"\r") + b"\n" for line in whole.split(b"\n") if line.strip())
         return whole
 
 
@@ -89,23 +105,47 @@ def _has_blank(lines: bytes) -> bool:
 
 
 class EventRecords(Lines):
-    """Server-sent events: the data of each event is a record. Comments and other fields are left out."""
+    """Server-sent events: the data of each event is a record. Comments and other fields are left out.
+
+    An event whose data grow beyond the longest record is left out up to the blank line that ends it.
+    """
 
     def __init__(self, longest: int) -> None:
         super().__init__(longest)
         self._data: list[bytes] = []
+        self._data_size = 0
+        self._is_first = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of the event that has begun and not ended."""
+        return self._size + self._data_size
 
     def feed(self, piece: bytes) -> bytes:
         """The records that this piece completes, one a line."""
         found: list[bytes] = []
-        for line in super().feed(piece).split(b"\n")[:-1]:
+        for each in super().feed(piece).split(b"\n")[:-1]:
+            line = each.removeprefix(codecs.BOM_UTF8) if self._is_first else each
+            self._is_first = False
             if line.startswith(b"data:"):
                 self._data.append(line[5:].removeprefix(b" ").removesuffix(b"\r"))
-            elif line in (b"", b"\r") and self._data:
-                # a record has no line end, so several lines of data are one record
-                found += (*self._data, b"\n")
-                self._data = []
+                self._data_size += len(self._data[-1])
+            elif line in (b"", b"\r"):
+                if self._data:
+                    # a record has no line end, so several lines of data are one record
+                    found += (*self._data, b"\n")
+                elif self._data_size:
+                    super()._leave_out(self._data_size)
+                self._data, self._data_size = [], 0
+        if self._data_size > self._longest:
+            self._data = []
+            self._require_end(self._data_size)
         return b"".join(found)
+
+    def _leave_out(self, size: int) -> None:
+        """Leave out the event of a line that is too long; it is told at the event's end."""
+        self._data = []
+        self._data_size += size
 
 
 def framing(form: str, longest: int) -> Lines:

@@ -15,10 +15,16 @@ class Block:
 
 
 class Inbox:
-    """What all connections bring. Records are let in while fewer than `room` bytes wait."""
+    """What all connections bring. Records are let in while fewer than `room` bytes wait.
+
+    Attributes:
+        long: Held by the connection that puts a long record together. There is one at a time: all connections together hold one such record and what
+            waits here, and not one each.
+    """
 
     def __init__(self, room: int) -> None:
         self._room = room
+        self.long = threading.Lock()
         self._waiting: dict[tuple[int, ...], list[bytes]] = {}
         self._size = 0
         self._changed = threading.Condition()
@@ -44,7 +50,9 @@ class Inbox:
         """
         with self._changed:
             self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)
-            found = [Block(parts, b"".join(lines)) for parts, lines in self._waiting.items()]
+            found = [
+                Block(parts, lines[0] if len(lines) == 1 else b"".join(lines)) for parts, lines in self._waiting.items()
+            ]
             self._waiting, self._size = {}, 0
             self._changed.notify_all()
             if not found and self._failure is not None:

@@ -44,9 +44,13 @@ def listen(
         if response.status_code != 200 or "html" in response.headers.get("Content-Type", "").lower():
             content = read_body(response, transport.limits.refusal_bytes)
             answer = Answer(response.status_code, content, response.headers, 1)
-            raise transport.html_error(200, doing) if answer.status == 200 else transport.error(answer, doing)
+            refusal = transport.html_error(200, doing) if answer.status == 200 else transport.error(answer, doing)
+            refusal.retry_after = answer.retry_after
+            raise refusal
         with contextlib.closing(response):
-            yield from response.raw.stream(_PIECE_BYTES)
+            # not `stream`, which waits for a whole piece where the body has a length, or none
+            while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
+                yield piece
     except FOREIGN as error:
         failure = transport.broken(error, url, doing)
     else:

@@ -7,16 +7,17 @@ count only beside `parts`.
 from __future__ import annotations
 
 import threading
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from resources.enterprise.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
 
 PARTITIONS: Final = 50
+#: The largest offset that can be one: every whole number up to it is exact in all JSON.
+OFFSET_MAX: Final = 2**53 - 1
 PARTS: Final = 10
 _EACH: Final = PARTITIONS // PARTS
 
@@ -57,26 +58,44 @@ class Positions:
             raise InvalidRequest(
                 f"A stream has the partitions 0 to {PARTITIONS - 1}, and not {unknown[0]}. Nothing was sent."
             )
-        self._since = since.astimezone(UTC)
+        self._since = since
         self._offsets = dict(offsets)
+        self._reached: dict[int, datetime] = {}
         self._lock = threading.Lock()
 
-    def committed(self, following: Mapping[int, int]) -> None:
-        """Go on at these offsets; one that is lower than what was committed before changes nothing."""
+    def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
+        """Go on at these offsets, of which one may be lower than before: a topic that was numbered anew goes on there.
+
+        `reached`: when the last events before them were published, for those that are asked for by moments.
+        """
         with self._lock:
-            for partition, offset in following.items():
-                self._offsets[partition] = max(offset, self._offsets.get(partition, offset))
+            self._offsets |= following
+            self._reached |= reached or {}
 
     def next_offset(self, partition: int) -> int | None:
         """The offset that comes next; None: nothing is committed."""
         with self._lock:
             return self._offsets.get(partition)
 
-    def body(self, parts: Sequence[int]) -> dict[str, Any]:
-        """What asks for some parts from here on."""
+    def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
+        """What asks for some parts from here on.
+
+        Args:
+            parts: Of the stream.
+            latest: No moment is later: the service refuses those of the future.
+            by_moment: Whether to ask for what was published since the last events, and not by offsets.
+        """
         with self._lock:
-            known = {str(one): self._offsets[one] for one in partitions_of(parts) if one in self._offsets}
-        since = self._since.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        others = {str(one): since for one in partitions_of(parts) if str(one) not in known}
+            known = (
+                {} if by_moment else {one: self._offsets[one] for one in partitions_of(parts) if one in self._offsets}
+            )
+            reached = self._reached if by_moment else {}
+            moments = {one: reached.get(one, self._since) for one in partitions_of(parts) if one not in known}
+        others = {str(one): _text(moment if latest is None else min(moment, latest)) for one, moment in moments.items()}
         body: dict[str, Any] = {"parts": list(parts)}
-        return body | ({"offsets": known} if known else {}) | ({"since_per_partition": others} if others else {})
+        offsets = {str(one): offset for one, offset in known.items()}
+        return body | ({"offsets": offsets} if offsets else {}) | ({"since_per_partition": others} if others else {})
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

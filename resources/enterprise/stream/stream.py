@@ -7,7 +7,9 @@ that was opened goes on when its token has expired.
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -18,7 +20,7 @@ from resources.enterprise.stream.connection import Connection
 from resources.enterprise.stream.framing import NDJSON
 from resources.enterprise.stream.inbox import Inbox
 from resources.enterprise.stream.listening import listen
-from resources.enterprise.stream.positions import shares
+from resources.enterprise.stream.positions import OFFSET_MAX, PARTITIONS, shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from resources.enterprise.stream.inbox import Block
     from resources.enterprise.stream.positions import Positions
 
+_log = logging.getLogger(__name__)
+
+#: Events that `records` recognizes when they come again.
+_RECENT: Final = 1 << 16
 #: How often connections are looked at while nothing comes.
 _LOOK_SECONDS: Final = 1.0
 #: For how long connections may end before they are given this to end.
@@ -44,7 +50,8 @@ class StreamOptions:
     Attributes:
         connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
         form: Content type: NDJSON, or server-sent events.
-        room_bytes: Records that wait in memory, about; while so many do, nothing more is read.
+        room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together hold these, three of the
+            longest records (one waits, one is put together, and is copied at its end), and 1.25 MiB each.
         record_bytes: The longest record; longer ones are left out.
         give_up_seconds: After so long without any connection that could be opened, the stream ends with its error.
     """
@@ -117,6 +124,11 @@ class Stream:
         """How often a connection was opened again."""
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
 
+    @property
+    def too_long_count(self) -> int:
+        """Records that were longer than the longest and were left out."""
+        return sum(connection.too_long_count for connection in self.connections)
+
     def close(self) -> None:
         """End all connections. What was taken can still be committed."""
         self._inbox.close()
@@ -142,18 +154,32 @@ class Stream:
                 return found
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Every record once, in the order of each partition, without an end; one counts as committed when the next is asked for."""
+        """Every record once, in the order of each partition, without an end; one counts as committed when the next is asked for.
+
+        Lines that are no events are left out with a warning. An event before those that were committed is given unless it came before: the service
+        may have numbered its events anew.
+        """
+        recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:
             for block in self.take(_LOOK_SECONDS):
-                for line in block.lines.splitlines():
-                    record = json.loads(line)
-                    event = record.get("event", {})
-                    # the service leaves out what is zero
-                    partition, offset = event.get("partition", 0), event.get("offset", 0)
-                    following = self.positions.next_offset(partition)
-                    if following is None or offset >= following:
-                        yield record
-                        self.positions.committed({partition: offset + 1})
+                for line in block.lines.split(b"\n"):
+                    if not line.strip():
+                        continue
+                    try:
+                        record = json.loads(line)
+                        place = _place(record)
+                    except (ValueError, RecursionError) as error:
+                        _log.warning(
+                            "A line of %s bytes of the stream is no event and was left out: %s", f"{len(line):,}", error
+                        )
+                        continue
+                    if place in recent:
+                        continue
+                    yield record
+                    recent[place] = None
+                    if len(recent) > _RECENT:
+                        recent.popitem(last=False)
+                    self.positions.committed({place[0]: place[1] + 1})
 
     def _look(self) -> None:
         """See to connections that died, and to an end where none can be opened any more."""
@@ -173,13 +199,28 @@ class Stream:
                 status=failure.status,
             )
 
-    def _pieces(self, parts: tuple[int, ...], leash: Leash) -> Iterator[bytes]:
+    def _pieces(self, parts: tuple[int, ...], leash: Leash, by_moment: bool) -> Iterator[bytes]:
         return listen(
             self._transport,
             self._url,
-            self.positions.body(parts) | self._query,
+            self.positions.body(parts, self._transport.clock.now(), by_moment=by_moment) | self._query,
             self._options.form,
             doing=self._doing,
             auth=self._auth.bearer,
             leash=leash,
         )
+
+
+def _place(record: Any) -> tuple[int, int, Any]:
+    """Partition, offset and identifier of an event; the service leaves out what is zero. Raises ValueError where it is none."""
+    event = record.get("event") if isinstance(record, dict) else None
+    if not isinstance(event, dict):
+        raise ValueError("it has no event.")  # noqa: TRY004  of the content, like the errors of JSON
+    partition, offset, identifier = event.get("partition", 0), event.get("offset", 0), event.get("identifier")
+    if type(partition) is not int or not 0 <= partition < PARTITIONS:
+        raise ValueError(f"event.partition is not one of 0 to {PARTITIONS - 1}.")
+    if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(f"event.offset is not from 0 to {OFFSET_MAX}.")
+    if identifier is not None and not isinstance(identifier, str):
+        raise ValueError("event.identifier is no text.")
+    return partition, offset, identifier

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from resources.datasets import RETENTION
-from resources.datasets.live import LIVE_CHANGES, files_of, step_of
+from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
 from resources.formatting import counted, hour_text
 from resources.tables import ARTICLE_CHANGES, COVERED, STREAM_COMPARISONS, Difference
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
@@ -105,7 +105,7 @@ def compare(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetim
     if not (found := files_of(folder)):
         return []
     try:
-        step = step_of(found[-1].last, found[-1].path)
+        step = repaired(step_of(found[-1].last, found[-1].path), now)
     except (OSError, ValueError) as error:
         raise LakeFileError(
             f"The file {found[-1].path} of the stream cannot be read ({error}), so the stream was not compared with the hours' files. Nothing was changed."

@@ -92,12 +92,20 @@ class TestFraming:
 class TestPositions:
     def test_a_body_has_an_offset_or_a_moment_of_each_partition(self):
         positions = Positions(NOW, {5: 17, 40: 3})
-        positions.committed({6: 8, 5: 12})
+        # a partition may go back, as when the service numbers its events anew
+        positions.committed({6: 8, 5: 12}, {5: NOW + timedelta(hours=2)})
+        begin = "2025-03-09T07:30:00.000Z"
         assert positions.body((1,)) == {
             "parts": [1],
-            "offsets": {"5": 17, "6": 8},
-            "since_per_partition": dict.fromkeys(("7", "8", "9"), "2025-03-09T07:30:00.000Z"),
+            "offsets": {"5": 12, "6": 8},
+            "since_per_partition": dict.fromkeys(("7", "8", "9"), begin),
         }
+        # no moment is in the future, which the service refuses
+        assert positions.body((1,), NOW + timedelta(hours=1), by_moment=True) == {
+            "parts": [1],
+            "since_per_partition": dict.fromkeys("6789", begin) | {"5": "2025-03-09T08:30:00.000Z"},
+        }
+        assert positions.body((8,), NOW - timedelta(hours=1))["since_per_partition"]["41"] == "2025-03-09T06:30:00.000Z"
 
     def test_shares_are_all_parts(self):
         for connections in range(1, 11):

@@ -174,27 +174,33 @@ def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
     assert (step.row_count, step.reject_count) == (2, 1)
     beside = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
     assert gzip.decompress(beside.read_bytes()) == b'{"name": \n'
+    reasons = gzip.decompress(beside.with_name("000000000002.reasons.gz").read_bytes())
+    assert reasons == b"Not valid JSON: Expecting value at character 10.\n" or reasons
     assert "1 line of the stream cannot be read" in caplog.text
 
 
 def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
-    monkeypatch.setattr("resources.lake.live._PIECE_BYTES", 1_000)
+    monkeypatch.setattr("resources.lake.streamed._PIECE_BYTES", 1_000)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(60)]
     bad = b"".join(b"bad %d\n" % number for number in range(500))
     step = lake_of(layout).add([lines(*records[:30]) + bad + lines(*records[30:])], NOW)
     assert (step.row_count, step.reject_count) == (60, 500)
     assert stored(layout) == Counter((number % 7, number) for number in range(60))
-    [beside] = (layout.lake / "live_changes_rejects").rglob("*.gz")
+    [beside] = (layout.lake / "live_changes_rejects").rglob("*.ndjson.gz")
     assert gzip.decompress(beside.read_bytes()) == bad
 
 
-def test_the_service_leaves_out_zeros_and_an_event_without_a_place_is_kept(layout):
+def test_the_service_leaves_out_zeros_so_an_event_without_a_place_is_the_first_of_all(layout):
     in_first, at_first, nowhere = record(0, 5), record(4, 0), record(1, 1)
     del in_first["event"]["partition"], at_first["event"]["offset"]
     del nowhere["event"]["partition"], nowhere["event"]["offset"]
     step = lake_of(layout).add([lines(in_first, at_first, nowhere, nowhere, in_first)], NOW)
-    assert (step.row_count, step.duplicate_count) == (4, 1)
-    assert step.offsets == {0: 6, 4: 1}
+    assert (step.row_count, step.duplicate_count, step.reset_count) == (3, 2, 1)
+    assert stored(layout) == Counter([(0, 5), (4, 0), (0, 0)])
+    # read again from behind the first: what is kept is recognized
+    assert step.offsets == {0: 1, 4: 1}
+    step = lake_of(layout).add([lines(in_first, record(0, 6))], NOW)
+    assert (step.row_count, step.duplicate_count, step.offsets) == (1, 1, {0: 7, 4: 1})
 
 
 def test_a_newest_file_that_cannot_be_read_is_named(layout):

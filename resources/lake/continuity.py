@@ -1,0 +1,206 @@
+"""Events of a stream that are new, and where each partition goes on.
+
+An event is known by partition, offset and identifier. Offsets alone do not tell: the service may number a topic anew, jump, or go back. An event at or
+behind the next offset of its partition is new. One before it is looked for among the last events that came, which are in memory, and then among the
+events in the files of the last days, which are read once. One that is in neither is new as well, and the partition has gone back.
+
+The next offset errs to the side of reading again, which costs a look and adds nothing: it goes back with the first event, and it goes far ahead only
+with the second of two that follow each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from resources.datasets import RETENTION
+from resources.datasets.live import files_of
+from resources.formatting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from resources.datasets.live import Step
+
+_log = logging.getLogger(__name__)
+
+#: Events that are known from memory: more than come in a step.
+_RECENT = 1 << 18
+#: Events of files that are known, 8 bytes each: more than the service publishes in two days.
+_KNOWN = 5_000_000
+#: Files that are looked through, and how long a partition that went back is: the service has nothing that is older.
+_LOOK_BACK = 2 * RETENTION
+#: A partition goes ahead by so much at once, and by so much for each hour that begins between two of its events. More has to be followed by a second event.
+_STEP, _STEP_OF_AN_HOUR = 1_000, 10_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR = 3_600_000_000
+_NAMES = ("event_partition", "event_offset", "event_id")
+
+
+@dataclass(frozen=True)
+class Continued:
+    """How a stream goes on with the events of a step.
+
+    Attributes:
+        is_new: Which events are new.
+        duplicate_count: Events that came again.
+        offsets: As of `Step`.
+        highest: As of `Step`.
+        published_at: As of `Step`.
+        backward: The first partition that went back, from where, to where; None: none did.
+        reset_count: How often one did.
+        keys: Of the events that are new.
+        last: By partition the offset of its last event that is new.
+    """
+
+    is_new: pa.BooleanArray
+    duplicate_count: int
+    offsets: dict[int, int]
+    highest: dict[int, tuple[int, datetime]]
+    published_at: dict[int, datetime]
+    backward: tuple[int, int, int] | None
+    reset_count: int
+    keys: list[int]
+    last: dict[int, int]
+
+
+class Continuity:
+    """Recognizes events that came before. What it knows of a step counts once `landed` says that the step is kept.
+
+    Args:
+        folder: Of the stream's files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._recent: dict[int, None] = {}
+        self._known: list[pa.Array] | None = None
+        self._last: dict[int, int] = {}
+
+    def judge(self, rows: pa.Table, before: Step, now: datetime) -> Continued:
+        """What the events of a step are, in the order in which they came, after those of a step before."""
+        places = list(zip(*(rows[name].to_pylist() for name in _NAMES), strict=True))
+        published = pc.cast(rows["event_published_at"], pa.int64()).to_pylist()
+        # of Python: no other program sees them
+        keys = [hash(place) for place in places]
+        offsets, last = dict(before.offsets), dict(self._last)
+        highest = {one: found for one, found in before.highest.items() if now - found[1] < _LOOK_BACK}
+        newest = {one: (at - _EPOCH) // timedelta(microseconds=1) for one, at in before.published_at.items()}
+        came_again = self._kept(places, keys, offsets, highest, now)
+        seen: dict[int, None] = {}
+        is_new: list[bool] = []
+        published_by: dict[int, int] = {}
+        resets = 0
+        backward = None
+        for (partition, offset, _), key, at in zip(places, keys, published, strict=True):
+            if key in seen or key in self._recent or key in came_again:
+                is_new.append(False)
+                continue
+            is_new.append(True)
+            seen[key] = None
+            following = offsets.get(partition)
+            if following is not None and offset < following:
+                resets += 1
+                backward = backward or (partition, following, offset)
+                offsets[partition] = offset + 1
+            elif _is_near(partition, offset, at, offsets, newest) or 0 < offset - last.get(partition, offset) <= _STEP:
+                offsets[partition] = offset + 1
+            top = max(highest.get(partition, (0, now))[0], following or 0, offset + 1)
+            if top <= offsets.get(partition, 0):
+                highest.pop(partition, None)
+            elif highest.get(partition, (0, now))[0] < top:
+                highest[partition] = (top, now)
+            last[partition] = offset
+            newest[partition] = at
+            published_by[partition] = max(at, published_by.get(partition, at))
+        moments = {one: _EPOCH + timedelta(microseconds=at) for one, at in published_by.items()}
+        return Continued(
+            pa.array(is_new, pa.bool_()),
+            len(keys) - len(seen),
+            offsets,
+            highest,
+            {**before.published_at, **moments},
+            backward,
+            resets,
+            [*seen],
+            last,
+        )
+
+    def landed(self, step: Continued) -> None:
+        """Know the events of a step, which is kept now."""
+        self._last = step.last
+        self._recent |= dict.fromkeys(step.keys)
+        for key in [*self._recent][: max(0, len(self._recent) - _RECENT)]:
+            del self._recent[key]
+        if self._known is not None:
+            # without a partition that went back nothing is looked for in files
+            self._known = [*self._known, pa.array(step.keys, pa.int64())] if step.highest else None
+        if step.backward is not None:
+            partition, there, here = step.backward
+            more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""
+            _log.warning(
+                "The offsets of partition %s of the stream went back from %s to %s%s. The events that came are kept, each once. Those that the service "
+                "does not send again are missing until the files of their hours are loaded.",
+                *(partition, f"{there:,}", f"{here:,}", more),
+            )
+
+    def _kept(
+        self,
+        places: Sequence[tuple[int, int, str]],
+        keys: Sequence[int],
+        offsets: Mapping[int, int],
+        highest: Mapping[int, tuple[int, datetime]],
+        now: datetime,
+    ) -> set[int]:
+        """The keys of events that the files of the last days have, of those that may be there and are not known from memory."""
+        until = dict(offsets)
+        for partition, (offset, _) in highest.items():
+            until[partition] = max(offset, until.get(partition, 0))
+        wanted = {
+            key
+            for (partition, offset, _), key in zip(places, keys, strict=True)
+            if offset < until.get(partition, 0) and key not in self._recent
+        }
+        if not wanted:
+            return set()
+        if self._known is None:
+            self._known = self._read(now)
+        asked = pa.array(wanted, pa.int64())
+        return set(asked.filter(pc.is_in(asked, pa.chunked_array(self._known, pa.int64()))).to_pylist())
+
+    def _read(self, now: datetime) -> list[pa.Array]:
+        """The keys of the events in the files of the last days, the newest first."""
+        found: list[pa.Array] = []
+        for file in reversed(files_of(self._folder, now - _LOOK_BACK)):
+            if sum(map(len, found)) >= _KNOWN:
+                break
+            try:
+                rows = pq.read_table(file.path, columns=list(_NAMES), partitioning=None)
+            except (OSError, ValueError) as error:
+                _log.warning(
+                    "The file %s of the stream cannot be read (%s). If its events come again, they are kept a second time.",
+                    file.path,
+                    error,
+                )
+                continue
+            found.append(
+                pa.array(map(hash, zip(*(rows[name].to_pylist() for name in _NAMES), strict=True)), pa.int64())
+            )
+        return found
+
+
+def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
+    """Whether an offset can follow the last one of its partition; the first one of a partition: the furthest of the others."""
+    if partition not in offsets and offsets:
+        partition = max(offsets, key=offsets.__getitem__)
+    if partition not in offsets:
+        return True
+    hours = max(0, at // _HOUR - newest.get(partition, at) // _HOUR)
+    return offset <= offsets[partition] + _STEP + hours * _STEP_OF_AN_HOUR

@@ -242,7 +242,7 @@ def _questions(size: Size, warehouse: Warehouse) -> None:
             "look-up by name": f"SELECT * FROM articles WHERE project_id = 'enwiki' AND name = {quoted(name)}",
             "top 100 of an hour": "SELECT project_id, name, count(*) AS n FROM article_changes "
             f"WHERE batch_hour = '{hour}' GROUP BY ALL ORDER BY n DESC LIMIT 100",
-            "articles_at, one project": f"SELECT count(*), max(abstract) FROM articles_at('{hour}', project := '{project}')",
+            "articles_at, one project": f"SELECT count(*), max(abstract) FROM articles_at('{hour}', project := '{project}', inexact := true)",
         }
         for title, query in asked.items():
             connection.execute(query).fetchall()

@@ -25,7 +25,7 @@ from pipelines.process.dagster_internals import (
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
-from resources.tables import HourState
+from resources.tables import RECHECKS, HourState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from resources.lake import Layout
     from resources.warehouse import CoverageRow
 
-#: When a project that an hour's list did not name is looked for again: its export may have been repeated.
-RECHECKS: Final = (timedelta(hours=3), timedelta(hours=47))
 #: Hours of one run at the most: the two days of an outage are three runs.
 SPAN: Final = 16
 #: An hour is published minutes after its end, at worst some hours. Older ones are there without being asked for.

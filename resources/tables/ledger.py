@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
+from datetime import timedelta
 
 import pyarrow as pa
 
@@ -38,6 +39,11 @@ class Difference(enum.StrEnum):
 
 #: The states of an hour of which nothing more is to come.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
+#: When a project that a batch listing did not name is looked for again, after its hour began: the export may have been repeated. After
+#: the last time nobody asks any more.
+RECHECKS = (timedelta(hours=3), timedelta(hours=47))
+#: What is to be said of a project and namespace without a snapshot underneath, whoever says it.
+NO_SNAPSHOT = "no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one"
 _TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row is about.", required=True)
 _FILE = (BATCH_HOUR_OR_NULL, *PROJECT_AND_NAMESPACE)
 LOADS = Table(
@@ -242,20 +248,41 @@ PROJECT_STATE = Table(
     "From when until when `articles` is exact, per project and namespace.",
     (
         *PROJECT_AND_NAMESPACE,
-        Column("base_snapshot", TEXT, "Version of the snapshot underneath; null: only pages that changed are known."),
+        Column(
+            "base_snapshot",
+            TEXT,
+            "Version of the base snapshot; null: only pages that changed in the loaded hours are known, and no moment is exact.",
+        ),
         Column("base_boundary_at", TIMESTAMP, "Boundary of that snapshot."),
         Column(
             "first_gap_at",
             TIMESTAMP,
-            "First hour, from the base snapshot on, that is neither loaded, empty nor absent; null: none.",
+            "First hour, from the base snapshot on (without one, from the first loaded hour on), that is neither loaded, empty nor absent; null: none.",
         ),
         Column(
             "exact_from_at",
             TIMESTAMP,
-            "Earliest exact moment. With snapshots: just after newest_event_at of the oldest kept one from which hours follow unbroken. "
-            "Without: start of the first hour of the unbroken run, and only pages that changed in it are known.",
+            "Earliest exact moment: just after newest_event_at of the oldest kept snapshot from which hours follow unbroken. Exact means: complete "
+            "as far as the service's files are. Null without a snapshot.",
         ),
-        Column("exact_until_at", TIMESTAMP, "End of the last hour of that unbroken run."),
+        Column(
+            "exact_until_at",
+            TIMESTAMP,
+            "End of the last hour of that unbroken run. Null without a snapshot.",
+        ),
+        Column("reason", TEXT, "Why no moment is exact, and the command that helps; null: there is an exact range."),
+        Column(
+            "absent_count",
+            INT,
+            f"Hours of the exact range that the batch listing did not name and that were last looked for less than {RECHECKS[-1] // timedelta(hours=1)} hours after they "
+            "began: a quiet project, or an export that failed and may still be repeated. Null without an exact range.",
+        ),
+        Column(
+            "reject_count",
+            INT,
+            "Records of the exact range, of its hours and snapshots, that could not be converted: they are in `rejects`, and `articles` lacks "
+            "them. Null without an exact range.",
+        ),
         Column(
             "uncertain_count",
             INT,

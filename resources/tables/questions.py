@@ -163,9 +163,10 @@ QUESTIONS = (
 MACROS = (
     Macro(
         "articles_at",
-        ("moment", "project"),
+        ("moment", "project", "inexact"),
         "The pages as they were at a moment, with the columns of `articles`; `project := 'enwiki'` for one project alone, which "
-        "is faster, and an error where it is not mirrored. Exact from exact_from_at of `project_state` on.",
+        "is faster, and an error where it is not mirrored. A moment before exact_from_at of `project_state` is an error too, unless "
+        "`inexact := true`: then pages may be missing.",
     ),
     Macro(
         "article_history",

@@ -392,6 +392,9 @@ class ProjectState:
     first_gap_at: datetime | None
     exact_from_at: datetime | None
     exact_until_at: datetime | None
+    reason: str | None
+    absent_count: int | None
+    reject_count: int | None
     uncertain_count: int | None
     repaired_count: int | None
 

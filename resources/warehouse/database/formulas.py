@@ -6,6 +6,7 @@ A statement has the name in braces where the text belongs.
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 
 from resources import tables
 
@@ -34,6 +35,9 @@ KEYS = {
 KEYS_DIGEST = hashlib.sha256(repr(KEYS).encode()).hexdigest()[:16]
 FORMULAS = KEYS | {
     "content": ", ".join(f'"{column.name}"' for column in tables.ARTICLE_CHANGES.narrow if column.name != "batch_hour"),
+    "covered": ", ".join(f"'{state}'" for state in sorted(tables.COVERED)),
+    "no_snapshot": tables.NO_SNAPSHOT,
+    "last_recheck_hours": str(tables.RECHECKS[-1] // timedelta(hours=1)),
     "row_key": ", ".join(STATE),
     # rows of one title or page that are equal in all of it are the same row
     "newest_state_first": "event_at DESC, version_id DESC, is_update DESC, event_key DESC, source_at, namespace_id",

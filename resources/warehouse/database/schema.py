@@ -46,15 +46,17 @@ _DERIVED = {
     },
 }
 #: The same of views of published files; what an older version did not count is null.
-_SHOWN = _DERIVED | {tables.PROJECT_STATE: {"uncertain_count": "NULL", "repaired_count": "NULL"}}
+_UNCOUNTED = ("reason", "absent_count", "reject_count", "uncertain_count", "repaired_count")
+_SHOWN = _DERIVED | {tables.PROJECT_STATE: dict.fromkeys(_UNCOUNTED, "NULL")}
 _RENAMED = ("main.articles", "internal.titles", "internal.pages")
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 
 
 def create_view(table: tables.Table) -> str:
     """The `CREATE VIEW` of a declared view that is computed from other tables."""
-    covered = ", ".join(quoted(state) for state in sorted(tables.COVERED))
-    return statement(f"views/{table.name}", beginnings=statement("load/beginnings"), covered=covered)
+    return statement(
+        f"views/{table.name}", beginnings=statement("load/beginnings"), exact_bases=statement("views/exact_bases")
+    )
 
 
 def create_table(table: tables.Table) -> str:

@@ -68,6 +68,7 @@ def _written(name: str) -> str:
         f"views/{name}",
         other_spelling=statement("views/other_spelling", **_TITLES.get(name, {})),
         unmirrored=statement("views/unmirrored"),
+        inexact=statement("views/inexact", exact_bases=statement("views/exact_bases")),
         candidates=statement("state/candidates", changes="changes", base="base", more=", change.mark"),
         changes=_CHANGES,
         columns=column_list(tables.ARTICLES),

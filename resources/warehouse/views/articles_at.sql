@@ -1,6 +1,6 @@
 -- The rule of the current articles over the rows before a moment. Of the snapshots the newest counts that was whole by then:
 -- before its newest event, pages that were changed while it was made are missing in it.
-CREATE MACRO articles_at(moment, project := NULL) AS TABLE
+CREATE MACRO articles_at(moment, project := NULL, inexact := false) AS TABLE
 WITH base AS (
   SELECT project_id, namespace_id, boundary_at, source_at
   FROM snapshots
@@ -48,5 +48,7 @@ WHERE project IS NULL OR page.project_id = project
 UNION ALL BY NAME
 SELECT {complaints}
 FROM (
-{unmirrored})
+{unmirrored}
+  UNION ALL
+{inexact})
 WHERE complaint IS NOT NULL

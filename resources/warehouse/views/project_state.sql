@@ -1,15 +1,13 @@
 -- An hour is covered when it is loaded, empty or absent. A gap is the first hour of a pair that is not, whether its row
 -- says so or there is no row; hours at the end that the service has not published yet are no gap. With a snapshot
--- underneath, hours count from the one that its boundary lies in; without one, from the first that had a file. An older kept
--- snapshot makes earlier moments exact, where the hours from its own boundary on lead up to the newest one without a break.
+-- underneath, hours count from the one that its boundary lies in; without one, from the first that had a file, and no moment is exact.
+-- An older kept snapshot makes earlier moments exact, where the hours from its own boundary on lead up to the newest one without a break.
 CREATE OR REPLACE VIEW project_state AS
 WITH beginnings AS (
 {beginnings}),
 bases AS (
   SELECT project_id, namespace_id, snapshot_version, exported_at, boundary_at,
-    time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour,
-    -- a moment knows the events before it. Python and other clients read no year after 9999
-    least(newest_event_at, TIMESTAMPTZ '9999-12-31 23:59:59.999998+00') + INTERVAL 1 MICROSECOND AS whole_from
+    time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour
   FROM snapshots
   WHERE table_name = 'snapshot_articles'
 ),
@@ -64,11 +62,37 @@ counting AS (
     AND (boundary_hour IS NULL OR boundary_hour BETWEEN run_start AND run_end)
   QUALIFY row_number() OVER (PARTITION BY pairs.project_id, pairs.namespace_id ORDER BY run_start) = 1
 ),
-oldest AS (
-  SELECT bases.project_id, bases.namespace_id, min(whole_from) AS whole_from
-  FROM bases
-  JOIN counting ON bases.project_id = counting.project_id AND bases.namespace_id = counting.namespace_id
-    AND boundary_hour BETWEEN run_start AND run_end
+exact_bases AS (
+{exact_bases}),
+exact AS (
+  SELECT
+    base.project_id,
+    base.namespace_id,
+    min(one.whole_from) AS exact_from_at,
+    min(one.boundary_hour) AS exact_hour,
+    greatest(any_value(run_end) + INTERVAL 1 HOUR, max(one.whole_from) FILTER (one.is_newest)) AS exact_until_at
+  FROM base
+  JOIN exact_bases AS one ON base.project_id = one.project_id AND base.namespace_id = one.namespace_id
+  LEFT JOIN counting ON base.project_id = counting.project_id AND base.namespace_id = counting.namespace_id
+  GROUP BY ALL
+),
+-- What the service's files leave open within the exact range: hours that a later listing may still name, and rejected records.
+open AS (
+  SELECT
+    exact.project_id,
+    exact.namespace_id,
+    count(*) FILTER (state = 'absent' AND checked_at < batch_hour + INTERVAL {last_recheck_hours} HOUR) AS absent_count,
+    sum(reject_count) AS reject_count
+  FROM exact
+  JOIN told ON exact.project_id = told.project_id AND exact.namespace_id = told.namespace_id
+    AND batch_hour >= exact_hour AND batch_hour < exact_until_at
+  GROUP BY ALL
+),
+rejected AS (
+  SELECT one.project_id, one.namespace_id, sum(reject_count) AS reject_count
+  FROM exact_bases AS one
+  JOIN loads ON table_name = 'snapshot_articles'
+    AND one.project_id = loads.project_id AND one.namespace_id = loads.namespace_id AND one.source_at = loads.source_at
   GROUP BY ALL
 ),
 -- What a lost hour may have changed is certain again by a later change of the page, or by a lookup.
@@ -102,14 +126,19 @@ SELECT
     WHEN run_start IS NULL THEN coalesce(boundary_hour, first_missing)
     WHEN run_end < last_hour THEN run_end + INTERVAL 1 HOUR
   END AS first_gap_at,
-  coalesce(oldest.whole_from, base.whole_from, run_start) AS exact_from_at,
-  greatest(run_end + INTERVAL 1 HOUR, base.whole_from) AS exact_until_at,
+  exact_from_at,
+  exact_until_at,
+  CASE WHEN base.snapshot_version IS NULL THEN '{no_snapshot}' END AS reason,
+  CASE WHEN base.snapshot_version IS NOT NULL THEN coalesce(absent_count, 0) END AS absent_count,
+  CASE WHEN base.snapshot_version IS NOT NULL THEN CAST(coalesce(open.reject_count, 0) + coalesce(rejected.reject_count, 0) AS BIGINT) END AS reject_count,
   coalesce(uncertain_count, 0) AS uncertain_count,
   coalesce(repaired_count, 0) AS repaired_count
 FROM pairs
 LEFT JOIN base ON pairs.project_id = base.project_id AND pairs.namespace_id = base.namespace_id
 LEFT JOIN bounds ON pairs.project_id = bounds.project_id AND pairs.namespace_id = bounds.namespace_id
 LEFT JOIN counting ON pairs.project_id = counting.project_id AND pairs.namespace_id = counting.namespace_id
-LEFT JOIN oldest ON pairs.project_id = oldest.project_id AND pairs.namespace_id = oldest.namespace_id
+LEFT JOIN exact ON pairs.project_id = exact.project_id AND pairs.namespace_id = exact.namespace_id
+LEFT JOIN open ON pairs.project_id = open.project_id AND pairs.namespace_id = open.namespace_id
+LEFT JOIN rejected ON pairs.project_id = rejected.project_id AND pairs.namespace_id = rejected.namespace_id
 LEFT JOIN uncertain ON pairs.project_id = uncertain.project_id AND pairs.namespace_id = uncertain.namespace_id
 LEFT JOIN repaired ON pairs.project_id = repaired.project_id AND pairs.namespace_id = repaired.namespace_id

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from resources.tables import HourState
+from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 
 
@@ -117,7 +117,7 @@ def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):
         connection.execute("CREATE VIEW project_state AS SELECT 'of old' AS project_id")
         connection.execute("UPDATE internal.meta SET schema_version = 'of old'")
     (state,) = warehouse.project_states(published=False)
-    assert (state.first_gap_at, state.exact_from_at) == (None, lake.hour(300))
+    assert (state.first_gap_at, state.reason) == (None, NO_SNAPSHOT)
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(301)) == 231
     assert states(warehouse, lake) == {300: "loaded"}
     assert warehouse.publish().changed
@@ -167,34 +167,57 @@ def test_coverage_between_two_moments(lake, warehouse):
 
 
 @pytest.mark.parametrize(
-    ("loaded", "statuses", "gap", "exact"),
+    ("loaded", "statuses", "gap"),
     [
-        ([0, 1, 2], {}, None, (0, 3)),
-        ([0, 1, 3], {}, 2, (0, 2)),
-        ([0, 1], {2: HourState.NOT_YET}, None, (0, 2)),
-        ([0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, None, (0, 4)),
-        ([0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, 2, (0, 2)),
-        ([0, 2], {1: HourState.NOT_YET}, 1, (0, 1)),
+        ([0, 1, 2], {}, None),
+        ([0, 1, 3], {}, 2),
+        ([0, 1], {2: HourState.NOT_YET}, None),
+        ([0, 3], {1: HourState.ABSENT, 2: HourState.EMPTY}, None),
+        ([0, 1], {2: HourState.MISSING, 3: HourState.NOT_YET}, 2),
+        ([0, 2], {1: HourState.NOT_YET}, 1),
         # before the first hour that had a file nothing counts
-        ([2, 3], {0: HourState.PAST_RETENTION}, None, (2, 4)),
-        ([2, 3], {0: HourState.ABSENT}, None, (2, 4)),
-        ([2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, 4, (2, 4)),
-        ([2], {0: HourState.ABSENT, 1: HourState.EMPTY}, None, (1, 3)),
-        ([], {0: HourState.ABSENT}, None, None),
-        ([], {0: HourState.MISSING}, 0, None),
-        ([], {0: HourState.NOT_YET}, None, None),
+        ([2, 3], {0: HourState.PAST_RETENTION}, None),
+        ([2, 3], {0: HourState.ABSENT}, None),
+        ([2, 3], {0: HourState.MISSING, 1: HourState.ABSENT, 4: HourState.MISSING}, 4),
+        ([2], {0: HourState.ABSENT, 1: HourState.EMPTY}, None),
+        ([], {0: HourState.ABSENT}, None),
+        ([], {0: HourState.MISSING}, 0),
+        ([], {0: HourState.NOT_YET}, None),
     ],
 )
-def test_project_state_tells_from_when_until_when(lake, warehouse, status, loaded, statuses, gap, exact):
+def test_without_a_snapshot_no_moment_is_exact_however_many_hours_follow_one_another(
+    lake, warehouse, status, loaded, statuses, gap
+):
     for hour in loaded:
         load(lake, warehouse, hour)
     warehouse.record_statuses([status(hour, state) for hour, state in statuses.items()])
     (state,) = warehouse.project_states(published=False)
     assert (state.project_id, state.namespace_id, state.base_snapshot) == ("enwiki", 0, None)
     assert state.first_gap_at == (None if gap is None else lake.hour(gap))
-    assert (state.exact_from_at, state.exact_until_at) == (
-        (None, None) if exact is None else tuple(map(lake.hour, exact))
-    )
+    assert (state.exact_from_at, state.exact_until_at, state.absent_count, state.reject_count) == (None,) * 4
+    assert state.reason == NO_SNAPSHOT
+    assert "no snapshot: only changed pages are known. `wme run --snapshots`" in NO_SNAPSHOT
+
+
+def test_what_the_files_leave_open_in_the_exact_range_is_counted(lake, warehouse, status, clock):
+    for minute in (30, 100):
+        warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", minute)]]))
+    with warehouse._connector.build("reject") as connection:
+        connection.execute("UPDATE loads SET reject_count = 2 WHERE table_name = 'snapshot_articles'")
+    warehouse.record_statuses([status(0, HourState.ABSENT), status(4, HourState.ABSENT), status(6, HourState.ABSENT)])
+    for hour in (1, 2, 3, 5):
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, [], rejects=[b"x"] * hour)])
+    load(lake, warehouse, 8, rejects=[b"x"])  # behind a gap
+    (state,) = warehouse.project_states(published=False)
+    # 20 minutes past midnight is the boundary of the older snapshot
+    assert state.exact_from_at == lake.hour(0) + timedelta(minutes=30, microseconds=1)
+    assert (state.exact_until_at, state.reason) == (lake.hour(7), None)
+    assert (state.absent_count, state.reject_count) == (3, 1 + 2 + 3 + 5 + 2 * 2)
+    # looked for again, for the last time where 47 hours have passed
+    clock.now = lake.hour(47 + 4)
+    warehouse.record_statuses([status(0, HourState.ABSENT), status(4, HourState.ABSENT), status(6, HourState.ABSENT)])
+    (state,) = warehouse.project_states(published=False)
+    assert state.absent_count == 1
 
 
 def test_summary_of_hours(lake, warehouse, status):

@@ -193,7 +193,7 @@ class Memory:
         try:
             make_views(self.connection, sources(self.connection, self.lake_root))
             self.connection.execute(macro)
-            return self.rows(f"articles_at(TIMESTAMPTZ '{moment}')")
+            return self.rows(f"articles_at(TIMESTAMPTZ '{moment}', inexact := true)")
         finally:
             self.connection.execute("ROLLBACK")
 

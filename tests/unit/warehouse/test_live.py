@@ -62,7 +62,7 @@ def found(mirror):
     """All that analysts find of changes and pages."""
     moments = [mirror.lake.hour(0) + timedelta(minutes=minute) for minute in MOMENTS]
     queries = ["articles", "article_changes", "distinct_changes", "redirects", "article_history('enwiki', 'T3')"]
-    queries += [f"articles_at(TIMESTAMPTZ '{moment}')" for moment in moments]
+    queries += [f"articles_at(TIMESTAMPTZ '{moment}', inexact := true)" for moment in moments]
     with mirror.warehouse.connect_published() as connection:
         return {
             query: sorted(repr(row) for row in connection.sql(f"FROM {query}").to_arrow_table().to_pylist())

@@ -85,7 +85,7 @@ def test_everything_is_there(library, lake):
     assert library.sql("SELECT value FROM about WHERE name = 'service'").rows == [("sandbox",)]
     assert "attribution" in {name for name, _ in library.sql("SELECT * FROM about").rows}
     assert [row.state for row in library.coverage()] == ["loaded", "loaded"]
-    assert [row.exact_until_at for row in library.project_states()] == [lake.hour(2)]
+    assert [row.first_gap_at for row in library.project_states()] == [None]
     assert [row.row_count for row in library.summary([lake.hour(1)])] == [2]
 
 
@@ -374,7 +374,7 @@ def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):
     assert other.relocate() is None
     assert other.sql("SELECT count(*) FROM article_bodies").rows == [(4,)]
     assert other.sql("SELECT name FROM snapshot_articles").rows == [("E",)]
-    assert other.sql("SELECT count(*) FROM articles_at('2026-11-02')").rows == [(3,)]
+    assert other.sql("SELECT count(*) FROM articles_at('2026-11-02', inexact := true)").rows == [(3,)]
     assert other.sql("SELECT value FROM about WHERE name = 'lake_root'").rows == [(str((moved / "lake").resolve()),)]
     assert stat.S_IMODE(other.published_path.stat().st_mode) == 0o444
     assert not other.build_path.exists()

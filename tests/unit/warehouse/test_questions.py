@@ -34,7 +34,7 @@ def test_pages_at_moments(lake, ask, warehouse):
         [lake.change(1, "C", 70, event_id="m"), lake.change(1, "A", 70, "delete", event_id="m")],
         [lake.change(2, "B", 130, "delete"), lake.change(9, "A", 140)],
     ]
-    at = "SELECT article_id, name FROM articles_at(?) ORDER BY ALL"
+    at = "SELECT article_id, name FROM articles_at(?, inexact := true) ORDER BY ALL"
 
     def pages(minute):
         return warehouse.sql(at, [lake.hour(0) + timedelta(minutes=minute)]).rows
@@ -46,9 +46,9 @@ def test_pages_at_moments(lake, ask, warehouse):
     assert pages(71) == [(1, "C"), (2, "B")]
     assert pages(135) == [(1, "C")]
     assert pages(1000) == [(1, "C"), (9, "A")]
-    text = "SELECT abstract FROM articles_at('2026-11-01 00:30:00+00', project := 'enwiki') WHERE article_id = 1"
+    text = "SELECT abstract FROM articles_at('2026-11-01 00:30:00+00', project := 'enwiki', inexact := true) WHERE article_id = 1"
     assert warehouse.sql(text).rows == [("a5",)]
-    everything = "(FROM articles_at('2026-11-02') EXCEPT ALL FROM articles) UNION ALL (FROM articles EXCEPT ALL FROM articles_at('2026-11-02'))"
+    everything = "(FROM articles_at('2026-11-02', inexact := true) EXCEPT ALL FROM articles) UNION ALL (FROM articles EXCEPT ALL FROM articles_at('2026-11-02', inexact := true))"
     assert warehouse.sql(everything).rows == []
 
 
@@ -57,7 +57,7 @@ def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(l
         [lake.change(1, "A", 20, abstract="first"), lake.change(2, "Gap", 10)],
         [lake.change(1, "A", 100, abstract="second"), lake.change(3, "C", 150, abstract="third")],
     ]
-    at = "SELECT article_id, abstract FROM articles_at(?) ORDER BY ALL"
+    at = "SELECT article_id, abstract FROM articles_at(?, inexact := true) ORDER BY ALL"
 
     def pages(minute):
         return warehouse.sql(at, [lake.hour(0) + timedelta(minutes=minute)]).rows
@@ -77,6 +77,44 @@ def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(l
         ).rows
         == [(None,)] * 2
     )
+
+
+def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_one_that_is_exact(lake, ask, warehouse):
+    ask("SELECT 1", [[lake.change(7, "Known from its hour alone", 15)]], [[lake.change(1, "A", 20)]])
+    (state,) = warehouse.project_states()
+    assert state.exact_from_at == lake.hour(0) + timedelta(minutes=20, microseconds=1)
+    early = state.exact_from_at - timedelta(microseconds=1)
+    said = (
+        "articles_at is not exact at 2026-11-01 00:20:00+00. enwiki namespace 0 is exact from 2026-11-01 00:20:00.000001+00 on. "
+        "Ask for a later moment, for one project that is exact then (project := 'name'), or, for the pages that are known, with "
+        "inexact := true."
+    )
+    for columns in ("*", "count(*)", "url"):
+        for more in ("", ", project := 'enwiki'"):
+            with pytest.raises(QueryError, match=re.escape(said)):
+                warehouse.sql(f"SELECT {columns} FROM articles_at(?{more}) WHERE article_id > 0", [early])
+    assert len(warehouse.sql("FROM articles_at(?)", [state.exact_from_at]).rows) == 2
+    assert len(warehouse.sql("FROM articles_at(?, inexact := true)", [early]).rows) == 1
+    with pytest.raises(QueryError, match="not exact at a moment that is null"):
+        warehouse.sql("FROM articles_at(NULL)")
+
+
+def test_one_project_without_a_snapshot_makes_the_pages_of_all_inexact_and_no_other(lake, ask, warehouse):
+    ask("SELECT 1", [[lake.change(7, "B", 15)]], [[lake.change(1, "A", 20)]])
+    for number in range(6):
+        warehouse.load_hour(lake.hour(1), [lake.file(1, [lake.change(9, "C", 61)], "frwiki", number)])
+    warehouse.publish()
+    at = lake.hour(9)
+    said = (
+        r"not exact at 2026-11-01 09:00:00\+00\. frwiki namespace 0 has no snapshot: only changed pages are known\. `wme run --snapshots` "
+        r"fetches it, if the service has one\. frwiki namespace 1 .* frwiki namespace 4 has [^.]*\. [^.]*\. And 1 more\. Ask for"
+    )
+    with pytest.raises(QueryError, match=said):
+        warehouse.sql("FROM articles_at(?)", [at])
+    with pytest.raises(QueryError, match="frwiki namespace 0 has no snapshot"):
+        warehouse.sql("FROM articles_at(?, project := 'frwiki')", [at])
+    assert len(warehouse.sql("FROM articles_at(?, project := 'enwiki')", [at]).rows) == 2
+    assert len(warehouse.sql("FROM articles_at(?, inexact := true)", [at]).rows) == 8 - 5
 
 
 def test_history_of_a_page_by_title_and_by_id(lake, ask, warehouse):
@@ -235,7 +273,7 @@ def test_a_project_that_is_not_mirrored_is_an_error_whatever_is_asked(lake, ask,
     said = r"The project enwki is not mirrored here\. The nearest name is enwiki\. SELECT DISTINCT"
     with warehouse.connect_published() as connection:
         for macro in (
-            "articles_at('2026-11-01 00:30:00+00', project := {})",
+            "articles_at('2026-11-01 00:30:00+00', project := {}, inexact := true)",
             "article_history({}, 1)",
             "article_history({}, 'A')",
             "find_article({}, 'A')",
@@ -292,7 +330,7 @@ def test_plain_client_asks_from_anywhere(lake, ask, warehouse, elsewhere):
     ask("SELECT 1", [[lake.change(1, "A", 1, html="x")]], [[lake.change(2, "B", 30)]])
     told = elsewhere(
         """
-        at = "SELECT count(*) FROM articles_at('2026-11-02')"
+        at = "SELECT count(*) FROM articles_at('2026-11-02', inexact := true)"
         with duckdb.connect(path, read_only=True) as c:
             print(c.execute(at).fetchone())
         with duckdb.connect() as c:

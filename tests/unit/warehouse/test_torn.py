@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import subprocess
@@ -102,9 +103,13 @@ def test_what_was_committed_is_there(before_and_after, tmp_path, caplog, pages):
 
 
 def test_a_block_that_duckdb_reads_late_is_found_at_once(before_and_after, tmp_path):
-    block, *_ = before_and_after.in_place
-    warehouse = torn(before_and_after, tmp_path, range(20), [block])
-    assert asked_plainly(warehouse, tmp_path / "opened", "SELECT 1") == [(1,)]
+    for block in before_and_after.in_place:
+        warehouse = torn(before_and_after, tmp_path / str(block), range(20), [block])
+        with contextlib.suppress(duckdb.Error):
+            assert asked_plainly(warehouse, tmp_path / f"opened-{block}", "SELECT 1") == [(1,)]
+            break
+    else:
+        raise AssertionError("DuckDB reads all of these blocks when it opens the file.")
     with pytest.raises(duckdb.Error, match=f"at location {block}"):
         asked_plainly(warehouse, tmp_path / "asked", "SELECT sum(hash(COLUMNS(*))) FROM build.wide")
     with warehouse._connector.build("look"):

@@ -35,6 +35,9 @@ def before_and_after(tmp_path_factory):
     """A build file whose metadata are several blocks: as the process that was killed left it, and after the checkpoint that it was about to make."""
     data = tmp_path_factory.mktemp("torn") / "data"
     warehouse = Warehouse(data)
+    with warehouse._connector.build("fill the catalog") as connection:
+        # so that the places of the rows are in blocks that DuckDB does not read when it opens the file
+        connection.execute(f"CREATE VIEW padding AS SELECT '{'x' * 150_000}' AS x")
     for parts in (range(120), range(120, 121), range(121, 122)):  # the second and third leave parts of blocks free
         with warehouse._connector.build("add rows") as connection:
             columns = ", ".join(f"c{number} VARCHAR" for number in range(100))
@@ -103,15 +106,17 @@ def test_what_was_committed_is_there(before_and_after, tmp_path, caplog, pages):
 
 
 def test_a_block_that_duckdb_reads_late_is_found_at_once(before_and_after, tmp_path):
-    for block in before_and_after.in_place:
+    for block in before_and_after.in_place:  # which of them that is depends on the size of the catalog before the table
         warehouse = torn(before_and_after, tmp_path / str(block), range(20), [block])
         with contextlib.suppress(duckdb.Error):
             assert asked_plainly(warehouse, tmp_path / f"opened-{block}", "SELECT 1") == [(1,)]
-            break
+            try:
+                asked_plainly(warehouse, tmp_path / f"asked-{block}", "SELECT sum(hash(COLUMNS(*))) FROM build.wide")
+            except duckdb.Error as error:
+                assert f"at location {block}" in str(error)
+                break
     else:
-        raise AssertionError("DuckDB reads all of these blocks when it opens the file.")
-    with pytest.raises(duckdb.Error, match=f"at location {block}"):
-        asked_plainly(warehouse, tmp_path / "asked", "SELECT sum(hash(COLUMNS(*))) FROM build.wide")
+        raise AssertionError("DuckDB reads each of these blocks when it opens the file, or not at all.")
     with warehouse._connector.build("look"):
         pass
     assert asked_plainly(warehouse, tmp_path / "mended", "SELECT count(*) FROM build.wide") == [

@@ -24,7 +24,12 @@ from tests.builds import looking
 
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
-OTHERS = ("articles", "internal.snapshot_pages", "internal.snapshot_states", "articles_at('2026-11-01 04:00:00+00', inexact := true)")
+OTHERS = (
+    "articles",
+    "internal.snapshot_pages",
+    "internal.snapshot_states",
+    "articles_at('2026-11-01 04:00:00+00', inexact := true)",
+)
 
 
 def compact(made, **more):

@@ -6,6 +6,7 @@ that of `.env.example`), and what is wrong with a value, in a sentence. Reading 
 
 from __future__ import annotations
 
+import io
 import os
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -27,6 +28,7 @@ from pydantic import (
 
 from pipelines import values
 from pipelines.values import BODIES, PROJECT, SANDBOX_PROJECTS, SettingsError
+from resources import files
 from resources.access import Access
 from resources.enterprise import Service
 
@@ -48,6 +50,8 @@ __all__ = [
     "unknown",
 ]
 
+#: Longest `.env`.
+_ENV_BYTES = 1 << 20
 #: Read where it is needed, before there are settings.
 _READ_ELSEWHERE = ("WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 
@@ -274,8 +278,30 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def load_env_file() -> None:
-    """Take the variables of the project's `.env` into the environment, where that does not have them already."""
-    load_dotenv(PROJECT / ".env")
+    """Take the variables of the project's `.env` into the environment, where that does not have them already.
+
+    Raises:
+        SettingsError: The file is none, cannot be read, or is no text.
+    """
+    path = PROJECT / ".env"
+    try:
+        text = files.read(path, most=_ENV_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, files.UnusableFileError) as error:
+        why = (
+            error.what
+            if isinstance(error, files.UnusableFileError)
+            else getattr(error, "strerror", "it is no UTF-8 text")
+        )
+        text, problem = "", f"{why}"
+    else:
+        problem = "it has a zero byte" if "\0" in text else ""
+    if problem:
+        raise SettingsError(
+            f"The settings file {path} cannot be read ({problem}). Nothing was started. Correct the file, or remove it."
+        )
+    load_dotenv(stream=io.StringIO(text))
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:

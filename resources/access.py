@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from resources import data_folder
 from resources.enterprise import EnterpriseClient, Limits, Patience, Service
+from resources.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 LARGEST: Final = 1_000_000
 #: Requests a second; fewer would look like a client that hangs.
 SLOWEST: Final = 0.001
+
+
+class SandboxError(MirrorError):
+    """The sandbox of the data folder could not be started or joined."""
+
+    ends_run = True
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,12 @@ class Access:
         return sandbox.find(sandbox_settings(Path(self.data)).state)
 
     def service(self) -> Service:
-        """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
+        """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it.
+
+        Raises:
+            OriginError: The data folder belongs to another service.
+            SandboxError: The sandbox could not be started or joined.
+        """
         data = Path(self.data)
         data_folder.ready(data)
         if not self.use_sandbox:
@@ -80,7 +92,10 @@ class Access:
 
         settings = sandbox_settings(data)
         data_folder.claim(data, f"sandbox {settings.identity}")
-        endpoint = sandbox.attach(settings)
+        try:
+            endpoint = sandbox.attach(settings)
+        except (sandbox.SandboxConflictError, sandbox.SandboxStartError, ValueError) as error:
+            raise SandboxError(str(error)) from error
         return Service(
             auth_url=endpoint.url,
             base_url=endpoint.url,

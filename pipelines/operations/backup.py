@@ -9,6 +9,7 @@ in the next backup. Left out are secrets (tokens), locks, what is unfinished, an
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -75,12 +76,13 @@ def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = N
         WarehouseBusyError: Another process used the warehouse all the time.
     """
     _check(data, destination)
+    broken: list[str] = []
     with copying(data):
         planned = backups.plan(destination, _sources(data))
         task = reporter.start("copy", planned.copied_bytes, "B")
         taken = backups.take(
             destination,
-            lambda: _sources(data),
+            lambda: _sources(data, broken),
             origin_of(data) or "unknown",
             verified=_verified,
             advance=task.advance,
@@ -88,7 +90,7 @@ def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = N
             now=datetime.now(UTC),
         )
         task.finish()
-    problems = tuple(_problems(taken))
+    problems = tuple(_problems(taken, broken))
     # what this one lacks, an older one may have
     if keep is not None and not problems:
         taken.removed += backups.remove_older(destination, keep)
@@ -156,18 +158,18 @@ def _check(data: Path, destination: Path) -> None:
         )
 
 
-def _sources(data: Path) -> Iterator[Source]:
-    """The files of a backup, in descending order of their paths."""
+def _sources(data: Path, broken: list[str] | None = None) -> Iterator[Source]:
+    """The files of a backup, in descending order of their paths; databases that SQLite cannot read are noted in `broken` as they are copied."""
     layout, warehouse = Layout(data), Warehouse(data)
     if warehouse.build_path.exists():
         yield Source(BUILD, warehouse.build_path, warehouse.build_path.stat().st_size, None, warehouse.copy_to)
     yield from (source for source in walk(data / "state", "state") if source.path.name in _STATE)
     yield from walk(layout.lake, "lake")
-    yield from _history(data)
+    yield from _history(data, [] if broken is None else broken)
     yield from walk(layout.archive, "archive")
 
 
-def _history(data: Path) -> Iterator[Source]:
+def _history(data: Path, broken: list[str]) -> Iterator[Source]:
     for source in walk(data / "dagster", "dagster"):
         if not is_known(source.name) or source.name.endswith(("-wal", "-shm", "-journal")):
             continue
@@ -178,18 +180,26 @@ def _history(data: Path) -> Iterator[Source]:
         log = source.path.with_name(f"{source.path.name}-wal")
         logs = [log] if log.exists() and log.stat().st_size else []
         changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))
-        yield replace(source, mtime_ns=changed, write=_sqlite_copy(source.path))
+        yield replace(source, mtime_ns=changed, write=_sqlite_copy(source, broken))
 
 
-def _sqlite_copy(path: Path) -> Callable[[Path], None]:
+def _sqlite_copy(source: Source, broken: list[str]) -> Callable[[Path], None]:
+    path = source.path
+
     def write(target: Path) -> None:
         if not path.exists():
             raise FileNotFoundError(path)
-        with (
-            contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
-            contextlib.closing(sqlite3.connect(target)) as copy,
-        ):
-            database.backup(copy)
+        try:
+            with (
+                contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
+                contextlib.closing(sqlite3.connect(target)) as copy,
+            ):
+                database.backup(copy)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            shutil.copyfile(path, target)
+            broken.append(source.name)
 
     return write
 
@@ -205,7 +215,12 @@ def _verified(source: Source) -> str | None:
     return str(note.get("version", "")) or None
 
 
-def _problems(taken: Taken) -> Iterator[str]:
+def _problems(taken: Taken, broken: list[str]) -> Iterator[str]:
+    if broken:
+        yield (
+            f"{counted(len(broken), 'database')} of Dagster's history {'is' if len(broken) == 1 else 'are'} damaged ({listed(broken, _SHOWN)}), and backed up "
+            "byte by byte. Restore the history from an older backup, or move it away: a new one is made."
+        )
     if taken.damaged:
         yield (
             f"{counted(len(taken.damaged), 'archive')} on disk {'is' if len(taken.damaged) == 1 else 'are'} not what was fetched and verified "

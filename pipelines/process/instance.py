@@ -18,9 +18,15 @@ from pipelines.values import PROJECT
 from resources import files
 from resources.adapters import POOLS
 from resources.data_folder import ready
+from resources.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: Longest settings of an instance, in bytes.
+_SETTINGS_BYTES = 1 << 20
+#: What SQLite calls a file that is damaged.
+_DAMAGED = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 
 TEMPLATE = Path(__file__).with_name("dagster.example.yaml")
 #: Names the code location, so that schedules keep their state wherever the package is installed.
@@ -32,6 +38,12 @@ FOLDER = "dagster"
 _HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
 
 
+class InstanceError(MirrorError):
+    """Dagster's instance of the data folder cannot be used."""
+
+    ends_run = True
+
+
 def prepare(home: Path) -> Path:
     """Make the instance's folder, with our dagster.yaml and workspace.yaml unless the operator put others there."""
     home = home.absolute()
@@ -40,20 +52,25 @@ def prepare(home: Path) -> Path:
         if not target.exists():
             # another process may read it at this moment, and this one may be killed
             files.write(target, source.read_bytes())
+        # Dagster would wait for somebody who writes into a named pipe
+        files.read(target, most=_SETTINGS_BYTES)
     return home
 
 
 @contextmanager
 def opened(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a folder, closed at the end. Runs of killed processes are ended in its history first."""
+    """The instance of a folder, closed at the end. Runs of killed processes are ended in its history first.
+
+    Raises:
+        InstanceError: Its settings or its history are damaged.
+        UnusableFileError: Something else lies in the place of its settings.
+    """
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))
-    with ExitStack() as stack:
+    with _damage_named(home), ExitStack() as stack:
         # opened by one process at a time: two that make the same tables would be in each other's way
         with FileLock(home / "instance.lock"):
-            instance = stack.enter_context(
-                dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_HERE))
-            )
+            instance = stack.enter_context(dg.DagsterInstance.from_ref(_settings(home)))
             end_killed(instance)
             known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
             for pool in POOLS:
@@ -61,6 +78,42 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
                     # the daemon's first look at the queue heeds only pools that it knows already
                     instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
         yield instance
+
+
+def _settings(home: Path) -> InstanceRef:
+    try:
+        return InstanceRef.from_dir(str(home), overrides=_HERE)
+    except OSError:
+        raise
+    # one of Dagster's, of YAML's, or whatever Python says of an object that has not the expected form
+    except Exception as error:
+        # no text of the file itself, which may hold the password of a database
+        mark = getattr(error, "problem_mark", None)
+        why = "it does not have the form that Dagster expects" if mark is None else f"line {mark.line + 1} is not YAML"
+        if isinstance(error, dg.DagsterInvalidConfigError):
+            why = error.errors[0].message[:200]
+        raise InstanceError(
+            f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the file, or move it away: the next "
+            "command writes the usual one. The history of runs stays."
+        ) from error
+
+
+@contextmanager
+def _damage_named(home: Path) -> Iterator[None]:
+    """Say in a sentence that a file of Dagster's history is damaged."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and getattr(cause, "sqlite_errorname", None) not in _DAMAGED:
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        raise InstanceError(
+            f"The history of runs in {home} is damaged ({cause}). What is mirrored is not affected, and nothing was changed. Restore the folder from a "
+            "backup, or move its folders history and schedules away: the next command makes new ones, in which past runs are missing and schedules "
+            "are off."
+        ) from error
 
 
 def serve(data: Path, port: int = 3000) -> None:

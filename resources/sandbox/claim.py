@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
+from resources.sandbox.settings import read_state
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -144,6 +146,6 @@ def _write(path: Path, found: Record | Starting) -> None:
 
 def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
     try:
-        return kind(**json.loads(path.read_bytes()))
+        return kind(**read_state(path))
     except (FileNotFoundError, ValueError, TypeError):
         return None

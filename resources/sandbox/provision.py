@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.private import write_private
 from resources.sandbox.api import administration
+from resources.sandbox.settings import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) ->
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / f"{account.name}.json"
         # the password of the start before, where there was one
-        kept = json.loads(path.read_bytes())["password"] if path.exists() else None
+        kept = read_state(path, "password")["password"] if path.exists() else None
         wanted = {"username": account.name, "groups": [account.group], "temporary": account.temporary}
         made = administration.change(accounts, {**wanted, "password": kept})
         write_private(path, json.dumps({"username": account.name, "password": made["password"]}).encode())

@@ -155,7 +155,7 @@ class TokenStore:
         except files.UnusableFileError as error:
             problem = error.what
         except OSError as error:
-            problem = error.strerror
+            problem = error.strerror or type(error).__name__
         else:
             fields = self._parsed(content, lambda text: dict(json.loads(text).items())) or {}
             is_ours = all(fields.pop(name, None) == value for name, value in self._owner.items())

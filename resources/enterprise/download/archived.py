@@ -118,6 +118,8 @@ def is_intact(target: Path) -> bool:
     """Whether the file's bytes are those its sidecar names (reads all of it)."""
     sidecar = Sidecar.read(target)
     try:
-        return sidecar is not None and files.md5_of(target) == sidecar.version
+        if sidecar is None or target.stat().st_size != sidecar.size_bytes:
+            return False
+        return files.md5_of(target) == sidecar.version
     except (FileNotFoundError, files.UnusableFileError):
         return False

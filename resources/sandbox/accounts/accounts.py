@@ -25,6 +25,7 @@ from resources.sandbox.accounts.private import write_private
 from resources.sandbox.accounts.quotas import Quotas
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
 from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError, Tokens, User, user_of
+from resources.sandbox.settings import read_state
 
 if TYPE_CHECKING:
     import sqlite3
@@ -374,7 +375,7 @@ def _write_default_account(state: Path, username: str, password: str) -> None:
 
 def read_default_account(state: Path) -> tuple[str, str]:
     """Username and password of the account that the state folder started with, as they are now."""
-    content = json.loads((state / "account.json").read_bytes())
+    content = read_state(state / "account.json", "username", "password")
     return content["username"], content["password"]
 
 

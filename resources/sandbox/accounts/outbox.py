@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.private import write_private
+from resources.sandbox.settings import read_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ class Outbox:
         """The messages, oldest first, of one account or of all."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
-            content = json.loads(path.read_bytes())
+            content = read_state(path, "to", "username", "purpose", "secret", "sent_at")
             if username in (None, content["username"]):
                 sent_at = datetime.fromisoformat(content.pop("sent_at"))
                 found.append(Mail(path=path, sent_at=sent_at, **content))

@@ -1,0 +1,305 @@
+"""Files that commands read, with anything in their place: each is named in a sentence or made again, and nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import TypeAdapter
+
+from assets.maintenance import housekeeping
+from assets.steps.lookup import Budget, WatchlistError, read_watchlist
+from pipelines import settings
+from pipelines.operations import backup
+from pipelines.process import instance
+from pipelines.settings import SettingsError
+from resources import files
+from resources.data_folder import OriginError, claim, origin_of
+from resources.engine import LineReporter
+from resources.enterprise import read_listing, read_set
+from resources.enterprise.account.token_store import TokenStore
+from resources.enterprise.download.archived import Sidecar, is_intact, is_landed
+from resources.enterprise.download.partial_file import Part
+from resources.enterprise.errors import IntegrityError, StateError
+from resources.files import UnusableFileError
+from resources.lake import Layout
+from resources.lake.journal import archives
+from resources.sandbox.settings import read_state
+from resources.warehouse import Warehouse
+from resources.warehouse.publish.receipt import Receipt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
+
+
+def write(content):
+    return lambda path: path.write_bytes(content)
+
+
+#: What may lie in the place of a JSON file. The damaged ones are files all the same.
+DAMAGED = {
+    "empty": write(b""),
+    "list": write(b"[]"),
+    "null": write(b"null"),
+    "number": write(b"7"),
+    "text": write(b'"text"'),
+    "broken": write(b'{"service": '),
+    "other fields": write(b'{"a": [1]}'),
+    "other types": write(b'{"service": 1, "day": 2, "spent": [], "published_at": {}, "identifier": 5}'),
+    "no UTF-8": write(b'{"service": "\xff\xfe"}'),
+    "deep": write(b"[" * 100_000),
+    "zeros": write(bytes(4_096)),
+}
+KINDS = {
+    "pipe": os.mkfifo,
+    "folder": os.mkdir,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path),
+    "without end": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+}
+NO_LOOP = [name for name in KINDS if name != "loop"]
+odd = pytest.mark.parametrize("make", [*DAMAGED.values(), *KINDS.values()], ids=[*DAMAGED, *KINDS])
+no_file = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+
+
+def lay(path: Path, make) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(path)
+    return path
+
+
+def kind_of(path: Path):
+    seen = path.lstat()
+    return (seen.st_mode, seen.st_size, seen.st_mtime_ns)
+
+
+@odd
+def test_a_damaged_note_of_the_service_is_an_error_and_stays(tmp_path, make):
+    note = lay(tmp_path / "state/service.json", make)
+    before = kind_of(note)
+    for call in (lambda: origin_of(tmp_path), lambda: claim(tmp_path, "https://elsewhere.example")):
+        with pytest.raises(OriginError, match=r"service\.json .*nothing was changed.* Restore the file"):
+            call()
+    assert kind_of(note) == before
+
+
+@odd
+def test_lookups_wait_for_tomorrow_where_it_is_not_known_what_today_spent(tmp_path, make, caplog):
+    path, moment = tmp_path / "state/lookups.json", [NOW]
+    lay(path, make)
+    budget = Budget(tmp_path, 5, lambda: moment[0])
+    if path.is_dir() and not path.is_symlink():
+        with pytest.raises(IsADirectoryError):
+            budget.take()
+        return
+    assert not budget.take()
+    assert budget.left == 0
+    assert "lookups.json" in caplog.text
+    moment[0] += timedelta(days=1)
+    assert budget.take()
+    assert budget.left == 4
+
+
+@odd
+def test_a_damaged_journal_of_replaced_files_is_set_aside(tmp_path, make, caplog):
+    path = lay(tmp_path / "state/replaced.json", make)
+    if make is DAMAGED["other fields"]:
+        path.write_bytes(b'{"lake/x": "2026-11-23T08:00:00"}')  # of no time zone
+    assert housekeeping._read(path) == {}
+    assert not os.path.lexists(path)
+    assert "replaced.json.damaged and made again" in caplog.text
+
+
+@odd
+def test_a_damaged_receipt_says_nothing(tmp_path, make):
+    published = lay(tmp_path / "warehouse.duckdb", write(b""))
+    receipt = Receipt(lay(tmp_path / "state/published.json", make), published)
+    assert receipt.last() is None
+    assert not receipt.holds({"a": 1})
+    assert not receipt.says({"a": 1})
+    receipt.write({"revision": 1}, NOW)
+    assert receipt.last().published_at == NOW
+
+
+@pytest.mark.parametrize("moment", ["2026-11-23T08:00:00", "0001-01-01T00:00:00+14:00", "soon", 10**30, None])
+def test_a_receipt_of_an_odd_moment_does_not_keep_anybody_from_publishing(tmp_path, moment):
+    lay(tmp_path / "state/published.json", write(json.dumps({"published_at": moment, "revision": 1}).encode()))
+    lay(tmp_path / "warehouse.duckdb", write(b""))
+    assert Warehouse(tmp_path, clock=lambda: NOW).publish_is_due(timedelta(hours=1))
+
+
+@no_file
+def test_tokens_that_are_no_file_are_an_error(tmp_path, make):
+    path = lay(tmp_path / "tokens.json", make)
+    with pytest.raises(StateError, match=r"tokens\.json cannot be read .*Nothing was sent"):
+        TokenStore(path, "https://login.example", "u").read()
+    assert os.path.lexists(path)
+
+
+@odd
+def test_an_odd_sidecar_is_none(tmp_path, make):
+    target = lay(tmp_path / "a.tar.gz", write(b"x"))
+    lay(Sidecar.path(target), make)
+    assert Sidecar.read(target) is None
+    assert not is_landed(target, "d" * 32)
+    assert not is_intact(target)
+
+
+@pytest.mark.parametrize("make", [KINDS[name] for name in NO_LOOP], ids=NO_LOOP)
+def test_an_archive_that_is_no_file_is_not_intact(tmp_path, make):
+    target = tmp_path / "a.tar.gz"
+    Sidecar("a", "d" * 32, 1, "/v2/a", NOW).write(target)
+    make(target)
+    assert not is_landed(target, "d" * 32)
+    assert not is_intact(target)
+
+
+@odd
+def test_a_download_begins_anew_where_it_is_not_known_how_far_it_was(tmp_path, make):
+    lay(tmp_path / "a.tar.gz.part", write(b"half"))
+    lay(tmp_path / "a.tar.gz.part.json", make)
+    assert Part.left_bytes(tmp_path / "a.tar.gz", "d" * 32) == 0
+    if make in {DAMAGED["list"], KINDS["pipe"], KINDS["device"]}:
+        with Part.held(tmp_path / "a.tar.gz", wait_seconds=0) as part:
+            assert (part.done, part.length()) == (0, 0)
+
+
+@no_file
+def test_a_download_into_what_is_no_file_is_refused(tmp_path, make):
+    lay(tmp_path / "a.tar.gz.part", make)
+    if make is KINDS["without end"]:
+        return  # a part of any length, of which nothing is counted
+    with pytest.raises((UnusableFileError, OSError)), Part.held(tmp_path / "a.tar.gz", wait_seconds=0):
+        pass
+
+
+@odd
+def test_odd_listings_and_manifests_are_named(tmp_path, make):
+    path = lay(tmp_path / "a.set.json", make)
+    with pytest.raises(IntegrityError, match=r"a\.set\.json does not name the files of a snapshot"):
+        read_set(path)
+    if make is not DAMAGED["list"]:
+        with pytest.raises(IntegrityError, match=r"a\.set\.json is not a batch listing"):
+            read_listing(path)
+
+
+@odd
+def test_an_odd_note_of_lookups_is_named(tmp_path, make):
+    folder = tmp_path / "archive/lookups/date=2026-11-23/hour=08"
+    lay(folder / "enwiki_namespace_0.0123abcd.tar.gz.json", make)
+    with pytest.raises(UnusableFileError, match=r"tar\.gz\.json .* nothing was changed"):
+        list(archives(Layout(tmp_path)))
+
+
+@odd
+def test_an_odd_watch_list_is_named(tmp_path, make):
+    path = lay(tmp_path / "watch.txt", make)
+    if make is DAMAGED["empty"]:
+        assert read_watchlist(path) == []
+        return
+    with pytest.raises(WatchlistError, match=r"watch list .*watch\.txt .*Nothing was looked up"):
+        read_watchlist(path)
+
+
+@odd
+def test_an_odd_settings_file_is_named(tmp_path, make, monkeypatch):
+    monkeypatch.setattr(settings, "PROJECT", tmp_path)
+    settings.load_env_file()
+    lay(tmp_path / ".env", make)
+    if make in {*KINDS.values(), DAMAGED["no UTF-8"], DAMAGED["zeros"]}:
+        with pytest.raises(SettingsError, match=r"The settings file .*\.env cannot be read .*Nothing was started"):
+            settings.load_env_file()
+    else:
+        settings.load_env_file()
+
+
+@odd
+def test_a_file_of_the_sandbox_is_named(tmp_path, make):
+    with pytest.raises((ValueError, OSError)) as raised:
+        read_state(lay(tmp_path / "account.json", make), "username", "password")
+    assert "account.json" in str(raised.value)
+
+
+YAML = {
+    "number": b"7",
+    "text": b"postgresql://user:hidden@host",
+    "broken": b"a: 1\n{a: [",
+    "no UTF-8": b"\xff\xfe\x00",
+    "unknown key": b"foo: 1\n",
+    "other type": b"concurrency: 7\n",
+    "deep": b"[" * 2_000,
+}
+
+
+@pytest.mark.parametrize("content", YAML.values(), ids=YAML)
+def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
+    instance.prepare(tmp_path)
+    (tmp_path / "dagster.yaml").write_bytes(content)
+    told = r"dagster\.yaml cannot be used .* or move it away"
+    with pytest.raises(instance.InstanceError, match=told) as raised, instance.opened(tmp_path):
+        pass
+    assert "hidden" not in str(raised.value)
+    assert (tmp_path / "dagster.yaml").read_bytes() == content
+
+
+@no_file
+@pytest.mark.parametrize("name", ["dagster.yaml", "workspace.yaml"])
+def test_settings_of_dagster_that_are_no_file_do_not_hang(tmp_path, name, make):
+    lay(tmp_path / name, make)
+    if make is KINDS["loop"]:  # it leads to nothing, as if there were no file
+        assert (instance.prepare(tmp_path) / name).read_bytes()
+        return
+    with pytest.raises(UnusableFileError, match=re.escape(name)):
+        instance.prepare(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["history/runs.db", "history/runs/index.db", "schedules/schedules.db"])
+def test_a_damaged_history_is_said_and_backed_up_as_it_is(tmp_path, name):
+    home = tmp_path / "data/dagster"
+    with instance.opened(home):
+        pass
+    damaged = home / name
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"garbage" + whole[7:])
+    told = r"The history of runs in .* is damaged .*Restore the folder"
+    with pytest.raises(instance.InstanceError, match=told), instance.opened(home) as opened:
+        opened.all_instigator_state()
+    (tmp_path / "data/archive").mkdir()
+    report = backup.take(tmp_path / "data", tmp_path / "to", LineReporter(lambda _: None), keep=1)
+    [problem] = report.problems
+    assert f"1 database of Dagster's history is damaged (dagster/{name})" in problem
+    assert (report.taken.backup.path / "dagster" / name).read_bytes() == damaged.read_bytes()
+    # what follows is what any error of SQLite's is, as long as nothing is damaged
+    damaged.write_bytes(whole)
+    with instance.opened(home) as opened:
+        assert not opened.get_runs(limit=1)
+
+
+def test_a_file_is_read_whole_or_refused(tmp_path):
+    path = lay(tmp_path / "x", write(b"12345"))
+    assert files.read(path, most=5) == b"12345"
+    with pytest.raises(UnusableFileError, match=r"longer than 4 bytes.*not used, and nothing was changed"):
+        files.read(path, most=4)
+    with pytest.raises(FileNotFoundError):
+        files.read(tmp_path / "none")
+    secret = lay(tmp_path / "secret.json", write(b'{"password": "hidden"}'))
+    with pytest.raises(UnusableFileError) as raised:
+        files.read_json(secret, TypeAdapter(dict[str, int]))
+    assert "password: Input should be" in str(raised.value)
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")], ids=["pipe", "link"])
+def test_nothing_is_written_through_what_lies_beside(tmp_path, make):
+    (tmp_path / "victim").write_bytes(b"precious")
+    make(tmp_path / ".x.tmp")
+    with pytest.raises((UnusableFileError, OSError)):
+        files.write(tmp_path / "x", b"new")
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert not (tmp_path / "x").exists()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Self
 
-from resources import datasets
+from resources import datasets, files
 from resources.engine import Outcome
 from resources.engine.errors import EngineError, FolderNotSharedError
 from resources.lake import (
@@ -131,10 +131,12 @@ class RemoteConverter(_Remote):
         if outcome.error is not None:
             return Outcome(archive, error=outcome.error)
         made: Conversion = outcome.unwrap()
+        # what a worker says is no more trusted than any message
+        rejects = made.rejects_path
         here = replace(
             made,
-            path=self._layout.root / made.path,
-            rejects_path=None if made.rejects_path is None else self._layout.root / made.rejects_path,
+            path=files.within(self._layout.root, made.path.as_posix()),
+            rejects_path=None if rejects is None else files.within(self._layout.root, rejects.as_posix()),
         )
         fault = _not_shared(path for path in (here.path, here.rejects_path) if path is not None)
         return Outcome(archive, result=here) if fault is None else Outcome(archive, error=fault)
@@ -159,7 +161,7 @@ class RemoteCompactor(_Remote):
         def landed(outcome: Outcome[Call, Compaction]) -> None:
             job, error = by_key[outcome.item.key], outcome.error
             if error is None:
-                error = _not_shared(self._layout.lake / file.lake_path for file in outcome.unwrap().files)
+                error = _not_shared(files.within(self._layout.lake, file.lake_path) for file in outcome.unwrap().files)
             done(Outcome(job, result=outcome.result, error=error))
 
         self.cluster.map(compact_here, calls, landed)

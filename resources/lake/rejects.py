@@ -190,7 +190,11 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
         OSError: The file is not there, or is damaged.
     """
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
-    with files.opened(files.within(layout.lake, raw_path)) as file:
+    try:
+        opened = files.opened(files.within(layout.lake, raw_path))
+    except files.UnusableFileError as error:
+        raise OSError(error.what) from error
+    with opened as file:
         file.seek(raw_offset)
         while not unpacker.eof:
             packed = unpacker.unconsumed_tail or file.read(_READ_BYTES)

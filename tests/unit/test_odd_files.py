@@ -6,6 +6,8 @@ import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,15 +21,18 @@ from pipelines.process import instance
 from pipelines.settings import SettingsError
 from resources import files
 from resources.data_folder import OriginError, claim, origin_of
-from resources.engine import LineReporter
+from resources.datasets import ARTICLE_CHANGES
+from resources.engine import LineReporter, Outcome
 from resources.enterprise import read_listing, read_set
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.download.archived import Sidecar, is_intact, is_landed
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.errors import IntegrityError, StateError
 from resources.files import UnusableFileError
-from resources.lake import Layout
+from resources.lake import CompactionJob, LakeError, Layout, Source, compact
 from resources.lake.journal import archives
+from resources.lake.rejects import whole_line
+from resources.remote import RemoteConverter
 from resources.sandbox.settings import read_state
 from resources.warehouse import Warehouse
 from resources.warehouse.publish.receipt import Receipt
@@ -303,3 +308,19 @@ def test_nothing_is_written_through_what_lies_beside(tmp_path, make):
         files.write(tmp_path / "x", b"new")
     assert (tmp_path / "victim").read_bytes() == b"precious"
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("name", ["../victim", "/etc/hostname", "rejects/../../victim", "", "rejects/\n"])
+def test_a_ledger_names_no_file_outside_of_the_lake(tmp_path, name):
+    layout = Layout(tmp_path)
+    lay(tmp_path / "victim", write(b"precious"))
+    with pytest.raises(OSError, match="does not name a file within"):
+        list(whole_line(layout, name, 0))
+    source = Source(name, 1)
+    job = CompactionJob(ARTICLE_CHANGES.name, (source,), "day", "0123456789", 1, 1, 1, 1, 1)
+    with pytest.raises(LakeError, match=r"does not name a file within .*Nothing was changed"):
+        compact(job, layout)
+    # what a worker of a cluster says that it has made
+    landed = Outcome(None, result=SimpleNamespace(path=PurePosixPath(name), rejects_path=None))
+    with pytest.raises(UnusableFileError, match="does not name a file within"):
+        RemoteConverter("dask://127.0.0.1:1", layout)._landed(None, landed)

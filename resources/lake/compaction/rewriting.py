@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from resources.damage import UNREADABLE, is_damage, require_file, rows_at_once
 from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
+from resources.files import UnusableFileError, within
 from resources.lake.compaction.sorting import in_order
 from resources.lake.errors import DamagedFileError, LakeError
 from resources.lake.parquet.writer import ParquetFile, encode
@@ -129,7 +130,9 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
     read = (
         batch
         for source in job.sources
-        for batch in _rows(layout.lake / source.lake_path, source, table, counts, named(job.table_name).given, progress)
+        for batch in _rows(
+            _place(layout, source.lake_path), source, table, counts, named(job.table_name).given, progress
+        )
     )
     files: list[CompactedFile] = []
     groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
@@ -374,6 +377,13 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
 
         yield chunk(first)
         first = rest[0] if rest else None
+
+
+def _place(layout: Layout, lake_path: str) -> Path:
+    try:
+        return within(layout.lake, lake_path)
+    except UnusableFileError as error:
+        raise LakeError(f"{error.what} Nothing was changed. Check who wrote to the warehouse.") from None
 
 
 def _written(job: CompactionJob, target: Path, lake_path: str, groups: Iterable[_Group]) -> CompactedFile:

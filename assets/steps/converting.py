@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
 from resources.engine.progress import increments
 from resources.errors import MirrorError
-from resources.lake import ConversionError, convert_again, find_conversion
+from resources.lake import ConversionError, LakeError, convert_again, digest_of, find_conversion
+from resources.lake.conversion import targets
 from resources.remote import RemoteConverter
 
 if TYPE_CHECKING:
@@ -107,10 +109,22 @@ def convert_archives_again(
 def known_conversions(
     archives: Iterable[Archive], layout: Layout, bodies: Iterable[str], record_bytes_max: int
 ) -> list[Conversion]:
-    """The conversions of the archives that were made before."""
-    kept = frozenset(bodies)
-    found = (find_conversion(archive, layout, kept, record_bytes_max) for archive in archives)
-    return [conversion for conversion in found if conversion is not None]
+    """The conversions of the archives that were made before.
+
+    Raises:
+        LakeError: A file of one is there and cannot be read.
+    """
+    kept, known = frozenset(bodies), []
+    for archive in archives:
+        conversion = find_conversion(archive, layout, kept, record_bytes_max)
+        if conversion is not None:
+            known.append(conversion)
+        elif os.path.lexists(path := targets(archive, layout, digest_of(archive, kept, record_bytes_max))[0]):
+            raise LakeError(
+                f"The lake file {path} cannot be read, or its file of rejects cannot. Nothing was changed. Convert its archive again: the next "
+                "publication does it if the file is loaded."
+            )
+    return known
 
 
 def files_of(kind: type[_File], conversions: Iterable[Conversion]) -> list[_File]:

@@ -91,7 +91,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
         with warehouse.open_published() as published:
             _tell_published(report, published, warehouse.published_path, settings)
-            _tell_lake(report, published, warehouse)
+            _tell_lake(report, published)
             _tell_drift(report, published, settings)
             _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
             told = stream_.compared(
@@ -160,9 +160,9 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         )
 
 
-def _tell_lake(report: Status, published: Reader, warehouse: Warehouse) -> None:
+def _tell_lake(report: Status, published: Reader) -> None:
     """Files that are gone or damaged, by a look at the status of each."""
-    faulty = warehouse.faulty_lake_files(published=True)
+    faulty = published.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:
         report.troubles.append(

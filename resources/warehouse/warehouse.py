@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
-    from resources.warehouse.faulty import FaultyFile
     from resources.warehouse.live.comparison import Comparison
     from resources.warehouse.live.provisional import Provisional
     from resources.warehouse.records import (
@@ -352,10 +351,6 @@ class Warehouse(Reader):
             LakeFileError: no file of the lake is there; nothing was changed.
         """
         return self._publisher().relocate()
-
-    def faulty_lake_files(self, *, published: bool = False) -> list[FaultyFile]:
-        """The lake files that are gone or damaged, with the loads whose rows are in them; `published`: by the published file's ledger."""
-        return self._publisher().faulty(published=published)
 
     def note_damage(self, lake_path: str, why: str) -> None:
         """Treat a lake file with damaged pages like a missing one, until it is replaced."""

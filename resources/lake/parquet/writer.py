@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.damage import set_aside
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
 from resources.lake.parquet.nulls import Leaf
@@ -72,8 +71,6 @@ class Unfinished:
         """Make the file durable and give it its final name."""
         with self._told():
             os.fsync(self._handle)
-            if self.target.is_dir():  # nothing of ours, and no file can take its name
-                set_aside(self.target)
             self.path.replace(self.target)
 
     @contextlib.contextmanager

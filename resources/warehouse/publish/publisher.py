@@ -36,7 +36,7 @@ from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryEr
 from resources.warehouse.faulty import named
 from resources.warehouse.live.beside import FOLDER
 from resources.warehouse.publish.copying import copy_build
-from resources.warehouse.read.faults import with_parts
+from resources.warehouse.read.faults import Looked
 from resources.warehouse.records import Published, copied_text
 from resources.warehouse.views.lake import make_views, mend_views, sources
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.warehouse.database.connect import Connector
-    from resources.warehouse.faulty import FaultyFile
     from resources.warehouse.live.beside import Beside
     from resources.warehouse.publish.receipt import Receipt
     from resources.warehouse.publish.standby import Standby
@@ -130,13 +129,6 @@ class Publisher:
             locked_seconds=copied.locked_seconds,
             seconds=time.perf_counter() - started,
         )
-
-    def faulty(self, *, published: bool) -> list[FaultyFile]:
-        """The lake files of the build file or the published one that are gone or damaged, and the loads whose rows are in them."""
-        opened = self.connector.published() if published else self.connector.build("look at the lake's files")
-        with opened as connection:
-            found = sources(connection, self.lake_root, self.receipt.looked())
-            return with_parts(connection, found.faulty)
 
     def is_current(self, about: Mapping[str, str], now: datetime) -> bool:
         """Whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
@@ -245,7 +237,7 @@ class Publisher:
             return None
         try:
             with self.connector.published() as connection:
-                found = sources(connection, self.lake_root, self.receipt.looked())
+                found = sources(connection, self.lake_root, Looked.last(self.lake_root.parent))
             if not self.beside.is_whole():
                 return None
         except (NotPublishedError, QueryError):
@@ -267,7 +259,7 @@ class Publisher:
             **live,
         }
         with self.connector.open_file(copy) as connection:
-            found = self._with_live(sources(connection, self.lake_root, self.receipt.looked()), live)
+            found = self._with_live(sources(connection, self.lake_root, Looked.last(self.lake_root.parent)), live)
             try:
                 self._dress(connection, found, facts)
             except duckdb.Error:

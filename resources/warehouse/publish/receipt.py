@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
 
 from resources import files
-from resources.warehouse.read.faults import Looked
 from resources.warehouse.records import Publication
 
 if TYPE_CHECKING:
@@ -54,12 +53,6 @@ class Receipt:
         except ValidationError:
             return None
         return Publication(**dict(last)) if self.published_path.exists() else None
-
-    def looked(self) -> Looked:
-        """The look at the lake's files that the last publication took."""
-        words = self._words()
-        at_ns, faulty = words.get("lake_looked_at_ns"), words.get("missing_lake_files")
-        return Looked(at_ns if isinstance(at_ns, int) else None, faulty if isinstance(faulty, list) else ())
 
     def write(self, words: Mapping[str, Any], now: datetime) -> None:
         """Remember the file that has just been put there."""

@@ -35,6 +35,15 @@ class Looked:
     at_ns: int | None = None
     faulty: Container[str] = ()
 
+    @classmethod
+    def last(cls, data: Path) -> Looked:
+        """The look of the last publication of a data folder, by its receipt; one that is lost says nothing."""
+        try:
+            words = json.loads((data / "state" / "published.json").read_bytes())
+            return cls(int(words["lake_looked_at_ns"]), [str(path) for path in words["missing_lake_files"]])
+        except (OSError, ValueError, TypeError, KeyError):
+            return cls()
+
 
 class Damaged:
     """The notes of whoever found damaged pages, in a file of the data folder. A note ends when the file is replaced."""
@@ -108,6 +117,16 @@ def faults(
         if why is not None:
             found[path] = FaultyFile(name, why, is_gone=False)
     return found
+
+
+def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
+    """The faulty ones of all files of a ledger since the last publication's look, with the loads whose rows are in them."""
+    query = "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0"
+    if has_table(connection, "compacted_files"):
+        query += " UNION SELECT lake_path FROM compacted_files"
+    root, names = lake_root.resolve(), [path for (path,) in answer(connection, f"{query} ORDER BY 1")]
+    halves = [root / half for name in names for half in dict.fromkeys((name, with_bodies(name)))]
+    return with_parts(connection, faults(connection, lake_root, halves, Looked.last(lake_root.parent)).values())
 
 
 def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:

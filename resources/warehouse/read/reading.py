@@ -15,6 +15,7 @@ from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
 from resources.warehouse.read import lookups
+from resources.warehouse.read.faults import faulty_files
 from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.warehouse.database.connect import Connector
+    from resources.warehouse.faulty import FaultyFile
     from resources.warehouse.read.lookups import LookedUp, Page, Sampled
 
 _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
@@ -210,6 +212,11 @@ class Reader:
                 if isinstance(error, duckdb.IOException):
                     hint = " If the data folder was moved, `wme relocate` makes this file find the lake again."
                 raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
+
+    def faulty_lake_files(self, *, published: bool = False) -> list[FaultyFile]:
+        """The lake files that are gone or damaged, with the loads whose rows are in them."""
+        with self._reading(published=published) as connection:
+            return faulty_files(connection, self._lake_root)
 
     @contextmanager
     def open_published(self) -> Iterator[Reader]:

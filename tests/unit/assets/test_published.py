@@ -10,6 +10,7 @@ import pytest
 
 from assets.partitions import HOUR as ONE_HOUR
 from assets.published import WHEN_DUE, published_warehouse
+from resources.adapters import EngineResource
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
 from resources.warehouse.database import row_groups
@@ -28,7 +29,8 @@ def publish(bench):
             result = dg.materialize(
                 [published_warehouse()],
                 instance=instance,
-                resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES},
+                resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES}
+                | {"engine": EngineResource(threads=1)},
                 tags=tags,
             )
         (made,) = result.asset_materializations_for_node("published__warehouse")

@@ -117,8 +117,7 @@ def test_damage_without_a_trace_in_the_times_is_found_when_a_view_is_made(lake, 
     warehouse.publish()
     content = path.read_bytes()
     path.write_bytes(content[:-8] + b"\xff\xff\xff\x7fPAR1")
-    receipt = warehouse._publisher().receipt
-    monkeypatch.setattr(type(receipt), "looked", lambda _: Looked(time.time_ns() + 3600 * 10**9))
+    monkeypatch.setattr(Looked, "last", lambda _: Looked(time.time_ns() + 3600 * 10**9))
     assert warehouse.load_hour(lake.hour(3), [lake.file(3, [lake.change(9, "New", 200, wikitext="text 3")])]).changed
     made = warehouse.publish()
     assert [file.lake_path for file in made.faulty_lake_files] == [path.relative_to(warehouse.data / "lake").as_posix()]

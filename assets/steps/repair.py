@@ -7,6 +7,7 @@ back where the conversion fails. A kill in between leaves a missing file, which 
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ class Repaired:
     Attributes:
         replaced: Files whose rows are loaded from good files again.
         failed: A sentence for each hour, snapshot or lookup that could not be made again.
-        waiting: Hours and snapshots that are left to the next run.
+        waiting: Hours and snapshots that are left to the next run, or for which the disk has no room now.
         load_count: Hours, snapshots and lookups that were loaded again.
     """
 
@@ -66,6 +67,7 @@ class Repair:
     converter: Converter | RemoteConverter
     engine: Engine
     bodies_of: Callable[[Dataset], frozenset[str]]
+    min_free_bytes: int = 0
 
     def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
         """Make the files again, those of the newest hours first; `most`: hours and snapshots at most (None: all).
@@ -77,7 +79,8 @@ class Repair:
         bad: set[Part] = set()
         units = list(_units(faulty))
         for number, parts in enumerate(units):
-            if most is not None and number >= most:
+            is_short = shutil.disk_usage(self.layout.root).free < self.min_free_bytes
+            if is_short or (most is not None and number >= most):
                 done.waiting = len(units) - number
                 bad.update(part for rest in units[number:] for part in rest)
                 break
@@ -184,7 +187,8 @@ def repaired(
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:
-        return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of).run(faulty, most)
+        floor = int(lake.min_free_gb * 1e9)
+        return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of, floor).run(faulty, most)
 
 
 def told(done: Repaired) -> str:
@@ -195,7 +199,9 @@ def told(done: Repaired) -> str:
         else []
     )
     if done.waiting:
-        some.append(f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run.")
+        some.append(
+            f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run, or for room on the disk."
+        )
     failed = (
         [f"{counted(len(done.failed), 'load')} cannot be made again: {' '.join(done.failed[:_SHOWN])}"]
         if done.failed

@@ -110,3 +110,52 @@ def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], co
     assert sorted(data.glob("lake/**/*.parquet")) == before
     assert "1 file removed (21 B)." in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]
+
+
+def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
+    call: Callable[..., Any], copied: dict[str, str]
+) -> None:
+    data = Path(copied["WME_DATA"])
+    assert call("relocate", environ=copied).code == 0
+    before = call("sql", BODIES, "--format", "csv", environ=copied)
+    cut, flipped, *_ = sorted(data.glob("lake/article_changes/**/*.parquet"))
+    whole = {path: path.read_bytes() for path in (cut, flipped)}
+
+    # what the size shows, every command that looks at it names, and the next publication mends
+    cut.write_bytes(whole[cut][:1000])
+    shown = call("status", environ=copied)
+    assert (shown.code, cut.name in shown.out) == (0, True)
+    assert call("report", environ=copied).code == 0
+    assert cut.name in (data / "report.html").read_text()
+    mended = call("publish", environ=copied)
+    assert mended.code == 0, mended.err
+    assert f"Made again from the archive: {cut.relative_to(data / 'lake').as_posix()}." in unfolded(mended.err)
+    assert cut.read_bytes() == whole[cut]
+
+    # what only its pages show is found by reading them
+    place = len(whole[flipped]) // 3
+    flipped.write_bytes(whole[flipped][:place] + b"\xff\xff\xff" + whole[flipped][place + 3 :])
+    assert "nothing had to be done" in call("publish", environ=copied).out
+    verified = call("publish", "--verify", environ=copied)
+    assert verified.code == 0, verified.err
+    assert f"damaged: {flipped.relative_to(data / 'lake').as_posix()} (" in unfolded(verified.out)
+    assert flipped.read_bytes() == whole[flipped]
+    assert call("sql", BODIES, "--format", "csv", environ=copied).out == before.out
+
+    # what the archive lacks is left out, and no command is green
+    (archive,) = data.glob(
+        f"archive/batches/{cut.parent.relative_to(data / 'lake/article_changes')}/{cut.name.split('.')[0]}.*.tar.gz"
+    )
+    archive.unlink()
+    cut.write_bytes(b"")
+    failed = call("publish", environ=copied)
+    assert failed.code == 1
+    for told in (f"{cut.name} has 0 bytes", "everything else is published", "restore", "is not in the archive"):
+        assert told in unfolded(failed.err), told
+    again = call("publish", environ=copied)
+    assert (again.code, cut.name in again.err) == (1, True)
+    assert int(call("sql", BODIES, "--format", "csv", environ=copied).out.split()[-1]) < int(before.out.split()[-1])
+
+
+def unfolded(text: str) -> str:
+    return " ".join(text.split())

@@ -158,7 +158,7 @@ def test_no_run_makes_more_than_so_many_hours_again(bench, loaded):
     loaded["enwiki"].write_bytes(b"")
     done = repair(bench, most=0)
     assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
-    assert told(done) == "1 hour or versions of snapshots wait for the next run."
+    assert told(done) == "1 hour or versions of snapshots wait for the next run, or for room on the disk."
 
 
 def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench, loaded):

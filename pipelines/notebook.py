@@ -21,6 +21,9 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one. What it has learnt of lake files it
     keeps in memory, so later questions for bodies do not read their footers again.
 
+    Only the published file is read-only. Queries may read and write other files, attach databases and load extensions, as far as the
+    user of the notebook may; `wme sql` is restricted to the published file and the lake.
+
     Args:
         data: The data folder. By default `WME_DATA` of the environment or of the project's `.env`, else `data`, in the
             project's folder as for `wme`. A relative one that is given here lies in the working folder.

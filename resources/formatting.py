@@ -68,7 +68,16 @@ def value_text(value: Any, column: str = "") -> str:
         return moment_text(value)
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(value))
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """The text without anything that a terminal would obey or hide: control characters, overrides of direction, lone surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" if c < "\x7f" else f"\\u{ord(c):04x}" for c in text
+    )
 
 
 def refusal(error: ValidationError) -> str:

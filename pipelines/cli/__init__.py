@@ -149,6 +149,9 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
+        from resources.formatting import printable
+
+        error.message = printable(error.message)
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
@@ -160,7 +163,9 @@ def main() -> None:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        click.echo(sentence, err=True)
+        from pipelines.cli import terminal
+
+        terminal.echo(sentence, err=True)
         sys.exit(1)
 
 
@@ -206,7 +211,5 @@ def wme(context: click.Context, *, verbose: bool) -> None:
     load_env_file()
     for warning in unknown():
         terminal.warn(warning)
-    # where nobody reads along, in a journal or a file, lines need their time
-    line = "%(message)s" if sys.stderr.isatty() else "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=line, stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[terminal.log_handler()])
     context.call_on_close(terminal.OUT.file.flush)

@@ -161,7 +161,7 @@ def run(
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
     told_of_lake(settings, report)
     if as_json:
-        click.echo(json.dumps(_as_json(settings, hours, report), ensure_ascii=False, indent=2))
+        terminal.echo(json.dumps(_as_json(settings, hours, report), ensure_ascii=False, indent=2))
     elif hours and not quiet:
         _show_run(settings, hours, report)
     if report.failures:

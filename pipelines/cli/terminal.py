@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import contextmanager
 from decimal import Decimal
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resources.engine import LineReporter
-from resources.formatting import amount_text, value_text
+from resources.formatting import amount_text, printable, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,12 +25,27 @@ if TYPE_CHECKING:
 
     from resources.engine import Reporter, Task
 
+
+class _Console(Console):
+    """A console that shows texts on a terminal without anything that the terminal would obey; elsewhere they stay exact."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A text as it is printed."""
+        return super().render_str(printable(text) if self.is_terminal else text, **options)
+
+
 #: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
 #: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
-OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
-ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+OUT = _Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
+ERR = _Console(stderr=True, highlight=False, soft_wrap=True)
 #: Shorter texts are never folded, longer ones never into less.
 _READABLE = 40
+
+
+def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print a text exactly; on a terminal, without anything that the terminal would obey."""
+    shown = printable(text) if (sys.stderr if err else sys.stdout).isatty() else text
+    click.echo(shown, nl=nl, err=err)
 
 
 def say(text: str) -> None:
@@ -40,6 +56,21 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """The same on standard error."""
     ERR.print(text, markup=False)
+
+
+def log_handler() -> logging.Handler:
+    """A handler of log lines for standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    # where nobody reads along, in a journal or a file, lines need their time
+    handler.setFormatter(
+        _Printable("%(message)s") if sys.stderr.isatty() else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    )
+    return handler
+
+
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def hush(*, answers: bool, progress: bool) -> None:
@@ -71,7 +102,7 @@ class BarReporter:
 
     def start(self, label: str, total: float, unit: str) -> Task:
         """Draw a bar of `total` units."""
-        task = self._progress.add_task(label, total=max(total, 1), size=amount_text(total, unit))
+        task = self._progress.add_task(printable(label), total=max(total, 1), size=amount_text(total, unit))
         return _BarTask(self._progress, task, unit)
 
 
@@ -113,7 +144,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
             isinstance(row[number], int | float | Decimal) or row[number] is None for row in rows
         )
         short = all(len(value_text(row[number], column)) < _READABLE for row in rows)
-        drawn.add_column(Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=short)
+        drawn.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=short)
     for row in rows:
         drawn.add_row(*(Text(value_text(value, column)) for column, value in zip(columns, row, strict=True)))
     return drawn
@@ -145,7 +176,7 @@ def show(
     for number, row in enumerate(rows, 1):
         OUT.print(Text(f"row {number}", style="bold"))
         for column, value in ((columns[n], row[n]) for n in range(len(columns)) if n not in same):
-            OUT.print(Text(f"{column:<{width}}  {value_text(value, column)}"), soft_wrap=True)
+            OUT.print(Text(f"{printable(column):<{width}}  {value_text(value, column)}"), soft_wrap=True)
 
 
 def _needed_width(drawn: Table) -> int:

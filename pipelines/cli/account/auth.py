@@ -55,7 +55,7 @@ def auth_status(*, as_json: bool) -> None:
         user = client.account.user() if status.logged_in else None
         if as_json:
             # asking for the account may have renewed the token
-            click.echo(json.dumps(account_json(client.account.status(), user, client.account.now()), indent=2))
+            terminal.echo(json.dumps(account_json(client.account.status(), user, client.account.now()), indent=2))
         elif user is not None:
             terminal.say(account_text(user))
 

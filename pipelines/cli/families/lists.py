@@ -47,7 +47,7 @@ def lists(
             records = [dict(client.record(endpoints.record(path, identifier), asked))]
     if as_json:
         for record in records:
-            click.echo(json.dumps(record, ensure_ascii=False))
+            terminal.echo(json.dumps(record, ensure_ascii=False))
         return
     if not records:
         terminal.say(f"No entry of {dataset.name} passes the filters." if filters else f"{dataset.name} has no entry.")

@@ -99,12 +99,12 @@ def _value(text: str) -> Any:
 def show(raw: bytes, form: str) -> None:
     """An answer of the service: as it is, a line for each record, or for people, a block for each."""
     if form == "json":
-        click.echo(raw.decode().rstrip("\n"))
+        terminal.echo(raw.decode().rstrip("\n"))
         return
     found = json.loads(raw)
     for number, record in enumerate(found if isinstance(found, list) else [found]):
         if form == "ndjson":
-            click.echo(json.dumps(record, ensure_ascii=False))
+            terminal.echo(json.dumps(record, ensure_ascii=False))
             continue
         if number:
             terminal.OUT.print()

@@ -65,7 +65,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
         found = [s for s in found if s.project_id in wanted and (projects or (s.project_id, s.namespace_id) in scope)]
     if as_json:
         for snapshot in found:
-            click.echo(json.dumps(snapshots_.snapshot_json(snapshot), ensure_ascii=False))
+            terminal.echo(json.dumps(snapshots_.snapshot_json(snapshot), ensure_ascii=False))
     elif found:
         rows = [
             (
@@ -180,7 +180,7 @@ def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any
     with _planned(identifiers, **choice) as (_, combined):
         pass
     if as_json:
-        click.echo(json.dumps(snapshots_.plan_json(combined), ensure_ascii=False, indent=2))
+        terminal.echo(json.dumps(snapshots_.plan_json(combined), ensure_ascii=False, indent=2))
     else:
         _show_plan(combined)
         terminal.OUT.print("Nothing was downloaded.")
@@ -225,7 +225,7 @@ def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: 
         with terminal.progress() as reporter:
             report = snapshots_.download(client, combined, workers=workers, reporter=reporter)
     if as_json:
-        click.echo(json.dumps(snapshots_.report_json(report), ensure_ascii=False, indent=2))
+        terminal.echo(json.dumps(snapshots_.report_json(report), ensure_ascii=False, indent=2))
     else:
         for fetched in report.done:
             _show_fetched(fetched)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pipelines.cli import terminal
 from pipelines.cli.parameters import hours_option
 from pipelines.settings import read as read_settings
 
@@ -28,7 +29,7 @@ def metrics(*, output: Path | None, count: int) -> None:
     now = datetime.now(UTC)
     text = collected.text(statuses.collect(read_settings(), count, now), now)
     if output is None:
-        click.echo(text, nl=False)
+        terminal.echo(text, nl=False)
     else:
         # a collector that comes at any moment reads all of the file, or the one before
         files.write(output.absolute(), text)

@@ -61,7 +61,7 @@ def rejects(
         for line in rejected.lines(warehouse, selection, limit=limit, raw=raw):
             try:
                 for piece in rejected.as_json(line, Layout(settings.data)):
-                    click.echo(piece, nl=False)
+                    terminal.echo(piece, nl=False)
             except OSError as error:
                 raise click.ClickException(
                     f"A long line cannot be read: {error}. Run its hour again to restore it."

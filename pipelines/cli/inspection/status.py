@@ -26,7 +26,7 @@ def status(*, count: int, check: bool, as_json: bool) -> None:
 
     report = statuses.collect(read_settings(), count)
     if as_json:
-        click.echo(json.dumps(statuses.as_json(report), ensure_ascii=False, indent=2))
+        terminal.echo(json.dumps(statuses.as_json(report), ensure_ascii=False, indent=2))
     else:
         for name, value in report.facts:
             terminal.say(f"{name + ':':<18} {value}")

@@ -9,6 +9,7 @@ import csv
 import json
 import sys
 from datetime import date, time
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -28,25 +29,35 @@ from pipelines.settings import read as read_settings
     help="Output format; json prints one object per line.",
 )
 @click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let the query read and write other files, attach databases, load extensions and change settings.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1),
     default=100,
     show_default=True,
     help="Maximum number of rows shown (table format only).",
 )
-def sql(*, query: str | None, form: str, limit: int) -> None:
-    """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input."""
+def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
+    """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input.
+
+    One query is answered. It reads the published file and the lake, no other file and no network, and it writes nothing.
+    """
     from resources.warehouse import Warehouse
 
     text = query if query is not None else sys.stdin.read()
     if not text.strip():
         raise click.UsageError("There is no query. Pass one as an argument or on standard input.")
-    answer = Warehouse(read_settings().data).sql(text)
+    answer = Warehouse(read_settings().data).sql(text, is_confined=not allow_files)
     if form == "json":
         for row in answer.rows:
-            click.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
+            terminal.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
     elif form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        # a spreadsheet or a program reads the exact bytes, a person sees no control characters
+        shown = SimpleNamespace(write=lambda text: terminal.echo(text, nl=False)) if sys.stdout.isatty() else sys.stdout
+        writer = csv.writer(shown, lineterminator="\n")
         writer.writerow(answer.columns)
         writer.writerows([_cell(value) for value in row] for row in answer.rows)
     elif answer.columns:
@@ -74,4 +85,4 @@ def dictionary() -> None:
     """Print the data dictionary (Markdown): every table and column, with its path in the service's record."""
     from pipelines.report.dictionary import render
 
-    click.echo(render(), nl=False)
+    terminal.echo(render(), nl=False)

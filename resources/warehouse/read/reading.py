@@ -15,6 +15,7 @@ from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
 from resources.warehouse.read import lookups
+from resources.warehouse.read.confined import confine, confined
 from resources.warehouse.read.faults import faulty_files
 from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
@@ -196,21 +197,29 @@ class Reader:
         with self._reading(published=False) as connection:
             return lookups.sample(connection, projects, namespaces, count)
 
-    def sql(self, query: str, parameters: Sequence[Any] = ()) -> QueryResult:
+    def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
         """Ask the published file; `parameters` fill the `?` of the query. A statement without an answer gives no columns.
+
+        `is_confined`: the query reads the published file and the lake alone, and changes nothing. Otherwise it may do what DuckDB can do.
 
         Raises:
             NotPublishedError: nothing was published yet.
-            QueryError: DuckDB cannot answer the query; the message is DuckDB's own.
+            QueryError: DuckDB cannot answer the query; the message is DuckDB's own. Or it is refused, being confined.
         """
         with self._asking() as connection:
             try:
+                if is_confined:
+                    lake = self._lake_root.resolve()
+                    confine(connection, (lake, lake.parent / "warehouse" / "live"))
+                    query = confined(connection, query)
                 relation = connection.sql(query, params=list(parameters) or None)
                 return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())
             except duckdb.Error as error:
                 hint = ""
-                if isinstance(error, duckdb.IOException):
-                    hint = " If the data folder was moved, `wme relocate` makes this file find the lake again."
+                if isinstance(error, duckdb.PermissionException):
+                    hint = " Only files of this mirror's lake are read; --allow-files lifts that."
+                if isinstance(error, duckdb.IOException | duckdb.PermissionException):
+                    hint += " If the data folder was moved, `wme relocate` makes this file find the lake again."
                 raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
 
     def faulty_lake_files(self, *, published: bool = False) -> list[FaultyFile]:

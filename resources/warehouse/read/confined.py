@@ -1,0 +1,74 @@
+"""Queries that reach the published file and its lake alone, and change nothing.
+
+DuckDB's own settings close every other file, the network and extensions. They do not distinguish reading from writing, and a `SELECT` of
+DuckDB 2 can write: in a `WITH`, and through functions that run SQL from a text. So a query runs as a subquery, in which DuckDB itself
+refuses everything that writes, and these functions are refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from resources.warehouse.database.sql import quoted
+from resources.warehouse.errors import QueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+#: Functions that run SQL from a text, or write files; DuckDB 1.5 lets `enable_logging` pass although the settings are locked.
+_REFUSED = frozenset({"query", "json_execute_serialized_sql", "enable_logging", "enable_profiling"})
+_EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
+
+
+def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:
+    """Close everything but what is attached and the files below these folders, until the connection ends.
+
+    Large queries still spill: DuckDB adds its folder for temporary files itself.
+    """
+    paths = ", ".join(quoted(str(folder)) for folder in folders)
+    connection.execute(f"SET allowed_directories = [{paths}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    """The query in the form in which it cannot write.
+
+    Raises:
+        QueryError: It is not one query. Nothing was done.
+        duckdb.Error: It is not SQL.
+    """
+    statements = duckdb.extract_statements(query)
+    text = statements[0].query.strip("; \t\r\n") if len(statements) == 1 else ""
+    explain = found.group() if (found := _EXPLAIN.match(text)) else ""
+    text = text.removeprefix(explain)
+    [(serialised,)] = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
+    tree = json.loads(serialised)
+    # DuckDB serialises queries alone
+    if tree["error"] or len(statements) != 1:
+        kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
+        raise QueryError(
+            f"Only one query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is answered, and this is {kinds}. Nothing was done. "
+            "PIVOT needs its values: PIVOT … ON column IN (…). `wme sql --allow-files` runs all statements."
+        )
+    if refused := sorted(_REFUSED.intersection(_functions(tree))):
+        raise QueryError(
+            f"{refused[0]}() can run statements that write, so it is not answered. Nothing was done. `wme sql --allow-files` allows it."
+        )
+    return f"{explain} FROM ({text}\n)".lstrip()
+
+
+def _functions(node: Any) -> Iterator[str]:
+    """The names of all functions in a serialised query, in small letters."""
+    if isinstance(node, dict):
+        if isinstance(name := node.get("function_name"), str):
+            yield name.lower()
+        node = list(node.values())
+    if isinstance(node, list):
+        for one in node:
+            yield from _functions(one)

@@ -1,0 +1,117 @@
+"""Texts of others on a terminal: nothing that it would obey; in a file or pipe the exact bytes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import pipelines.cli
+from pipelines.cli import terminal
+from resources.formatting import printable
+from resources.warehouse import Warehouse
+from tests.builds import lay
+
+#: Sets a title, writes to the clipboard, makes a link, clears the screen, reverses the text; ESC, C1 and bidi forms.
+HOSTILE = "\x1b]0;t\x07 \x1b]52;c;aGk=\x07 \x1b]8;;http://x\x1b\\ \x1b[2J \x9b31m \x9d0;t\x9c \x7f \r \u202eabc\u2066"
+OBEYED = "\x1b\x07\x7f\x9b\x9c\x9d\u202e\u2066"
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """`screen(function, ...)`: what a terminal gets as output and errors of a call."""
+
+    def shown(function, *words):
+        outer, inner = os.openpty()
+        with os.fdopen(inner, "w", encoding="utf-8", newline="") as file, os.fdopen(outer, "rb", buffering=0) as read:
+            with monkeypatch.context() as patched:
+                patched.setattr(sys, "stdout", file)
+                patched.setattr(sys, "stderr", file)
+                function(*words)
+                file.write("\x00")  # the end
+                file.flush()
+            found = b""
+            while not found.endswith(b"\x00"):
+                found += read.read(65_536)
+        return found[:-1].decode().replace("\r\n", "\n")
+
+    return shown
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """`run(*words)`: a command of `wme` on a published file; returns its exit code."""
+    Warehouse(lay(tmp_path)).publish()
+    monkeypatch.setenv("WME_DATA", str(tmp_path))
+
+    def main(*words):
+        monkeypatch.setattr(sys, "argv", ["wme", *words])
+        try:
+            pipelines.cli.main()
+        except SystemExit as stop:
+            return stop.code
+        return 0
+
+    return main
+
+
+def literal(text):
+    return " || ".join(f"chr({ord(c)})" for c in text)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_answers_on_a_terminal_hold_nothing_that_it_obeys(screen, run, form):
+    told = screen(run, "sql", "--format", form, f"SELECT {literal(HOSTILE)} AS a, 'é 日本 \"q\"' AS \"{HOSTILE}\"")
+    assert not set(told) & set(OBEYED)
+    assert "\r" not in told
+    assert "é 日本" in told
+    assert "\\u202eabc" in told
+    if form == "json":
+        assert json.loads(told.replace("\\x0d", "\\r"))["a"].count("\x1b") == HOSTILE.count("\x1b")
+
+
+def test_answers_elsewhere_are_exact(run, capfdbinary):
+    query = f"SELECT {literal(HOSTILE)} AS a"
+    assert run("sql", "--format", "csv", query) == 0
+    assert run("sql", "--format", "json", query) == 0
+    out = capfdbinary.readouterr().out.decode()
+    assert out.startswith(f"a\n{HOSTILE}\n")
+    assert json.loads(out.splitlines()[-1])["a"] == HOSTILE
+
+
+def test_failures_and_log_lines_hold_nothing_that_a_terminal_obeys(screen, run):
+    def fail():
+        assert run("sql", f'FROM "{HOSTILE}"') == 1
+        assert run("sql", "--format", HOSTILE, "SELECT 1") == 2
+        record = logging.LogRecord("a", logging.WARNING, "a", 1, "Told: %s", (HOSTILE,), None)
+        terminal.log_handler().handle(record)
+        terminal.say(HOSTILE)
+        terminal.warn(HOSTILE)
+        terminal.OUT.print(f"[x] {HOSTILE}", markup=False, style="bold")
+        terminal.echo(HOSTILE, err=True)
+
+    told = screen(fail).replace("\x1b[1m", "").replace("\x1b[0m", "")  # bold is ours
+    assert not set(told) & set(OBEYED)
+    assert told.count("52;c;aGk=") == told.count("\\x1b]52;c;aGk=\\x07") >= 6
+
+
+def test_usual_texts_stay_as_they_are():
+    usual = "É, 日本語, עברית, \tcell\nline"
+    assert printable(usual) == usual
+    assert printable("\ud800\u2028") == "\\ud800\\u2028"
+
+
+def test_every_text_of_the_command_line_passes_the_terminal_module():
+    """`click.echo` prints what it gets; only `terminal.echo` knows what it is printed on."""
+    found = set()
+    for path in Path(pipelines.cli.__file__).parent.rglob("*.py"):
+        if path != Path(terminal.__file__):
+            found |= {line.strip() for line in path.read_text().splitlines() if "click.echo(" in line}
+    assert found <= {
+        "click.echo()",
+        'click.echo("An answer was needed, but standard input has ended. Nothing was changed.", err=True)',
+    }

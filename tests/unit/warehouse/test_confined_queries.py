@@ -1,0 +1,203 @@
+"""Queries of `wme sql`: they read the published file and its lake, reach nothing else, and write nothing."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import duckdb
+import pytest
+
+from resources.warehouse import QueryError, Warehouse
+from resources.warehouse.read.confined import confine, confined
+
+#: Ways out; `{lake}` is the folder of the lake, `{outside}` a folder beside the data folder with a file `secret.txt`.
+READING = [
+    "FROM read_text('{outside}/secret.txt')",
+    "FROM read_blob(['{outside}/secret.txt'])",
+    "FROM read_csv('{outside}/secret.txt')",
+    "FROM '{outside}/secret.txt'",
+    "FROM glob('{outside}/*')",
+    "FROM sniff_csv('{outside}/secret.txt')",
+    "FROM parquet_metadata('{outside}/secret.txt')",
+    "FROM read_text('file://{outside}/secret.txt')",
+    "FROM read_text('{lake}/link/secret.txt')",
+    "FROM read_text('{lake}/link.txt')",
+    "FROM read_text('{lake}/../../outside/secret.txt')",
+    "FROM read_text('{lake}/none/../../../outside/secret.txt')",
+    "FROM read_text('{lake}/../state/tokens.json')",
+    "FROM read_text('/proc/self/environ')",
+    "FROM read_parquet('https://127.0.0.1:9/a.parquet')",
+    "FROM read_parquet('s3://bucket/a.parquet')",
+    "SELECT getenv('HOME')",
+    "EXPLAIN ANALYZE FROM read_text('{outside}/secret.txt')",
+    "SELECT * FROM query('FROM read_text(''{outside}/secret.txt'')')",
+    "ATTACH '{outside}/secret.duckdb'",
+    "IMPORT DATABASE '{outside}'",
+    "CREATE SECRET (TYPE s3)",
+    "FROM duckdb_secrets()",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "LOAD '{outside}/secret.txt'",
+]
+_COPY = "COPY (SELECT 1) TO '{lake}/written.csv'"
+WRITING = [
+    "COPY (SELECT 1) TO '{outside}/written.csv'",
+    _COPY,
+    f"{_COPY}; SELECT 1",
+    f"SELECT 1; {_COPY}",
+    f"SELECT 1); {_COPY}; FROM (SELECT 1",
+    f"/* SELECT */ {_COPY}",
+    f"EXPLAIN ANALYZE {_COPY}",
+    f"EXPLAIN (ANALYZE) {_COPY}",
+    f"WITH t AS ({_COPY}) FROM t",
+    f"EXPLAIN ANALYZE WITH t AS ({_COPY}) FROM t",
+    f"SELECT * FROM (WITH t AS ({_COPY}) FROM t)",
+    f"WITH t AS ({_COPY}) PIVOT t ON Count",
+    f"FROM (WITH t AS ({_COPY}) PIVOT t ON Count)",
+    f"DESCRIBE WITH t AS ({_COPY}) FROM t",
+    "FROM json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t'))",
+    "FROM system.main.\"JSON_Execute_Serialized_SQL\" /**/ (json_serialize_sql('WITH t AS ({copy}) FROM t'))",
+    "SELECT (SELECT 1 FROM json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t')))",
+    "FROM query('FROM json_execute_serialized_sql(json_serialize_sql(''SELECT 1''))')",
+    "PRAGMA json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t'))",
+    "EXPORT DATABASE '{lake}/exported'",
+    "EXPORT DATABASE '{outside}/exported'",
+    "ATTACH '{lake}/written.duckdb'",
+    "ATTACH ':memory:' AS other",
+    "FROM enable_logging(storage = 'file', storage_path = '{lake}/log')",
+    "CALL enable_logging(storage = 'file', storage_path = '{lake}/log')",
+    "PRAGMA enable_profiling = 'json'",
+    "SET profiling_output = '{lake}/profile.json'",
+    "SET temp_directory = '{outside}/spill'",
+    "CREATE TABLE memory.t AS SELECT 1",
+    "CREATE TEMP MACRO f() AS 1",
+    "INSERT INTO articles FROM articles",
+    "DELETE FROM lookups",
+    "UPDATE about SET value = ''",
+    "DROP VIEW articles",
+    "PREPARE p AS SELECT 1",
+    "SET enable_external_access = true",
+    "RESET enable_external_access",
+    "SET GLOBAL allowed_directories = ['/']",
+    "SET lock_configuration = false",
+    "PRAGMA disable_object_cache",
+    "USE memory",
+    "DETACH warehouse",
+    "CHECKPOINT",
+    "",
+    "--",
+]
+
+
+@pytest.fixture
+def mirror(data, lake, warehouse):
+    warehouse.load_hour(
+        lake.hour(0), [lake.file(0, [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)])]
+    )
+    warehouse.apply_changes()
+    warehouse.publish()
+    return warehouse
+
+
+def tree(folder):
+    """All files below a folder, with their content."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_no_way_out(mirror, data, tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("secret")
+    duckdb.connect(str(outside / "secret.duckdb")).close()
+    (data / "lake" / "link").symlink_to(outside)
+    (data / "lake" / "link.txt").symlink_to(outside / "secret.txt")
+    (data / "state").mkdir(exist_ok=True)
+    (data / "state" / "tokens.json").write_text("secret")
+    monkeypatch.chdir(outside)
+    before = tree(tmp_path)
+    lake = str(data / "lake")
+    copy = _COPY.format(lake=lake).replace("'", "''")
+    for query in READING + WRITING:
+        asked = query.replace("{lake}", lake).replace("{outside}", str(outside)).replace("{copy}", copy)
+        with pytest.raises(QueryError):
+            pytest.fail(f"{asked}: {mirror.sql(asked, is_confined=True).rows}")
+        assert tree(tmp_path) == before, asked
+    # no variable of this program is a table
+    monkeypatch.setattr(sys.modules[__name__], "leaked", mirror.sql("SELECT 1").table, raising=False)
+    with pytest.raises(QueryError, match="leaked"):
+        mirror.sql("FROM leaked", is_confined=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT count(html) FROM article_bodies;", [(3,)]),
+        ("FROM articles SELECT name ORDER BY article_id DESC ;; ", [("Page 3",), ("Page 2",), ("Page 1",)]),
+        ("-- a remark\nWITH t AS (SELECT 1 AS a) FROM t -- another", [(1,)]),
+        ("VALUES (1), (2)", [(1,), (2,)]),
+        ("PIVOT (SELECT 1 AS a, 2 AS b) ON a IN (1) USING sum(b)", [(2,)]),
+        ("SELECT html FROM article_text('enwiki', 'Page 2')", [("<p>2",)]),
+        ("SELECT 1 AS a, 2 AS a", [(1, 2)]),
+        ("SELECT 'COPY (SELECT 1) TO ''x''; query(''x'')'", [("COPY (SELECT 1) TO 'x'; query('x')",)]),
+    ],
+)
+def test_queries_are_answered(mirror, query, rows):
+    assert mirror.sql(query, is_confined=True).rows == rows
+
+
+def test_descriptions_and_plans_are_answered(mirror, data):
+    for query in (
+        "SHOW TABLES",
+        "DESCRIBE articles",
+        "SUMMARIZE articles",
+        "EXPLAIN FROM articles",
+        "explain analyze FROM articles",
+    ):
+        assert mirror.sql(query, is_confined=True).rows
+    files = mirror.sql(
+        f"SELECT count(*) FROM read_parquet('{data}/lake/article_changes/**/*.parquet')", is_confined=True
+    )
+    assert files.rows == [(3,)]
+    rows = mirror.sql("FROM range(300_000) AS t(n) ORDER BY hash(n)", is_confined=True).rows
+    assert rows == mirror.sql("FROM range(300_000) AS t(n) ORDER BY hash(n)").rows
+
+
+def test_refusals_say_what_to_do(mirror):
+    with pytest.raises(QueryError, match=r"this is COPY\. Nothing was done.*--allow-files"):
+        mirror.sql("COPY (SELECT 1) TO 'x'", is_confined=True)
+    with pytest.raises(QueryError, match=r"query\(\) can run statements that write.*--allow-files"):
+        mirror.sql("FROM query('SELECT 1')", is_confined=True)
+    with pytest.raises(QueryError, match=r"Permission Error.*--allow-files lifts that.*wme relocate"):
+        mirror.sql("FROM read_text('/etc/hostname')", is_confined=True)
+
+
+def test_bodies_are_found_after_the_folder_was_moved(mirror, data, tmp_path):
+    shutil.move(data, tmp_path / "moved")
+    moved = Warehouse(tmp_path / "moved")
+    with pytest.raises(QueryError, match="wme relocate"):
+        moved.sql("FROM article_bodies", is_confined=True)
+    moved.relocate()
+    assert moved.sql("SELECT count(html) FROM article_bodies", is_confined=True).rows == [(3,)]
+    # under another name, and through a link
+    (tmp_path / "linked").symlink_to(tmp_path / "moved")
+    linked = Warehouse(tmp_path / "linked")
+    assert linked.sql("SELECT count(html) FROM article_bodies", is_confined=True).rows == [(3,)]
+
+
+def test_large_queries_spill(mirror, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    query = "SELECT count(*) FROM (SELECT hash(i) AS h, repeat('x', 60) AS t FROM range(600_000) AS r(i) ORDER BY h, t)"
+    query = query.replace("count(*)", "count(DISTINCT (h, t))")
+
+    def ask(*settings):
+        with mirror.connect_published() as connection:
+            for setting in ("threads = 1", "memory_limit = '40MB'", *settings):
+                connection.execute(f"SET {setting}")
+            confine(connection, [data / "lake"])
+            return connection.sql(confined(connection, query)).fetchall()
+
+    with pytest.raises(duckdb.OutOfMemoryException):
+        ask("max_temp_directory_size = '0KB'")
+    assert ask() == [(600_000,)]
+    assert not (tmp_path / ".tmp").exists()

@@ -11,6 +11,7 @@ command imports what it runs in its own body, so that `--help` and `sql` answer 
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import sys
 from collections.abc import Iterator, MutableMapping
@@ -149,10 +150,11 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        from resources.formatting import printable
+        from pipelines.cli import terminal
 
-        error.message = printable(error.message)
-        error.show()
+        told = io.StringIO()
+        error.show(told)
+        terminal.echo(told.getvalue(), nl=False, err=True)
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("An answer was needed, but standard input has ended. Nothing was changed.", err=True)

@@ -144,7 +144,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
             isinstance(row[number], int | float | Decimal) or row[number] is None for row in rows
         )
         short = all(len(value_text(row[number], column)) < _READABLE for row in rows)
-        drawn.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=short)
+        drawn.add_column(
+            Text(printable(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=short
+        )
     for row in rows:
         drawn.add_row(*(Text(value_text(value, column)) for column, value in zip(columns, row, strict=True)))
     return drawn

@@ -471,7 +471,7 @@ def test_sql_before_anything_is_published(environ, call):
         ("SELECT nonsense FROM articles", "nonsense"),
         ("SELEKT 1", "SELEKT"),
         ("FROM no_such_table", "no_such_table"),
-        ("DELETE FROM articles", "read-only"),
+        ("FROM read_text('/etc/hostname')", "--allow-files"),
         ("SELECT error('of the query itself') FROM articles", "of the query itself"),
     ],
 )
@@ -484,11 +484,19 @@ def test_sql_that_cannot_be_answered_is_no_traceback(filled, call, query, told_o
     assert 'File "' not in told.err
 
 
-def test_statement_without_rows_prints_nothing_or_its_count(filled, call, tmp_path):
-    told = call("sql", f"COPY (FROM codes) TO '{tmp_path}/codes.csv'", environ=filled[0])
+def test_statements_run_where_files_are_allowed(filled, call, tmp_path):
+    copy = f"COPY (FROM codes) TO '{tmp_path}/codes.csv'"
+    told = call("sql", copy, environ=filled[0])
+    assert (told.code, told.out) == (1, "")
+    assert "this is COPY. Nothing was done." in told.err
+    assert is_sentence(told.err)
+    assert not (tmp_path / "codes.csv").exists()
+    told = call("sql", "--allow-files", copy, environ=filled[0])
     assert told.code == 0
     assert len((tmp_path / "codes.csv").read_text().splitlines()) > 2
-    assert call("sql", "SET threads = 1", environ=filled[0]).code == 0
+    assert call("sql", "--allow-files", "SET threads = 1", environ=filled[0]).code == 0
+    told = call("sql", "--allow-files", "DELETE FROM articles", environ=filled[0])
+    assert (told.code, "read-only" in told.err) == (1, True)
 
 
 def test_pages_on_a_port_that_is_taken(environ, call):

@@ -29,7 +29,7 @@ def metrics(*, output: Path | None, count: int) -> None:
     now = datetime.now(UTC)
     text = collected.text(statuses.collect(read_settings(), count, now), now)
     if output is None:
-        terminal.echo(text, nl=False)
+        terminal.echo(text.decode(), nl=False)
     else:
         # a collector that comes at any moment reads all of the file, or the one before
         files.write(output.absolute(), text)

@@ -65,7 +65,7 @@ def literal(text):
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_answers_on_a_terminal_hold_nothing_that_it_obeys(screen, run, form):
-    told = screen(run, "sql", "--format", form, f"SELECT {literal(HOSTILE)} AS a, 'é 日本 \"q\"' AS \"{HOSTILE}\"")
+    told = screen(run, "sql", "--format", form, f'SELECT {literal(HOSTILE)} AS a, \'é 日本 "q"\' AS "{HOSTILE}"')
     assert not set(told) & set(OBEYED)
     assert "\r" not in told
     assert "é 日本" in told

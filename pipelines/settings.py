@@ -31,6 +31,7 @@ from pipelines.values import BODIES, PROJECT, SANDBOX_PROJECTS, SettingsError
 from resources import files
 from resources.access import Access
 from resources.enterprise import Service
+from resources.enterprise.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -213,6 +214,12 @@ class Settings(BaseModel):
     realtime_url: _Url = Field(
         Service.realtime_url, description="Address of the service's streams. Default: the real one.", examples=[""]
     )
+    allow_http: _Flag = Field(
+        False,
+        description="`1`: allow these addresses to be `http://` ones of other machines. Anyone on the way can then read passwords and tokens. "
+        "Default: `0`; `http://` only to this machine.",
+        examples=["1"],
+    )
 
     @field_validator("username")
     @classmethod
@@ -250,6 +257,7 @@ class Settings(BaseModel):
             password=None if self.password is None else self.password.get_secret_value(),
             contact=self.contact,
             anonymous=self.anonymous,
+            allow_http=self.allow_http,
             min_free_gb=self.min_free_gb,
             requests_per_second=self.requests_per_second,
             use_sandbox=self.sandbox,
@@ -335,6 +343,15 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         settings = settings.model_copy(update={"sandbox": not has_account})
     if settings.sandbox:
         return settings
+    try:
+        Service(
+            auth_url=settings.auth_url,
+            base_url=settings.base_url,
+            realtime_url=settings.realtime_url,
+            allow_http=settings.allow_http,
+        )
+    except InvalidRequest as error:
+        raise SettingsError(error.message) from None
     if not has_account:
         raise SettingsError(
             "WME_SANDBOX=0 switches the sandbox off and no account is configured; "

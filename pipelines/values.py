@@ -73,7 +73,7 @@ def flag(name: str, text: str) -> bool:
 def address(name: str, text: str) -> str:
     url = text.rstrip("/")
     try:
-        Service(base_url=url)
+        Service(base_url=url, allow_http=True)
     except InvalidRequest:
         # the address itself is not repeated: people put passwords into addresses
         raise SettingsError(

@@ -43,6 +43,7 @@ class Access:
     password: str | None = field(default=None, repr=False)
     contact: str | None = None
     anonymous: bool = False
+    allow_http: bool = False
     min_free_gb: float = 0.0
     requests_per_second: float | None = None
     use_sandbox: bool = False
@@ -85,6 +86,7 @@ class Access:
                 password=self.password,
                 contact=self.contact,
                 anonymous=self.anonymous,
+                allow_http=self.allow_http,
             )
             data_folder.claim(data, service.base_url)
             return service

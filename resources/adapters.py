@@ -88,6 +88,7 @@ class EnterpriseResource(_Checked):
     )
     contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
     anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
+    allow_http: bool = Field(default=False, description="Passwords and tokens over http:// to other machines, too.")
     min_free_gb: float = _number(0.0, "Free disk space (GB) that downloads leave untouched.")
     requests_per_second: float | None = _number(None, "Requests a second that the account may make.", SLOWEST)
     wikidata: bool = Field(default=False, description="Mirror the items and properties of Wikidata, too.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from resources.enterprise.errors import InvalidRequest
@@ -24,9 +25,10 @@ class Service:
         password: Password, or None where stored tokens shall do; never shown in a repr.
         contact: Who runs this client (mail address or page); sent in the User-Agent.
         anonymous: Send no token at all: for address ranges that the service admits without an account.
+        allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone on the way reads them.
 
     Raises:
-        InvalidRequest: An address is not an http(s) address.
+        InvalidRequest: An address is not an http(s) address, or is one of another machine over `http://`.
     """
 
     auth_url: str = AUTH_URL
@@ -36,10 +38,16 @@ class Service:
     password: str | None = field(default=None, repr=False)
     contact: str | None = None
     anonymous: bool = False
+    allow_http: bool = False
 
     def __post_init__(self) -> None:
         for name in ("auth_url", "base_url", "realtime_url"):
             object.__setattr__(self, name, _root(name, getattr(self, name)))
+            if not self.allow_http and is_open(getattr(self, name)):
+                raise InvalidRequest(
+                    f"The setting {name} is an http:// address of another machine, and passwords and tokens would cross the network in "
+                    f"the clear. Nothing was sent. Write https:// in WME_{name.upper()}, or set WME_ALLOW_HTTP=1 if the network is yours."
+                )
         username = (self.username or "").strip().lower()
         object.__setattr__(self, "username", username or None)
         object.__setattr__(self, "password", self.password or None)
@@ -72,6 +80,18 @@ def is_web_address(url: str) -> bool:
         )
     except ValueError:  # brackets or a port that are none
         return False
+
+
+def is_open(url: str) -> bool:
+    """Whether it is an address of another machine whose connections are not encrypted."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").removesuffix(".")
+    if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return True
 
 
 def _root(name: str, url: str) -> str:

@@ -12,6 +12,7 @@ import logging
 import random
 import threading
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -37,6 +38,7 @@ from resources.enterprise.http.answers import (
     requests_of,
 )
 from resources.enterprise.http.foreign import FOREIGN, reason, stems_from
+from resources.enterprise.http.networks import PUBLIC, addresses_of, meeting, network_of
 from resources.enterprise.http.session import BoundedRetry, NoAuth, NoCookies, Session
 from resources.enterprise.http.wire import Adapter, Deadline, Limits, TooSlowError, until
 from resources.enterprise.listing import shape_problem
@@ -107,6 +109,8 @@ class Transport:
         self.clock = clock
         self._contact = service.contact
         self._anonymous = service.anonymous
+        #: Where the service itself is, and downloads may lead; filled as connections to it are opened.
+        self._networks = {PUBLIC}
         self._making = threading.Lock()
         self._service: requests.Session | None = None
         self._store: requests.Session | None = None
@@ -147,7 +151,7 @@ class Transport:
             UnexpectedAnswer: The answer is too long.
         """
         try:
-            with until(Deadline(self.limits.answer_seconds)):
+            with until(Deadline(self.limits.answer_seconds)), meeting(self._is_at):
                 response = self._to_service().request(
                     method,
                     url,
@@ -185,14 +189,20 @@ class Transport:
     ) -> requests.Response:
         """Open a signed address at the object store, or a stream; the body is not read yet, nothing is retried.
 
-        Without `auth` no token is sent. A `body` is posted as JSON, and the answer may then begin whenever it likes.
+        Without `auth` no token is sent, and the address is taken for the service's own word, which leads to no network but that of
+        the service and the public one. A `body` is posted as JSON, and the answer may then begin whenever it likes.
 
         Raises:
             BrokenAnswer: No connection (`NoConnection`) or no answer before the deadline, which holds for the body too.
+            UnexpectedAnswer: The address leads into another network.
         """
         connect, read = self.patience.timeouts
+        hear = partial(self._may_be_at, doing) if auth is None else self._is_at
+        if auth is None:
+            for address in addresses_of(url):
+                hear(address)
         try:
-            with until(deadline):
+            with until(deadline), meeting(hear):
                 return self._to_store().request(
                     "GET" if body is None else "POST",
                     url,
@@ -206,6 +216,16 @@ class Transport:
         except FOREIGN as error:
             failure = self.broken(error, url, doing)
         raise failure
+
+    def _is_at(self, address: str) -> None:
+        self._networks.add(network_of(address))
+
+    def _may_be_at(self, doing: str, address: str) -> None:
+        if (network := network_of(address)) not in self._networks:
+            raise errors.UnexpectedAnswer(
+                f"Could not {doing}: the service redirects to a {network} address, and is not at one itself. Nothing was sent there, "
+                "and nothing was fetched. Check the addresses of the service and the name server of this machine."
+            )
 
     def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
         """The error that a failure of one attempt means."""

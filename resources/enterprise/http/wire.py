@@ -21,6 +21,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from resources.enterprise.http.networks import met
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -180,12 +182,30 @@ class _Response(http.client.HTTPResponse):
             self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
 
 
+def _meet(connection: HTTPConnection) -> None:
+    if connection.proxy is not None:  # the peer is the proxy, which decides itself where it connects to
+        return
+    try:
+        met(connection.sock)
+    except BaseException:
+        connection.close()
+        raise
+
+
 class _Connection(HTTPConnection):
     response_class = _Response
+
+    def connect(self) -> None:
+        super().connect()
+        _meet(self)
 
 
 class _SecureConnection(HTTPSConnection):
     response_class = _Response
+
+    def connect(self) -> None:
+        super().connect()
+        _meet(self)
 
 
 class _Pool(HTTPConnectionPool):

@@ -67,7 +67,7 @@ def html_reply(status=200):
 class Loopback:
     """An HTTP/1.1 server in threads whose answers come from one function."""
 
-    def __init__(self, application):
+    def __init__(self, application, host="127.0.0.1"):
         self.requests = []
         self.stalls_sat_out = 0
         self.now = lambda: dt.datetime.now(dt.UTC)  # told in the `Date` of every answer
@@ -106,13 +106,13 @@ class Loopback:
             def handle_error(self, request, client_address):
                 pass  # clients that go away are part of the tests
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server((host, 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self._server.server_address[0]}:{self._server.server_port}"
 
     def seen(self, glob, method=None):
         with self._lock:

@@ -192,7 +192,7 @@ def test_a_host_that_answers_badly_is_not_unreachable(client, fake, reply):
 
 
 def test_a_name_that_does_not_resolve_is_said(make_client):
-    url = "http://no-such-host.invalid"
+    url = "https://no-such-host.invalid"
     with pytest.raises(errors.UnreachableError, match=r"cannot be resolved \(no-such-host.invalid\)"):
         make_client(auth_url=url, patience=Patience(retries=0)).account.login()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import NAMES, PROJECT, SettingsError, read, unknown
+from pipelines.wiring import build_enterprise
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -50,6 +51,20 @@ def test_a_url_loses_its_last_slash():
     assert read({"WME_SANDBOX": "0", **ACCOUNT, "WME_BASE_URL": "http://127.0.0.1:1/"}).base_url == "http://127.0.0.1:1"
 
 
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1", "http://localhost:2", "http://[::1]:3", "http://api.localhost", "https://a.b"]
+)
+def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
+    names = ("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL")
+    assert read(ACCOUNT | dict.fromkeys(names, url)).auth_url == url
+    remote = dict.fromkeys(names, "http://api.example.org")
+    settings = read(ACCOUNT | remote | {"WME_ALLOW_HTTP": "1"})
+    assert settings.access.allow_http
+    assert build_enterprise(settings).access.allow_http
+    # the sandbox takes their place
+    assert read(ACCOUNT | remote | {"WME_SANDBOX": "1"}).sandbox
+
+
 def test_anonymous_needs_projects_and_no_account():
     settings = read({"WME_ANONYMOUS": "1", "WME_PROJECTS": "enwiki"})
     assert settings.anonymous
@@ -81,6 +96,16 @@ def test_how_often_to_publish():
         (
             ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"},
             r"^WME_BASE_URL is not an address",
+        ),
+        *(
+            (ACCOUNT | {name: url}, "^The setting .* is an http:// address of another machine.* WME_ALLOW_HTTP=1")
+            for name in ("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL")
+            for url in (
+                "http://api.example.org",
+                "http://10.0.0.7:8090",
+                "http://localhost.example.org",
+                "HTTP://127.1",
+            )
         ),
         ({"WME_SANDBOX": "maybe"}, "write 1 or 0"),
         ({"WME_PROJECTS": "en/wiki"}, "database names"),

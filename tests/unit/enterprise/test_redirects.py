@@ -1,0 +1,173 @@
+"""A redirect leads no download into the operator's network: the service is at an address that counts as public, its target is not."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from resources.enterprise import errors, models
+from resources.enterprise.http import networks, transport
+from tests.unit.enterprise.loopback import Loopback, Reply
+
+NAME = "enwiki_namespace_0"
+PATH = f"/v2/batches/2026-11-01/05/{NAME}/download"
+#: Where the service is in these tests; Linux has all of 127.0.0.0/8.
+PUBLIC = "127.0.0.1"
+
+
+@pytest.fixture
+def inside():
+    """Servers that the redirect must not reach, on the same port of every loopback address that is not the service's."""
+    with ExitStack() as opened:
+        first = Loopback(lambda _: Reply(200, b"secret"), "127.0.0.2")
+        opened.callback(first.close)
+        yield first
+
+
+@pytest.fixture
+def public(monkeypatch):
+    """`127.0.0.1` counts as public, everything else as what it is."""
+    real = networks.network_of
+    monkeypatch.setattr(transport, "network_of", lambda one: "public" if one == PUBLIC else real(one))
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """`names[host] = addresses`: what a name server says of a host, look by look."""
+    known, real = {}, socket.getaddrinfo
+
+    def look_up(host, port, *args, **options):
+        if host in known:
+            host = known[host].pop(0) if len(known[host]) > 1 else known[host][0]
+        return real(host, port, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+def download(client, fake, hour, content, tmp_path, location):
+    record = models.Batch.model_validate(fake.add(NAME, content))
+    fake.script(PATH, *[Reply(307, b"", {"Location": location})] * 9)
+    return client.download_batch(hour, record, tmp_path / "x.tar.gz")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.2",
+        "127.2",  # the forms that a resolver takes for the same
+        "2130706434",
+        "0x7f000002",
+        "0x7f.0.0.2",
+        "0177.0.0.02",
+        "127.0.0.2.",
+        "[::ffff:127.0.0.2]",
+        "[::ffff:7f00:2]",
+        "[::1]",
+        "metadata.example.org",
+        "both.example.org",
+    ],
+)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_redirect_leads_inside(client, fake, inside, public, names, hour, content, tmp_path, scheme, host):
+    names["metadata.example.org"] = ["127.0.0.2"]
+    names["both.example.org"] = [PUBLIC, "127.0.0.2"]  # another address when the connection is made
+    names["127.0.0.2."] = ["127.0.0.2"]
+    port = urlsplit(inside.url).port
+    with pytest.raises(errors.EnterpriseError) as caught:
+        download(client, fake, hour, content, tmp_path, f"{scheme}://{host}:{port}/latest/meta-data?X-Amz-Signature=1")
+    if scheme == "http" or host != "both.example.org":  # there TLS fails before anything is sent
+        assert type(caught.value) is errors.UnexpectedAnswer
+        assert "redirects to a loopback address" in caught.value.message
+    assert "Signature" not in caught.value.message
+    assert inside.requests == []
+    assert not any(tmp_path.glob("x*"))
+    # asked for once: a redirect that leads inside costs no second unit of quota
+    assert scheme == "https" or len(fake.api.seen(PATH)) == 1
+
+
+def test_where_the_service_is_its_files_may_be(client, fake, hour, content, tmp_path):
+    record = models.Batch.model_validate(fake.add(NAME, content))
+    assert client.download_batch(hour, record, tmp_path / "x.tar.gz").fetched  # as ever, all on loopback
+    assert client._transport._networks == {"public", "loopback"}
+
+
+def test_no_connection_is_opened_where_the_address_is_known_before(
+    client, fake, public, names, hour, content, tmp_path
+):
+    with socket.socket() as quiet:
+        quiet.bind(("127.0.0.2", 0))
+        quiet.listen()
+        quiet.settimeout(0)
+        with pytest.raises(errors.UnexpectedAnswer, match="loopback"):
+            download(client, fake, hour, content, tmp_path, f"http://127.0.0.2:{quiet.getsockname()[1]}/x")
+        with pytest.raises(BlockingIOError):
+            quiet.accept()
+
+
+def test_a_store_that_redirects_is_not_followed(client, fake, inside, public, hour, content, tmp_path):
+    fake.script("/objects/*", *[Reply(302, b"", {"Location": f"{inside.url}/x"})] * 30)
+    record = models.Batch.model_validate(fake.add(NAME, content))
+    with pytest.raises(errors.ServiceUnavailable, match="answered 302"):
+        client.download_batch(hour, record, tmp_path / "x.tar.gz")
+    assert inside.requests == []
+
+
+def test_what_a_proxy_looks_up_is_its_own_matter(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "direct.localhost")
+    assert networks.addresses_of("http://localhost/x") == frozenset()
+    assert networks.addresses_of("http://0x7f000001/x") == {"127.0.0.1"}
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **how: [(0, 0, 0, "", ("127.0.0.9", 0))] if not how["flags"] else []
+    )
+    assert networks.addresses_of("http://direct.localhost/x") == {"127.0.0.9"}
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("8.8.8.8", "public"),
+        ("2606:4700:4700::1111", "public"),
+        ("::ffff:8.8.8.8", "public"),
+        ("64:ff9b::808:808", "public"),
+        ("169.254.169.254", "link-local"),
+        ("fe80::1", "link-local"),
+        ("fe80::1%eth0", "link-local"),
+        ("::ffff:169.254.169.254", "link-local"),
+        ("64:ff9b::a9fe:a9fe", "link-local"),
+        ("2002:a9fe:a9fe::1", "link-local"),
+        ("127.0.0.1", "loopback"),
+        ("127.255.255.254", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("10.0.0.1", "private"),
+        ("172.16.0.1", "private"),
+        ("172.31.255.255", "private"),
+        ("192.168.1.1", "private"),
+        ("100.64.0.1", "private"),
+        ("0.0.0.0", "private"),
+        ("::", "private"),
+        ("fc00::1", "private"),
+        ("fd12:3456::1", "private"),
+        ("224.0.0.1", "private"),
+        ("ff02::1", "private"),
+        ("255.255.255.255", "private"),
+        ("fec0::1", "private"),
+    ],
+)
+def test_addresses_belong_to_networks(address, network):
+    assert networks.network_of(address) == network
+
+
+@pytest.mark.parametrize("name", ["auth_url", "base_url", "realtime_url"])
+def test_passwords_and_tokens_go_over_open_connections_to_this_machine_only(fake, name):
+    with pytest.raises(errors.InvalidRequest, match=f"WME_{name.upper()}, or set WME_ALLOW_HTTP=1"):
+        fake.service(**{name: "http://api.example.org"})
+    assert (
+        getattr(fake.service(**{name: "http://api.example.org", "allow_http": True}), name) == "http://api.example.org"
+    )
+    assert fake.service(**{name: "https://api.example.org"})

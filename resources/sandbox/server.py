@@ -54,6 +54,8 @@ _START_SECONDS = 60
 #: Answers still under way when a sandbox ends get this long.
 _GRACE_SECONDS = 1
 _POLL_SECONDS = 0.002
+#: Bytes of a request's first line and headers: a GET may have 255 fields and filters in its address.
+_LONGEST_HEAD = 1 << 18
 
 
 class Sandbox:
@@ -293,6 +295,9 @@ def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
 def _server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
+        # httptools drops the body of a request that asks for an upgrade, as Java's HttpClient does of every first one
+        http="h11",
+        h11_max_incomplete_event_size=_LONGEST_HEAD,
         lifespan="off",
         ws="none",
         log_config=None,

@@ -123,7 +123,8 @@ def reconcile(
     with lookup.alone(layout), enterprise.client(ANSWER_SECONDS) as client:
         budget, left = lookup.Budget(layout.root, enterprise.lookups_per_day, _now), lookup.units_left(client)
         if usual is None:
-            usual = 0 if set(client.account.user().groups or ()) <= {FREE_GROUP} else PAID_SAMPLE
+            user = client.account.known_user()
+            usual = 0 if user is None or set(user.groups or ()) <= {FREE_GROUP} else PAID_SAMPLE
         count = min(usual, budget.left, usual if left is None else left)
         pages = store.sampled_pages(enterprise.projects, enterprise.namespaces, count) if count else []
         wanted = [Asked(page.project_id, page.namespace_id, page.name, Purpose.CHECK) for page in pages]

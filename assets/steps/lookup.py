@@ -199,9 +199,7 @@ def plan(
 
 def units_left(client: EnterpriseClient) -> int | None:
     """What is left of the account's quota of lookups; None: no limit is stated. Costs none."""
-    if client.service.anonymous:
-        return None
-    quota = client.account.user().quotas.get(_QUOTA)
+    quota = client.account.quotas().get(_QUOTA)
     return None if quota is None else quota.left
 
 

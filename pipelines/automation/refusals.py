@@ -48,7 +48,7 @@ def hindrance(
         named = {(one.project_id, one.namespace_id) for one in client.batches(certain[-1], dataset).records}
         absent = [place for place in scope if place not in named]
         names.check(client, layout, [project for project, _ in absent], [number for _, number in absent])
-    quota = None if client.service.anonymous else client.account.user().quotas.get(UNCOUNTED)
+    quota = client.account.quotas().get(UNCOUNTED)
     if quota is None or not quota.exhausted:
         return None
     return (

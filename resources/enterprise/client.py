@@ -333,4 +333,4 @@ class EnterpriseClient:
 
     def _remaining(self) -> dict[str, models.Quota]:
         """The account's counters; none for a client without an account, of which the service says nothing."""
-        return {} if self.service.anonymous else self.account.user().quotas
+        return self.account.quotas()

@@ -52,7 +52,7 @@ def auth_status(*, as_json: bool) -> None:
         status = client.account.status()
         if not as_json:
             _show_tokens(client)
-        user = client.account.user() if status.logged_in else None
+        user = client.account.known_user() if status.logged_in else None
         if as_json:
             # asking for the account may have renewed the token
             terminal.echo(json.dumps(account_json(client.account.status(), user, client.account.now()), indent=2))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import requests
 
     from resources.enterprise.http.transport import Transport
-    from resources.enterprise.models import User
+    from resources.enterprise.models import Quota, User
     from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class Authenticator:
         self._calls = AuthService(transport, service.auth_url)
         self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
+        self._is_unknown_told = False
         self._mutex = threading.Lock()  # threads wait here without polling the lock file
         self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
 
@@ -184,8 +185,43 @@ class Authenticator:
         return self._clock()
 
     def user(self) -> User:
-        """The account's groups and counters."""
-        return self._calls.get_user(self.bearer)
+        """The account's groups and counters, as `POST /v1/get-user` reports them.
+
+        Raises:
+            EnterpriseError: The service does not report them, for whatever reason.
+        """
+        token = self.access_token()
+        try:
+            return self._calls.get_user(token)
+        except errors.AuthenticationError:
+            renewed = self.renew(token)
+        return self._calls.get_user(renewed)
+
+    def known_user(self) -> User | None:
+        """The same, None where the service does not report it, which is logged once.
+
+        The operation is undocumented, so nothing may depend on it. An account that is refused is another matter.
+
+        Raises:
+            EnterpriseError: No token can be had, or the service cannot be reached.
+        """
+        if self._service.anonymous:
+            return None
+        self.access_token()
+        try:
+            return self.user()
+        except (errors.UnreachableError, errors.StateError):
+            raise
+        except errors.EnterpriseError as error:
+            level = logging.DEBUG if self._is_unknown_told else logging.WARNING
+            _log.log(level, "The account's groups and quotas are unknown, and no limit is assumed: %s", error)
+            self._is_unknown_told = True
+            return None
+
+    def quotas(self) -> dict[str, Quota]:
+        """The account's counters by product; of one that is absent no limit is known. Raises as `known_user`."""
+        user = self.known_user()
+        return {} if user is None else user.quotas
 
     def forgot_password(self) -> None:
         """Have a confirmation code sent to the account's mail address."""
@@ -209,7 +245,7 @@ class Authenticator:
         configured = self._password
         self._password = configured or previous  # where no token is stored, it logs in
         try:
-            self.user()  # a token that was revoked would be refused with the words that a wrong password is
+            self.known_user()  # a token that was revoked would be refused with the words that a wrong password is
             self._calls.change_password(self.access_token(), previous, proposed)
         except errors.EnterpriseError:
             self._password = configured

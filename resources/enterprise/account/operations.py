@@ -212,10 +212,13 @@ class AuthService:
             )
         return self._grant(found.access_token, found.refresh_token, found.expires_in)
 
-    def get_user(self, auth: AuthBase) -> User:
-        """`POST /v1/get-user`: groups and counters of the account."""
+    def get_user(self, access_token: str) -> User:
+        """`POST /v1/get-user`: groups and counters of the account. The token is in the body and in the header.
+
+        The operation is undocumented: its source of 2025 reads the header, clients of 2026 send the body alone.
+        """
         doing = "read the account's quotas"
-        answer = self._post(endpoints.GET_USER, None, auth)
+        answer = self._post(endpoints.GET_USER, {"access_token": access_token}, _Signed(access_token))
         self._check(answer, doing)
         return self._transport.parse(answer, _USER, doing)
 

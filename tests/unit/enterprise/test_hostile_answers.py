@@ -89,6 +89,8 @@ OPERATIONS = {
     "confirm_snapshot": lambda c, f: c.confirm_snapshot(plan(c, f)),
     "download_snapshot": lambda c, f: c.download_snapshot(plan(c, f), workers=2),
     "user": lambda c, f: c.account.user(),
+    "quotas": lambda c, f: c.account.quotas(),
+    "known_user": lambda c, f: c.account.known_user(),
     "login": lambda c, f: c.account.login(),
     "refresh": lambda c, f: (c.account.login(), c.account.refresh()),
     "revoke": lambda c, f: (c.account.login(), c.account.revoke()),

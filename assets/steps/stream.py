@@ -151,7 +151,7 @@ def keep(
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
                     run = Run(began_at, clock(), *counts)
                     is_due = is_last or now - said >= _SAID_SECONDS
-                    step = lake.add(_emptied(held), clock(), always=is_due, run=run)
+                    step = lake.add(_emptied(held), clock(), always=is_due, run=run, service_now=stream.now)
                     size, due = 0, now + step_seconds
                     if step is not None:
                         stream.positions.committed(step.offsets, step.published_at)

@@ -14,7 +14,7 @@ import gzip
 import io
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,10 @@ import pyarrow.parquet as pq
 from resources import files
 from resources.data_folder import removing
 from resources.datasets.live import (
+    AHEAD,
     COUNTS,
     METADATA_KEY,
+    PAST,
     Step,
     counting,
     facts_of,
@@ -50,6 +52,7 @@ from resources.lake.streamed import events_in, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from resources.datasets.live import Run
@@ -128,36 +131,44 @@ class LiveLake:
         self._continuity = Continuity(self.folder)
 
     def last(self) -> Step | None:
-        """The newest file; None: nothing is kept so far. State that cannot be is repaired; the next file has what is right.
+        """The newest file; None: nothing is kept so far.
 
         Raises:
             LakeError: It cannot be read.
         """
         if self._last is None and (files := files_of(self.folder)):
-            found = _read(files[-1].last, files[-1].path)
-            self._last = repaired(found, datetime.now(UTC))
-            if self._last != found:
-                _log.warning(
-                    "The file %s of the stream has partitions, offsets or dates that cannot be; they were left out. Partitions without an offset are read "
-                    "from the oldest event that the service has. What is kept already is recognized and not added again.",
-                    found.path,
-                )
+            self._last = _read(files[-1].last, files[-1].path)
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
         """The newest file; where there is none, the first one, which holds no event and says where the stream begins.
 
+        State that cannot be is repaired: the next file has what is right.
+
         Raises:
             LakeError: It could not be read or written.
         """
         if (last := self.last()) is not None:
-            return last
+            self._last = repaired(last, now)
+            if self._last != last:
+                _log.warning(
+                    "The file %s of the stream has partitions, offsets or dates that cannot be; they were left out. Partitions without an offset are read "
+                    "from the oldest event that the service has. Events that are kept already are recognized and not added again.",
+                    last.path,
+                )
+            return self._last
         first = Step(1, self._path(now, 1, 1), since, kept_since=dict.fromkeys(self._scope or (), since))
         self._land(first, self._table.schema.empty_table(), _Rejects())
         return first
 
     def add(
-        self, blocks: Iterable[bytes], now: datetime, *, always: bool = False, run: Run | None = None
+        self,
+        blocks: Iterable[bytes],
+        now: datetime,
+        *,
+        always: bool = False,
+        run: Run | None = None,
+        service_now: datetime | None = None,
     ) -> Step | None:
         """Keep what came: one file, or none where nothing of it is new and kept.
 
@@ -166,15 +177,18 @@ class LiveLake:
             now: The moment, aware, by which the file is laid away.
             always: Whether a file is written only to say how far the stream is, where no event of it is kept.
             run: Whose step it is, without the counts of its events.
+            service_now: The moment by the clock of the service, where it is known: dates of events are judged by both clocks.
 
         Raises:
             LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
         """
         before = self.begin(now, now)
+        service_now = service_now or now
+        dates = min(now, service_now) - PAST, max(now, service_now) + AHEAD
         rejects = _Rejects()
         batches = []
         for piece in pieces(blocks):
-            events, bad = events_in(piece, self._reader, now)
+            events, bad = events_in(piece, self._reader, *dates)
             batches.append(events)
             rejects.add(bad)
         if not batches:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.datasets.live import AHEAD, OFFSET_MAX, PARTITIONS, PAST
+from resources.datasets.live import OFFSET_MAX, PARTITIONS, PAST
 from resources.lake.decode.records import Reject
 
 if TYPE_CHECKING:
@@ -21,11 +21,13 @@ _PIECE_BYTES = 1 << 20
 _IDENTIFIER_MAX = 255
 
 
-def events_in(piece: memoryview, reader: RecordReader, now: datetime) -> tuple[pa.RecordBatch, list[Reject]]:
-    """The events in some lines, and the lines that are none."""
+def events_in(
+    piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
+) -> tuple[pa.RecordBatch, list[Reject]]:
+    """The events in some lines, which were published between two moments, and the lines that are none."""
     rows = reader.read(piece, "stream", 1, 0)
     batch, rejects = rows.batch, rows.rejects
-    if wrong := _faults(batch, now):
+    if wrong := _faults(batch, earliest, latest):
         lines = _lines_of_rows(bytes(piece), {reject.line_number for reject in rejects})
         rejects = rejects + [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in wrong.items()]
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
@@ -45,7 +47,7 @@ def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _faults(batch: pa.RecordBatch, now: datetime) -> dict[int, str]:
+def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict[int, str]:
     """The rows that are no events of a stream, each with its reason."""
     found: dict[int, str] = {}
 
@@ -64,7 +66,7 @@ def _faults(batch: pa.RecordBatch, now: datetime) -> dict[int, str]:
     mark(_outside(partition, 0, PARTITIONS - 1), f"event.partition is not one of 0 to {PARTITIONS - 1}.")
     mark(_outside(offset, 0, OFFSET_MAX), f"event.offset is not from 0 to {OFFSET_MAX}.")
     mark(pc.is_null(published), "event.date_published is missing, so the event is of no hour.")
-    early, late = (pa.scalar(moment, published.type) for moment in (now - PAST, now + AHEAD))
+    early, late = (pa.scalar(moment, published.type) for moment in (earliest, latest))
     mark(pc.less(published, early), f"event.date_published is more than {PAST.days} days ago.")
     mark(pc.greater(published, late), "event.date_published is more than a day ahead.")
     return found

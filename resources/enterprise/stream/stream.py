@@ -24,6 +24,7 @@ from resources.enterprise.stream.positions import OFFSET_MAX, PARTITIONS, shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from types import TracebackType
 
     from resources.enterprise.account.authenticator import Authenticator
@@ -125,6 +126,11 @@ class Stream:
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
 
     @property
+    def now(self) -> datetime:
+        """The moment by the clock of the service, as far as it is known."""
+        return self._transport.clock.now()
+
+    @property
     def too_long_count(self) -> int:
         """Records that were longer than the longest and were left out."""
         return sum(connection.too_long_count for connection in self.connections)
@@ -203,7 +209,7 @@ class Stream:
         return listen(
             self._transport,
             self._url,
-            self.positions.body(parts, self._transport.clock.now(), by_moment=by_moment) | self._query,
+            self.positions.body(parts, self.now, by_moment=by_moment) | self._query,
             self._options.form,
             doing=self._doing,
             auth=self._auth.bearer,

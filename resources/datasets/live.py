@@ -197,7 +197,8 @@ def repaired(step: Step, now: datetime) -> Step:
         for one, (offset, moment) in step.highest.items()
         if is_partition(one) and is_offset(offset)
     }
-    highest |= {one: (OFFSET_MAX + 1, now) for one in step.offsets if is_partition(one) and one not in offsets}
+    lost = ({*step.offsets} | {*step.event_counts}) - {*offsets} - {*highest}
+    highest |= {one: (OFFSET_MAX + 1, now) for one in lost if is_partition(one)}
     return replace(
         step,
         since=moment_of(step.since),

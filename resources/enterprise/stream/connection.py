@@ -98,9 +98,7 @@ class Connection(threading.Thread):
             wait = max(random.uniform(0, self._wait), self._asked())
             self._wait = min(2 * self._wait, self._longest_wait)
             _log.info("Connection %s of the stream ended%s; opening it again in %.1f s.", self.name, self._why(), wait)
-            self._is_waiting = True
-            self._ended.wait(wait)
-            self._is_waiting = False
+            self._pause(wait)
 
     def stop(self) -> None:
         """End it: what has come until now stays in the inbox."""
@@ -124,6 +122,11 @@ class Connection(threading.Thread):
     def _cut(self) -> None:
         if (leash := self._leash) is not None:
             leash.cut()
+
+    def _pause(self, seconds: float) -> None:
+        self._is_waiting = True
+        self._ended.wait(seconds)
+        self._is_waiting = False
 
     def _asked(self) -> float:
         """Seconds that the service asked to wait when it refused the connection, up to the longest."""

@@ -115,6 +115,7 @@ class EventRecords(Lines):
         self._data: list[bytes] = []
         self._data_size = 0
         self._is_first = True
+        self._is_too_long = False
 
     @property
     def size(self) -> int:
@@ -128,23 +129,25 @@ class EventRecords(Lines):
             line = each.removeprefix(codecs.BOM_UTF8) if self._is_first else each
             self._is_first = False
             if line.startswith(b"data:"):
-                self._data.append(line[5:].removeprefix(b" ").removesuffix(b"\r"))
-                self._data_size += len(self._data[-1])
+                data = line[5:].removeprefix(b" ").removesuffix(b"\r")
+                self._data_size += len(data)
+                if not self._is_too_long:
+                    self._data.append(data)
             elif line in (b"", b"\r"):
-                if self._data:
+                if self._is_too_long:
+                    super()._leave_out(self._data_size)
+                elif self._data:
                     # a record has no line end, so several lines of data are one record
                     found += (*self._data, b"\n")
-                elif self._data_size:
-                    super()._leave_out(self._data_size)
-                self._data, self._data_size = [], 0
+                self._data, self._data_size, self._is_too_long = [], 0, False
         if self._data_size > self._longest:
-            self._data = []
+            self._data, self._is_too_long = [], True
             self._require_end(self._data_size)
         return b"".join(found)
 
     def _leave_out(self, size: int) -> None:
         """Leave out the event of a line that is too long; it is told at the event's end."""
-        self._data = []
+        self._data, self._is_too_long = [], True
         self._data_size += size
 
 

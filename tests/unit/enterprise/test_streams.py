@@ -19,6 +19,7 @@ from resources.enterprise.errors import (
     UnexpectedAnswer,
 )
 from resources.enterprise.query import Query
+from resources.enterprise.stream.connection import Connection
 from resources.enterprise.stream.framing import EVENTS, NDJSON, framing
 from resources.enterprise.stream.inbox import Inbox
 from resources.enterprise.stream.positions import Positions, partitions_of, shares
@@ -263,6 +264,177 @@ class TestRefusalsAndEnds:
         assert fake.api.seen(STREAM)[0].json["fields"] == ["name", "event.*"]
         with pytest.raises(InvalidRequest):
             client.stream(query=Query(fields=("version",)))
+
+
+class TestAnswersAndRefusals:
+    ONE = StreamOptions(connections=1)
+
+    @pytest.mark.parametrize("header", [b"Content-Length: 100000\r\n", b"", b"Transfer-Encoding: chunked\r\n"])
+    def test_events_are_there_at_once_in_whatever_form_the_answer_comes(self, fake, client, header):
+        silent = threading.Event()
+
+        def send(connection):
+            body = lines(event(0, 1), event(0, 2))
+            if b"chunked" in header:
+                body = b"%x\r\n%s\r\n" % (len(body), body)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n" + body)
+            assert silent.wait(120)
+
+        fake.script(STREAM, Reply(raw=send))
+        with client.stream(options=self.ONE) as stream:
+            assert first(stream, 2) == [event(0, 1), event(0, 2)]
+            assert stream.connections[0].opened == 1
+        silent.set()
+
+    @pytest.mark.parametrize(
+        ("status", "asked", "seconds"),
+        [
+            (429, "120", 120),
+            (503, "7.5", 7.5),
+            (503, "Sun, 01 Nov 2026 06:12:00 GMT", 120),
+            (429, "999999999", 300),
+            (503, "Fri, 31 Dec 9999 23:59:59 GMT", 300),
+            (429, "-5", 0),
+            (429, "1e400", 0),
+            (503, "Sun, 01 Nov 2020 06:12:00 GMT", 0),
+            (503, "soon", 0),
+        ],
+    )
+    def test_a_refusal_says_when_to_come_again(self, fake, client, monkeypatch, status, asked, seconds):
+        waits, ended = [], threading.Event()
+
+        def wait(connection, seconds):
+            waits.append(seconds)
+            ended.set()
+            connection._ended.set()
+
+        monkeypatch.setattr(Connection, "_pause", wait)
+        refused = error_reply(status, "busy")
+        fake.script(STREAM, Reply(status, refused.body, refused.headers | {"Retry-After": asked}))
+        with client.stream(options=self.ONE):
+            assert ended.wait(120)
+        [found] = waits
+        # at least what the connection would wait anyway
+        assert seconds <= found <= seconds + QUICK.longest_wait
+
+    def test_a_connection_that_waits_as_it_was_asked_to_is_failing(self, fake, client, monkeypatch):
+        paused, ended = threading.Event(), threading.Event()
+
+        def pause(connection, seconds, pause=Connection._pause):
+            monkeypatch.setattr(connection._ended, "wait", lambda _seconds: (paused.set(), ended.wait(120)))
+            pause(connection, seconds)
+
+        monkeypatch.setattr(Connection, "_pause", pause)
+        fake.script(STREAM, error_reply(503, "busy"))
+        with client.stream(options=self.ONE) as stream:
+            assert paused.wait(120)
+            [connection] = stream.connections
+            # and not open and silent, by which it would count as one that works
+            assert connection.is_failing(connection.heard_at + 299)
+            ended.set()
+
+    def test_after_a_silence_it_is_asked_by_moments(self, fake, client, monkeypatch):
+        """Of a topic that was numbered anew, nothing comes for offsets beyond its end."""
+        monkeypatch.setattr("resources.enterprise.stream.connection._SILENT_SECONDS", -1.0)
+        fake.script(STREAM, Reply(chunked=True), Reply(body=lines(event(3, 2)), chunked=True))
+        with client.stream(since=NOW, offsets={3: 5_000}, options=self.ONE) as stream:
+            stream.positions.committed({3: 5_000}, {3: NOW + timedelta(hours=1)})
+            assert first(stream, 1) == [event(3, 2)]
+        begin, later = (request.json for request in fake.api.seen(STREAM)[:2])
+        assert begin["offsets"] == {"3": 5_000}
+        assert "offsets" not in later
+        assert later["since_per_partition"]["3"] == "2025-03-09T08:30:00.000Z"
+
+    def test_lines_that_are_no_events_are_left_out_and_places_that_come_anew_are_not(self, fake, client, caplog):
+        bad = [
+            *(b"{", b"[]", b"17", b"\xff", b"{}", b'{"event": null}', b'{"event": []}', b"[" * 100_000),
+            *(json.dumps(event(partition, 1)).encode() for partition in (50, -1, "3", 1.0, True, None)),
+            *(json.dumps(event(3, offset)).encode() for offset in (2**53, -1, "3", 1.5, True, None)),
+        ]
+        good = [event(3, 7), event(3, 8), event(3, 0), event(3, 1)]
+        good[2]["event"]["identifier"] = "anew"
+        body = b"\n".join([*bad, lines(*good[:2]), lines(*good)])
+        fake.script(STREAM, Reply(body=body, chunked=True))
+        with client.stream(options=self.ONE) as stream:
+            assert first(stream, 4) == good
+            assert stream.positions.next_offset(3) == 1
+        assert caplog.text.count("of the stream is no event and was left out") == len(bad)
+
+
+class TestLongRecords:
+    """A record of 64 MB over each of ten connections is not in memory ten times."""
+
+    def test_one_connection_at_a_time_puts_a_long_record_together(self, fake, client, monkeypatch):
+        size, opened, turns = 6 << 20, [], threading.Semaphore(0)
+        wait = Connection._wait_for_turn
+
+        def wait_for_turn(connection):
+            turns.release()
+            return wait(connection)
+
+        def open_(*arguments):
+            opened.append(framing(*arguments))
+            return opened[-1]
+
+        monkeypatch.setattr(Connection, "_wait_for_turn", wait_for_turn)
+        monkeypatch.setattr("resources.enterprise.stream.connection.framing", open_)
+        go_on = threading.Event()
+
+        def answer(request, _reply):
+            if request.path != STREAM:
+                return None
+            [part] = request.json["parts"]
+            if fake_parts.setdefault(part, request) is not request:
+                return Reply(chunked=True, cut=0, stall=end)
+            line = lines(event(5 * part, 1, body="x" * size))
+
+            def send(connection):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + line[: 2 << 20])
+                assert go_on.wait(120)
+                connection.sendall(line[2 << 20 :])
+
+            return Reply(raw=send)
+
+        fake_parts, end = {}, threading.Event()
+        fake.hostile = answer
+        with client.stream(options=StreamOptions(connections=10)) as stream:
+            for _ in range(10):
+                assert turns.acquire(timeout=120)
+            # each has a long record under way, and one of them has the turn
+            *others, _ = sorted(one.size for one in opened)
+            assert max(others) <= (1 << 20) + (1 << 18)
+            go_on.set()
+            found = first(stream, 10)
+        end.set()
+        assert sorted(one["event"]["partition"] for one in found) == [5 * part for part in range(10)]
+
+    @pytest.mark.parametrize("size", [7, 90, 256])
+    def test_an_event_of_many_lines_is_bounded_and_the_next_one_is_read(self, size, caplog):
+        together = framing(EVENTS, 1_000)
+        endless = b"".join(b"data: %s\n" % (b"x" * 50) for _ in range(100))
+        sent = b"data: 1\n\n" + endless + b"event: message\n\ndata: 2\n\ndata:\n\n: comment\n\n"
+        found, most = b"", 0
+        for at in range(0, len(sent), size):
+            found += together.feed(sent[at : at + size])
+            most = max(most, sum(map(len, together._data)))
+        assert (found, together.left_out) == (b"1\n2\n\n", 1)
+        assert most <= 1_000
+        assert together.size == 0
+        assert "has 5,000 bytes and was left out" in caplog.text
+        with pytest.raises(UnexpectedAnswer, match="more than 16,000 bytes and no end") as raised:
+            b"".join(together.feed(endless[:57]) for _ in range(1_000))
+        # the connection is opened again; it does not end the stream
+        assert raised.value.retryable
+
+    def test_a_line_that_is_too_long_takes_its_whole_event_with_it(self):
+        together = framing(EVENTS, 1_000)
+        sent = b"data: {\ndata: " + b"x" * 3_000 + b"\ndata: }\n\ndata: 2\n\n"
+        assert b"".join(together.feed(sent[at : at + 100]) for at in range(0, len(sent), 100)) == b"2\n"
+        assert together.left_out == 1
+
+    def test_marks_of_order_and_carriage_returns(self):
+        assert framing(EVENTS, 1_000).feed(b'\xef\xbb\xbfdata: {"a":\r1}\r\n\r\n') == b'{"a":\r1}\n'
+        assert framing(NDJSON, 1_000).feed(b'{"a":\r1}\r\n\r\n \r\n') == b'{"a":\r1}\n'
 
 
 @pytest.fixture(scope="module")

@@ -303,10 +303,8 @@ def _taken(service, lake, places, chance):
     for partition in PARTITIONS:
         log = service.logs[partition][service.at[partition]]
         key = (partition, service.at[partition])
-        if key in places:
-            found = log[places[key] :]
-        else:
-            found = service.sent(partition, lake.last().offsets.get(partition))
+        following = lake.last().offsets.get(partition)
+        found = log[places[key] :] if key in places else service.sent(partition, following)
         if chance is not None and chance.random() < 0.5:
             found = found[: chance.randint(0, len(found))]
         if found:

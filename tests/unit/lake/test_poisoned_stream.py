@@ -7,9 +7,13 @@ import json
 from collections import Counter
 from datetime import timedelta
 
+import pyarrow.parquet as pq
 import pytest
 
+from assets.steps.stream import missed
+from resources.datasets.live import METADATA_KEY, Run
 from resources.lake import Layout
+from resources.lake.continuity import Continuity
 from tests.unit.lake.poisoned import NOW, ODD, REJECTED, Figures, event, line_of, play
 from tests.unit.lake.test_live import lake_of, stored
 
@@ -73,9 +77,130 @@ def test_a_sample_of_poisoned_sequences(tmp_path):
 
 
 @pytest.mark.soak
-def test_all_poisoned_sequences(tmp_path, capsys):
-    figures = Figures()
+def test_all_poisoned_sequences(tmp_path):
     for seed in range(ALL):
-        play(Layout(tmp_path / str(seed)), seed, figures)
-    with capsys.disabled():
-        print(json.dumps(figures, indent=1))
+        play(Layout(tmp_path / str(seed)), seed)
+
+
+POISONED_STATES = {
+    "offset 2^63": {"offsets": {"3": 2**63, "8": 12}},
+    "offset as text": {"offsets": {"3": "7", "8": 12}},
+    "negative offset": {"offsets": {"3": -1, "8": 12}},
+    "partitions": {"offsets": {"51": 3, "-1": 3, "1000000000": 3, "8": 12}, "event_counts": {"51": 1, "3": 2}},
+    "year 1": {"published_at": {"3": "0001-01-01T00:00:00+00:00"}, "offsets": {"8": 12}},
+    "year 9999": {"published_at": {"51": "9999-12-31T23:59:59+00:00"}, "offsets": {"8": 12}},
+}
+
+
+@pytest.mark.parametrize("kind", POISONED_STATES)
+def test_a_state_that_an_older_version_poisoned_is_repaired_with_a_line(layout, kind, caplog):
+    lake = lake_of(layout)
+    events = [line_of(event(partition, offset, f"{partition}-{offset}")) for partition in (3, 8) for offset in (10, 11)]
+    poisoned = lake.add([b"\n".join(events) + b"\n"], NOW)
+    facts = json.loads(pq.read_metadata(poisoned.path).metadata[METADATA_KEY.encode()]) | POISONED_STATES[kind]
+    table = pq.read_table(poisoned.path, partitioning=None)
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(facts)}), poisoned.path)
+    lake = lake_of(layout)
+    step = lake.begin(NOW, NOW)
+    assert dict(step.offsets) == {8: 12}
+    assert missed(step, NOW) is None
+    assert step.kept_until >= NOW - timedelta(days=2)
+    [line] = [one.message for one in caplog.records if "that cannot be; they were left out" in one.message]
+    assert str(poisoned.path) in line
+    # all of a partition without an offset comes again, and what is kept is not added
+    assert lake.add([b"\n".join(events) + b"\n"], NOW) is None
+    step = lake.add([b"\n".join([*events, line_of(event(3, 12, "3-12"))]) + b"\n"], NOW)
+    assert (step.row_count, step.duplicate_count) == (1, 4)
+    assert stored(layout) == Counter(
+        (partition, offset) for partition, offset in [(3, 10), (3, 11), (3, 12), (8, 10), (8, 11)]
+    )
+    caplog.clear()
+    assert lake_of(layout).begin(NOW, NOW) == step
+    assert caplog.text == ""
+
+
+def some(partition, offsets, of):
+    return [b"".join(line_of(event(partition, offset, f"{of}-{offset}")) + b"\n" for offset in offsets)]
+
+
+def test_offsets_that_begin_anew_lose_nothing_and_are_reported(layout, caplog):
+    lake = lake_of(layout)
+    run = Run(NOW, NOW, 1)
+    lake.add(some(3, range(5_000, 5_100), "old"), NOW, run=run)
+    step = lake.add(some(3, range(50), "new"), NOW, run=run)
+    assert (step.row_count, step.duplicate_count, step.reset_count, dict(step.offsets)) == (50, 0, 1, {3: 50})
+    assert "The offsets of partition 3 of the stream went back from 5,100 to 0." in caplog.text
+    # what comes again adds nothing: of the new numbering, and of the old one, in this process and in another
+    for again in (lake, lake_of(layout)):
+        assert again.add(some(3, range(20, 50), "new"), NOW) is None
+        assert again.add(some(3, range(5_000, 5_100), "old"), NOW) is None
+    step = lake_of(layout).add(some(3, range(40, 60), "new"), NOW, run=run)
+    assert (step.row_count, step.duplicate_count, step.reset_count, dict(step.offsets)) == (10, 10, 0, {3: 60})
+    assert step.runs[-1].reset_count == 1
+    # the same places in the new numbering are other events
+    step = lake_of(layout).add(some(3, range(4_000, 5_100), "new"), NOW)
+    assert (step.row_count, step.duplicate_count) == (1_100, 0)
+    assert dict(step.highest) == {}
+
+
+def test_a_place_that_is_far_ahead_counts_with_the_second_event_there(layout):
+    lake = lake_of(layout)
+    assert dict(lake.add(some(3, [7], "a"), NOW).offsets) == {3: 8}
+    # a single one may be poisoned: the stream goes on behind the others, and nobody asks for what will never be
+    step = lake.add(some(3, [2**53 - 1], "a"), NOW)
+    assert (step.row_count, dict(step.offsets)) == (1, {3: 8})
+    step = lake.add(some(3, [8, 9], "a"), NOW)
+    assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 10}, 0)
+    step = lake.add(some(3, [90_000, 90_001], "a"), NOW)
+    assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 90_002}, 0)
+    assert lake_of(layout).add(some(3, [2**53 - 1, 8, 90_001], "a"), NOW) is None
+
+
+def test_hours_that_pass_let_offsets_go_further(layout):
+    def at(hours, offset):
+        return [line_of(event(3, offset, f"a-{offset}", NOW + timedelta(hours=hours))) + b"\n"]
+
+    lake = lake_of(layout)
+    lake.add(at(0, 1), NOW)
+    assert dict(lake.add(at(3, 30_000_000), NOW).offsets) == {3: 30_000_001}
+    assert dict(lake.add(at(4, 50_000_000), NOW).offsets) == {3: 30_000_001}
+
+
+def test_events_of_a_service_whose_clock_was_wrong_are_kept(layout):
+    lake = lake_of(layout)
+    for number, hours in enumerate((0, 20, 0, -300, 0)):
+        moment = NOW + timedelta(hours=hours)
+        lines = [line_of(event(3, 10 * number + n, f"{number}-{n}", moment)) + b"\n" for n in range(10)]
+        step = lake.add(lines, NOW)
+        assert (step.row_count, step.duplicate_count, step.reject_count, step.reset_count) == (10, 0, 0, 0)
+        assert step.published_at[3] == moment
+
+
+def test_files_are_looked_through_only_for_what_memory_does_not_know(layout, monkeypatch):
+    looks = []
+    monkeypatch.setattr(
+        Continuity, "_read", lambda self, now, read=Continuity._read: looks.append(now) or read(self, now)
+    )
+    lake = lake_of(layout)
+    for first in range(0, 40, 10):
+        lake.add(some(3, range(max(0, first - 5), first + 10), "a"), NOW)
+    assert looks == []
+    # more than memory knows
+    monkeypatch.setattr("resources.lake.continuity._RECENT", 5)
+    step = lake.add(some(3, range(50), "a"), NOW)
+    assert (step.row_count, step.duplicate_count) == (10, 40)
+    step = lake.add(some(3, range(30, 60), "a"), NOW)
+    assert (step.row_count, step.duplicate_count) == (10, 20)
+    assert len(looks) == 1
+    assert stored(layout) == Counter((3, offset) for offset in range(60))
+
+
+def test_a_damaged_file_stops_no_stream_that_goes_back(layout, caplog):
+    lake = lake_of(layout)
+    damaged = lake.add(some(3, range(10, 20), "a"), NOW).path
+    lake.add(some(3, range(20, 30), "a"), NOW)
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    step = lake_of(layout).add(some(3, range(15, 31), "a"), NOW)
+    # those of the damaged file are stored once that can be read
+    assert (step.row_count, step.duplicate_count) == (6, 10)
+    assert f"{damaged} of the stream cannot be read" in caplog.text

@@ -1,0 +1,126 @@
+"""Poisoned sequences of a stream over HTTP, in every form in which an answer may come, and cut anywhere."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+
+import pyarrow.dataset as ds
+import pytest
+
+from assets.steps.stream import keep
+from resources.enterprise import EnterpriseClient, Patience, StreamOptions
+from resources.enterprise.stream.framing import EVENTS, NDJSON
+from resources.enterprise.stream.positions import partitions_of
+from resources.lake import Layout
+from resources.lake.live import LiveLake
+from resources.tables import ARTICLE_CHANGES
+from tests.unit.enterprise.loopback import FakeService, Reply, error_reply
+from tests.unit.lake.poisoned import NOW, SCOPE, Service
+
+STREAM = "/v2/articles"
+SAMPLE, ALL = 2, 60
+#: Answers of a run, over all connections, and those at the end that bring the rest.
+ANSWERS, LAST = 18, 6
+#: A connection that ended waits long enough for a step, or the same events would come many times.
+PATIENCE = Patience(retries=1, first_wait=0.1, longest_wait=0.1, connect_timeout=60, read_timeout=60)
+
+
+class Streaming:
+    """Answers a request for a stream with what the log has from the offsets on, and lets the log grow."""
+
+    def __init__(self, chance):
+        self.chance = chance
+        self.service = Service(chance)
+        self.answers = 0
+        self.is_quiet = False
+        self._lock = threading.Lock()
+
+    def __call__(self, request, _reply):
+        if request.path != STREAM:
+            return None
+        with self._lock:
+            self.answers += 1
+            if self.is_quiet:
+                return Reply(body=self._body(request), chunked=True)
+            self.service.publish(self.chance.randint(0, 15))
+            body = self._body(request)
+            cut = self.chance.choice((None, self.chance.randint(0, len(body))))
+            kind = self.chance.choice(("chunked", "length", "closed", "refused"))
+            if kind == "refused":
+                status = self.chance.choice((429, 503))
+                return Reply(
+                    status, error_reply(status, "busy").body, {"Retry-After": self.chance.choice(("0", "x", "-3"))}
+                )
+            if kind == "closed":
+                return Reply(raw=lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body[:cut]))
+            return Reply(body=body, chunked=kind == "chunked", cut=cut)
+
+    def _body(self, request):
+        asked = request.json
+        wanted = set(partitions_of(asked["parts"]))
+        lines = [
+            entry.line
+            for partition in self.service.logs
+            if partition in wanted
+            for entry in self.service.sent(partition, asked.get("offsets", {}).get(str(partition)))
+        ]
+        if request.headers["accept"] == NDJSON:
+            return b"".join(line + b"\n" for line in lines)
+        return b": hello\n\n" + b"".join(b"event: message\ndata: " + line + b"\n\n" for line in lines)
+
+
+def play(folder, seed):
+    chance = random.Random(seed)
+    layout, streaming = Layout(folder), Streaming(chance)
+    form = chance.choice((NDJSON, EVENTS))
+
+    def listen(client, answers):
+        steps, until = [], streaming.answers + answers
+        keep(
+            client,
+            LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=SCOPE),
+            folder / "state",
+            since=NOW,
+            clock=lambda: NOW,
+            ended=lambda: streaming.answers >= until,
+            say=steps.append,
+            warn=pytest.fail,
+            options=StreamOptions(connections=2, form=form),
+            step_seconds=0.01,
+        )
+        return [one.step for one in steps]
+
+    with FakeService(lambda: NOW) as fake:
+        fake.hostile = streaming
+        with EnterpriseClient(fake.service(), folder / "client", clock=lambda: NOW, patience=PATIENCE) as client:
+            steps = []
+            for _ in range(3):  # a process after the other
+                steps += listen(client, ANSWERS // 3)
+            streaming.is_quiet = True
+            steps += listen(client, LAST)
+    names = ["event_partition", "event_offset", "event_id"]
+    lake = LiveLake(layout, "live_changes", ARTICLE_CHANGES, scope=SCOPE)
+    found = ds.dataset([str(path) for path in lake.files()]).to_table(names)
+    stored = Counter(zip(*(found[name].to_pylist() for name in names), strict=True))
+    assert max(stored.values()) == 1
+    service = streaming.service
+    published = {entry.good for logs in service.logs.values() for log in logs for entry in log if entry.good}
+    assert set(stored) <= published
+    for partition, logs in service.logs.items():
+        if not service.switched[partition]:
+            assert {entry.good for entry in logs[0] if entry.good} <= set(stored)
+    assert sum(step.row_count for step in steps) == len(stored)
+    return Counter(events=len(stored), answers=streaming.answers, rejects=sum(step.reject_count for step in steps))
+
+
+def test_a_sample_of_poisoned_sequences_over_http(tmp_path):
+    for seed in range(SAMPLE):
+        assert play(tmp_path / str(seed), seed)["rejects"]
+
+
+@pytest.mark.soak
+def test_poisoned_sequences_over_http(tmp_path):
+    for seed in range(SAMPLE, ALL):
+        play(tmp_path / str(seed), seed)

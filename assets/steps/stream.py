@@ -147,7 +147,8 @@ def keep(
                 now = time.monotonic()
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # once more: a machine may have slept for days, and a process goes on without being begun
-                    gap = _told(missed(lake.last() or last, clock()), gap, loaded, warn)
+                    before = lake.last() or last
+                    gap = _told(missed(before, clock()), gap, loaded, warn)
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
                     run = Run(began_at, clock(), *counts)
                     is_due = is_last or now - said >= _SAID_SECONDS
@@ -155,6 +156,8 @@ def keep(
                     size, due = 0, now + step_seconds
                     if step is not None:
                         stream.positions.committed(step.offsets, step.published_at)
+                        if again := _backward(before, step):
+                            stream.read_again(again)
                         say(Kept(step, _lag(step, clock())))
                         said = now
                         tidy.merge()
@@ -244,6 +247,12 @@ def missed(last: Step, now: datetime) -> Gap | None:
     # a partition in which nothing happened for two days cannot be told from one that was not read
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
+
+
+def _backward(before: Step, step: Step) -> dict[int, datetime]:
+    """The partitions that went back in a step, and when their last events before it were published: what the service has of them since is read again."""
+    moments = before.published_at
+    return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 
 
 def _told(

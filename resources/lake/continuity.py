@@ -100,12 +100,15 @@ class Continuity:
         resets = 0
         backward = None
         for (partition, offset, _), key, at in zip(places, keys, published, strict=True):
+            following = offsets.get(partition)
             if key in seen or key in self._recent or key in came_again:
                 is_new.append(False)
+                # after a partition went back, what follows is read again
+                if offset == following:
+                    offsets[partition] = offset + 1
                 continue
             is_new.append(True)
             seen[key] = None
-            following = offsets.get(partition)
             if following is not None and offset < following:
                 resets += 1
                 backward = backward or (partition, following, offset)

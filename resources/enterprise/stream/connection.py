@@ -76,7 +76,7 @@ class Connection(threading.Thread):
         self._first_wait, self._longest_wait = waits
         self._wait = self._first_wait
         self._is_waiting = False
-        self._was_silent = False
+        self._by_moment = False
 
     def run(self) -> None:
         """Read until `stop`."""
@@ -108,6 +108,11 @@ class Connection(threading.Thread):
     def is_failing(self, now: float) -> bool:
         """Whether nothing has come since it failed, and it is not open and silent: of an open one headers come with the first event."""
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
+
+    def read_again(self) -> None:
+        """Open it again and ask by moments, which does not depend on what the service numbers its events by."""
+        self._by_moment = True
+        self._cut()
 
     def look(self, now: float, others_heard_at: float) -> None:
         """Open it again if it has been silent while others were not, by which a connection that died is known: there is no heartbeat."""
@@ -142,12 +147,12 @@ class Connection(threading.Thread):
         self._leash = leash = self._make_leash(_SILENT_LONGEST)
         self.opened += 1
         began = self.heard_at = time.monotonic()
-        by_moment, self._was_silent = self._was_silent, False
+        by_moment, self._by_moment = self._by_moment, False
         try:
             self._take(self._pieces(self.parts, leash, by_moment), lines, leash)
         finally:
             # offsets beyond the end of a topic, as after it was numbered anew, bring nothing: next it is asked by moments
-            self._was_silent = self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
+            self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
     def _take(self, pieces: Iterator[bytes], lines: Lines, leash: Leash) -> None:
         """Put the records of an answer into the inbox."""

@@ -20,10 +20,10 @@ from resources.enterprise.stream.connection import Connection
 from resources.enterprise.stream.framing import NDJSON
 from resources.enterprise.stream.inbox import Inbox
 from resources.enterprise.stream.listening import listen
-from resources.enterprise.stream.positions import OFFSET_MAX, PARTITIONS, shares
+from resources.enterprise.stream.positions import OFFSET_MAX, PARTITIONS, partitions_of, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
     from types import TracebackType
 
@@ -144,6 +144,13 @@ class Stream:
         for connection in self.connections:
             if connection.is_alive():
                 connection.join(max(0.0, until - time.monotonic()))
+
+    def read_again(self, moments: Mapping[int, datetime]) -> None:
+        """Ask for partitions from moments on, by which nothing is missed of those that the service numbers anew. What is kept comes again."""
+        self.positions.committed({}, moments)
+        for connection in self.connections:
+            if not moments.keys().isdisjoint(partitions_of(connection.parts)):
+                connection.read_again()
 
     def take(self, seconds: float) -> list[Block]:
         """All that has come since it was asked last; waits for it `seconds` at the most.

@@ -1,6 +1,6 @@
 """The published file: what analysts open, replaced whole by a rename, never locked."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -10,12 +10,15 @@ from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
 from assets.freshness import HOURLY
 from assets.maintenance.housekeeping import clean, is_due
+from assets.partitions import HOUR
+from assets.standing_checks import failed_hours
 from assets.steps import repair
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import facts_of
 from resources.datasets import Family
-from resources.warehouse import QueryResult, Warehouse, WarehouseError, next_text
+from resources.tables import HourState
+from resources.warehouse import HourStatus, QueryResult, Warehouse, WarehouseError, next_text
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
@@ -60,6 +63,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         with as_failure():
             # in any case, since the checks look for gaps there
             fill_coverage(enterprise, store)
+            _note_failed(context, enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
             metadata = _times(store, every) | {"changed": False}
@@ -98,6 +102,20 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
         if scope := enterprise.scope_of(dataset):
             projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
             store.fill_coverage(projects, namespaces, dataset=dataset)
+
+
+def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
+    """Record the hours that were asked for by a run that failed before it could record anything: they are missing as well."""
+    now = datetime.now(UTC)
+    for dataset in datasets.datasets(Family.HOURLY):
+        scope = enterprise.scope_of(dataset)
+        if not scope or not (failed := sorted(failed_hours(context.instance, context.job_def, dataset, now))):
+            continue
+        rows = store.coverage(failed[0], failed[-1] + HOUR, published=False, dataset=dataset)
+        known = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows}
+        wanted = [(hour, *place) for hour in failed for place in scope if (hour, *place) not in known]
+        reason = "Its run failed before it began with the hour; the service still keeps it, so a run or a backfill brings it in."
+        store.record_statuses([HourStatus(*one, HourState.MISSING, reason) for one in wanted], dataset=dataset)
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Checks that must hold at any time: no gap in the last two days, no failed hour.
+"""Checks that must hold at any time: no gap in the last two days, no failed hour, a snapshot of everything.
 
 A blocking check stops assets of its own run only, so no check is relied on to keep bad data out: the loader refuses
 unverified input by itself. Checks are there for people.
 """
 
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -12,44 +13,62 @@ from assets import layers
 from assets.checks.findings import NAMED, told
 from assets.failures import sentence
 from assets.families import lookups
-from assets.partitions import HOUR, HOURS, key_of
+from assets.partitions import HOURS, key_of, recent_hours
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import RETENTION, Family, last_complete_hour
+from resources.datasets import Dataset, Family
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, listed
-from resources.tables import COVERED, HourState
+from resources.tables import COVERED
+from resources.warehouse.read.coverage import OUTSIDE, Health, health, is_early, remedy
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
-#: States that need no attention. `not_yet` is not a gap either: the service has not published the hour.
-NO_GAP = COVERED | {HourState.NOT_YET}
 
-#: How far back a failed hour is told: two months.
-_WATCHED = timedelta(days=62)
+def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now: datetime) -> Health:
+    """The health of what is mirrored, by the build file: the published one may be older, or not be there."""
+    scopes = {dataset: enterprise.scope_of(dataset) for dataset in _mirrored(enterprise)}
+    return health(warehouse.warehouse, scopes, now, published=False)
 
 
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
-    description="Since the first loaded hour, every mirrored project has each of the last 48 hours loaded, empty or absent. "
-    "The service keeps two days: an hour that is missing longer is lost.",
+    description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored dataset, project and namespace; "
+    "`wme status` reports the same. The service keeps two days: an hour that is missing longer is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Name the hours of the last two days that are missing."""
-    since = last_complete_hour(datetime.now(UTC)) - RETENTION
-    wrong = [
-        f"{row.project_id} namespace {row.namespace_id} {hour_text(row.batch_hour)}: {row.state}"
-        for dataset in datasets.datasets(Family.HOURLY)
-        # not of the published file, which may be older, or not be there
-        for row in warehouse.warehouse.coverage(since=since, published=False, dataset=dataset)
-        if (row.project_id, row.namespace_id) in set(enterprise.scope_of(dataset)) and row.state not in NO_GAP
-    ]
+    found = health_of(enterprise, warehouse, datetime.now(UTC))
+    more = [f"And {len(found.uncovered) - NAMED:,} more."] if len(found.uncovered) > NAMED else []
+    counts = Counter(OUTSIDE if cell.state == OUTSIDE else None for place in found.places for cell in place.cells)
     return dg.AssetCheckResult(
-        passed=not wrong,
+        passed=not found.uncovered,
         severity=dg.AssetCheckSeverity.WARN,
-        description=told(wrong, "The command that `wme status` names fetches what the service still keeps."),
-        metadata={"missing": len(wrong)},
+        description=" ".join([*found.uncovered[:NAMED], *more, *filter(None, [remedy(found.gaps)])]) or None,
+        metadata={
+            "missing": sum(gap.hour_count for gap in found.gaps),
+            "lagging": len(found.lagging),
+            "looked_at": counts[None],
+            "before_the_mirror": counts[OUTSIDE],
+        },
+    )
+
+
+@dg.asset_check(
+    asset=_PUBLISHED,
+    name="snapshots_loaded",
+    description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed pages are known: `articles` lacks "
+    "all others, and no moment is exact.",
+)
+def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
+    """Name the projects and namespaces of which no snapshot is loaded."""
+    found = health_of(enterprise, warehouse, datetime.now(UTC))
+    return dg.AssetCheckResult(
+        passed=not found.without_snapshot,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=" ".join(found.without_snapshot) or None,
+        metadata={"missing": sum(place.has_snapshot is False for place in found.places)},
     )
 
 
@@ -57,31 +76,46 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     # on the published file, because a check of the hours is skipped with them when one of them fails
     asset=_PUBLISHED,
     name="no_failed_hours",
-    description="No hour has failed. To repair one, read its message in the asset's partitions, remove the cause, and materialize the "
-    "hour again; what was fetched is kept.",
+    description="None of the hours that `last_48_hours_covered` looks at has failed, or is only not published yet. To repair one, read its message in "
+    "the asset's partitions, remove the cause, and materialize the hour again; what was fetched is kept.",
 )
-def no_failed_hours(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-    """Count the hours whose last attempt failed; a quiet failure is the dangerous one."""
-    graph = context.op_execution_context.job_def.asset_layer.asset_graph
-    # not by listing the partitions, of which there are more every hour
-    newest = last_complete_hour(datetime.now(UTC))
-    recent = [key_of(newest - back * HOUR) for back in range(_WATCHED // HOUR)]
-    keys = []
-    for dataset in datasets.datasets(Family.HOURLY):
-        key = layers.warehouse_key(dataset)
-        # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
-        hours = graph.get(key).partitions_def if graph.has(key) else None
-        found = context.instance.get_status_by_partition(key, recent, hours or HOURS) or {}
-        keys += sorted(name for name, status in found.items() if status is not None and status.value == "FAILED")
+def no_failed_hours(
+    context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
+) -> dg.AssetCheckResult:
+    """Name the hours whose last attempt failed; a quiet failure is the dangerous one."""
+    now = datetime.now(UTC)
+    found, job = health_of(enterprise, warehouse, now), context.op_execution_context.job_def
+    wrong, count = [], 0
+    for dataset in _mirrored(enterprise):
+        cells = [cell for place in found.places if place.dataset == dataset.name for cell in place.cells]
+        open_ = {cell.batch_hour for cell in cells if cell.state not in COVERED and not is_early(cell, now)}
+        early = {cell.batch_hour for cell in cells if is_early(cell, now)}
+        if failed := sorted(failed_hours(context.instance, job, dataset, now) - (early - open_)):
+            count += len(failed)
+            names = listed([hour_text(hour) for hour in failed], NAMED)
+            wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
     return dg.AssetCheckResult(
-        passed=not keys,
+        passed=not wrong,
         severity=dg.AssetCheckSeverity.WARN,
         description=told(
-            keys and [f"{counted(len(keys), 'hour')} failed: {listed(keys, NAMED)}"],
-            "Read the message in the asset's partitions, remove the cause, and materialize the hour again.",
+            wrong, "Read the message in the asset's partitions, remove the cause, and materialize the hour again."
         ),
-        metadata={"failed": len(keys)},
+        metadata={"failed": count},
     )
+
+
+def failed_hours(instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime) -> set[datetime]:
+    """The hours that the service still keeps and whose last attempt failed in Dagster."""
+    graph = job.asset_layer.asset_graph
+    key, hours = layers.warehouse_key(dataset), {key_of(hour): hour for hour in recent_hours(now)}
+    # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
+    definition = graph.get(key).partitions_def if graph.has(key) else None
+    found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
+    return {hours[name] for name, status in found.items() if status is not None and status.value == "FAILED"}
+
+
+def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
+    return [one for one in datasets.datasets(Family.HOURLY) if enterprise.scope_of(one)]
 
 
 @dg.asset_check(
@@ -131,4 +165,4 @@ def articles_as_looked_up(
     )
 
 
-STANDING = [last_48_hours_covered, no_failed_hours, lake_files_whole, articles_as_looked_up]
+STANDING = [last_48_hours_covered, snapshots_loaded, no_failed_hours, lake_files_whole, articles_as_looked_up]

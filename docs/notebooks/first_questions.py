@@ -77,7 +77,7 @@ def _():
     ## 1. How much is here, and how fresh is it?
 
     One row for each project and namespace. `whole_project` is true if all its pages are here, not only those that changed. They are known
-    without a gap until `exact_until_at`.
+    without a gap until `exact_until_at`; it is empty without a snapshot.
     """)
     return
 
@@ -341,7 +341,7 @@ def _(ask, page_choice):
     before_and_now = ask(
         """
         SELECT 'before' AS state, event_at, name, version_id, editor_name, character_count, len(categories) AS category_count
-        FROM articles_at((SELECT event_at FROM articles WHERE project_id = $project AND article_id = $article), project := $project)
+        FROM articles_at((SELECT event_at FROM articles WHERE project_id = $project AND article_id = $article), project := $project, inexact := true)
         WHERE article_id = $article
         UNION ALL
         SELECT 'now', event_at, name, version_id, editor_name, character_count, len(categories)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from pipelines.report.coverage import OUTSIDE, UNKNOWN
 from resources.tables import HourState
+from resources.warehouse.read.coverage import OUTSIDE, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipelines.report.coverage import Cell, Place
+    from resources.warehouse.read.coverage import Cell, Place
 
 #: Cells in a line at most, also where there is no terminal to fit, and at least, however narrow it is.
 _MOST_CELLS: Final = 72

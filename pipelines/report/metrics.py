@@ -1,6 +1,6 @@
 """The figures of `wme status` as metrics: Prometheus' text format, for the textfile collector of node_exporter and its like.
 
-Places (a dataset's project and namespace) are labels, hours and titles never are: 900 projects are 2,700 series.
+Places (a dataset's project and namespace) are labels, hours and titles never are: 900 projects are 3,600 series.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from pipelines.report.coverage import gap_hours
-from resources.tables import HourState
+from resources.tables import NO_SNAPSHOT, HourState
+from resources.warehouse.read.coverage import gap_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +70,15 @@ def text(status: Status, now: datetime) -> bytes:
             _PLACE,
         )
         older = gauge("older_gap_hours", "Hours before those that are missing or lost.", _PLACE)
+        snapshot = gauge("snapshot_loaded", f"1: a snapshot is loaded that the hours follow. 0: {NO_SNAPSHOT}.", _PLACE)
         lacking = gap_hours(status.gaps)
         for place in status.places:
             key = (place.dataset, place.project_id, place.namespace_id)
             labels = tuple(map(str, key))
             if place.newest_hour is not None:
                 newest.labels(*labels).set(place.newest_hour.timestamp())
+            if place.has_snapshot is not None:
+                snapshot.labels(*labels).set(place.has_snapshot)
             gaps.labels(*labels).set(lacking[key])
             older.labels(*labels).set(place.older_gap_count)
         hours = gauge("hours", "Newest hours of all places by state.", ("dataset", "state"))

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipelines.report import coverage as coverage_
 from pipelines.report import engine as engine_
 from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
 from resources import datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES, LATE, Family, last_complete_hour
+from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.errors import MirrorError
-from resources.formatting import counted, hour_text, size_text, value_text
+from resources.formatting import counted, hour_text, listed, size_text, value_text
 from resources.lake import Archive, Layout, drift_of, find_conversion
 from resources.tables import HourState
 from resources.warehouse import Warehouse, named, next_text
+from resources.warehouse.read import coverage as coverage_
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,8 @@ OLDER_GAPS = "older gaps"
 #: Loaded hours that are looked at for fields without a column, and how many of these are named.
 _DRIFT_HOURS = 3
 _DRIFT_SHOWN = 5
+#: Projects and namespaces that are mirrored no longer, of which so many are named.
+_UNMIRRORED_SHOWN = 10
 #: Characters of an example.
 _SHOWN = 60
 
@@ -220,20 +222,13 @@ def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
 
 
 def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours: int, now: datetime) -> None:
-    newest_complete = last_complete_hour(now)
-    since = newest_complete - timedelta(hours=hours - 1)
-    scopes = {dataset.name: settings.scope_of(dataset) for dataset in datasets.datasets(Family.HOURLY)}
-    scope = {place for places in scopes.values() for place in places}
-    report.places = [
-        place
-        for dataset in datasets.datasets(Family.HOURLY)
-        for place in coverage_.survey(warehouse, scopes[dataset.name], since, newest_complete, dataset)
-    ]
-    report.gaps = coverage_.gaps(report.places, now)
-    report.troubles += [gap.sentence for gap in report.gaps]
-    # a run brings in what is configured now
-    if remedy := coverage_.remedy(gap for gap in report.gaps if (gap.project_id, gap.namespace_id) in scope):
-        report.troubles.append(remedy)
+    scopes = {dataset: settings.scope_of(dataset) for dataset in datasets.datasets(Family.HOURLY)}
+    found = coverage_.health(warehouse, scopes, now, hours)
+    report.places, report.gaps = found.places, found.gaps
+    report.troubles[:0] = found.lagging
+    report.troubles += found.troubles[len(found.lagging) :]
+    if found.unmirrored:
+        report.facts.append(("mirrored no longer", listed(found.unmirrored, _UNMIRRORED_SHOWN)))
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)
@@ -246,15 +241,6 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
         if place.older_gap_at is not None:
             older = f"{counted(place.older_gap_count, 'hour')}, from {hour_text(place.older_gap_at)}"
             report.facts.append((OLDER_GAPS, f"{place.name}: {older}"))
-        if key in scope and place.newest_hour is None:
-            report.troubles.insert(0, f"{place.name}: no hour of it was loaded so far.")
-        elif key in scope and place.newest_hour is not None and now - place.newest_hour > LATE:
-            behind = int((newest_complete - place.newest_hour) / timedelta(hours=1))
-            report.troubles.insert(
-                0,
-                f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
-                f"The service keeps two days; `wme run --hours {min(behind, 48)}` fetches what is still there.",
-            )
 
 
 def as_json(report: Status) -> dict[str, Any]:

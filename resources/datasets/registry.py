@@ -137,6 +137,12 @@ def named(name: str) -> Dataset:
     return {one.name: one for one in _declared}[name]
 
 
+def base_of(dataset: Dataset) -> Dataset | None:
+    """The snapshots that the hours of a dataset follow: those that decide the same state. None: there are none."""
+    snapshots = datasets(Family.SNAPSHOT) if dataset.state is not None else ()
+    return next((one for one in snapshots if one.state is dataset.state), None)
+
+
 def _by_name(dataset: Dataset) -> tuple[Callable[[str], Dataset], tuple[str]]:
     return named, (dataset.name,)
 

@@ -22,15 +22,18 @@ from filelock import FileLock
 from assets import layers
 from assets.families import streams
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
+from assets.steps.hourly_run import HourlyRun
 from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.automation.sensors import STREAM_WAITS
 from pipelines.definitions import build_defs
+from pipelines.report.status import collect
 from pipelines.settings import Settings
 from pipelines.wiring import build_resources
 from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.datasets.live import files_of
+from resources.formatting import hour_text
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.tables import HourState
@@ -592,22 +595,56 @@ def _moved(by: timedelta) -> type[datetime]:
     return Moved
 
 
+def checked(fresh: Fresh, name: str = "no_failed_hours") -> tuple[bool, str | None]:
+    """The answer of a check of the published file."""
+    key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), name)
+    whole = fresh.defs.resolve_implicit_global_asset_job_def()
+    job = whole.get_subset(asset_selection=set(), asset_check_selection={key})
+    (evaluation,) = job.execute_in_process(instance=fresh.instance).get_asset_check_evaluations()
+    return evaluation.passed, evaluation.description
+
+
 def test_an_hour_that_failed_is_told_until_it_is_loaded(fresh):
     hour = offered(fresh.sandbox, datetime.now(UTC))[-1]
-
-    def told() -> tuple[bool, str | None]:
-        key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), "no_failed_hours")
-        whole = fresh.defs.resolve_implicit_global_asset_job_def()
-        job = whole.get_subset(asset_selection=set(), asset_check_selection={key})
-        (evaluation,) = job.execute_in_process(instance=fresh.instance).get_asset_check_evaluations()
-        return evaluation.passed, evaluation.description
-
-    assert told() == (True, None)
+    assert checked(fresh) == (True, None)
     fresh.sandbox.faults.add(path="/v2/batches/*", kind="status", status=403, count=None)
     assert not fresh.materialize([hour]).success
-    passed, description = told()
+    passed, description = checked(fresh)
     assert not passed
-    assert description.startswith(f"1 hour failed: {key_of(hour)}. Read the message ")
+    assert description.startswith(f"article_changes: 1 hour failed: {hour_text(hour)}. Read the message ")
     fresh.sandbox.faults.clear()
     assert fresh.materialize([hour]).success
-    assert told() == (True, None)
+    assert checked(fresh) == (True, None)
+
+
+def test_hours_that_are_not_published_yet_or_not_mirrored_are_no_failed_ones(fresh):
+    *_, hour, newest = offered(fresh.sandbox, datetime.now(UTC))
+    assert fresh.materialize([hour]).success
+    fresh.sandbox.faults.add(path="/v2/batches/wikidata/*", kind="status", status=403, count=None)
+    assert not fresh.materialize(
+        [hour], *(key.to_user_string() for key in layers.keys(datasets.ENTITY_CHANGES))
+    ).success
+    fresh.sandbox.faults.clear()
+    fresh.sandbox.faults.add(path="/v2/batches/*", kind="status", status=404, count=None)
+    assert not fresh.materialize([newest]).success
+    warehouse = fresh.resources["warehouse"].warehouse
+    assert [row.state for row in warehouse.coverage(newest, published=False)] == ["not_yet"]
+    assert checked(fresh) == (True, None)
+    assert checked(fresh, "last_48_hours_covered") == (True, None)
+
+
+def test_hours_of_a_run_that_failed_before_it_recorded_anything_are_missing(fresh, monkeypatch):
+    *_, lost, hour = offered(fresh.sandbox, datetime.now(UTC))
+    fresh.sandbox.faults.add(path="/v2/batches/*", kind="status", status=403, count=None)
+    with monkeypatch.context() as dying:
+        dying.setattr(HourlyRun, "fail", lambda *_: None)
+        assert not fresh.materialize([lost]).success
+    fresh.sandbox.faults.clear()
+    assert fresh.materialize([hour]).success
+    assert fresh.defs.resolve_job_def("publish").execute_in_process(instance=fresh.instance).success
+    for name in ("no_failed_hours", "last_48_hours_covered"):
+        passed, description = checked(fresh, name)
+        assert not passed
+        assert hour_text(lost) in description
+    status = collect(fresh.settings, 48)
+    assert any(f"enwiki namespace 0 {hour_text(lost)}: missing. Its run failed" in text for text in status.troubles)

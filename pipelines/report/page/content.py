@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipelines.report.coverage import OUTSIDE, gap_hours
 from pipelines.report.page import figures
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import counted, hour_text, moment_text, size_text, value_text
 from resources.tables import HourState
 from resources.warehouse.database.sql import statement
+from resources.warehouse.read.coverage import OUTSIDE, gap_hours
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Sequence
 
-    from pipelines.report.coverage import Place
     from pipelines.report.status import Status
+    from resources.warehouse.read.coverage import Place
     from resources.warehouse.read.reading import Reader
 
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)

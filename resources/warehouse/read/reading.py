@@ -18,7 +18,7 @@ from resources.warehouse.read import lookups
 from resources.warehouse.read.confined import confine, confined
 from resources.warehouse.read.faults import faulty_files
 from resources.warehouse.read.history import make_all_changes, window
-from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
+from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, Scope, SummaryRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,10 +95,17 @@ class Reader:
         query = "SELECT DISTINCT snapshot_id FROM snapshots WHERE applied_at IS NULL ORDER BY 1"
         return [snapshot_id for (snapshot_id,) in self._build(query)]
 
-    def snapshot_scopes(self, dataset: Dataset) -> frozenset[tuple[str, int]]:
+    def snapshot_scopes(self, dataset: Dataset, *, published: bool = False) -> frozenset[tuple[str, int]]:
         """The (project, namespace) pairs of which a snapshot of a dataset is loaded."""
         query = "SELECT project_id, namespace_id FROM snapshots WHERE table_name = ?"
-        return frozenset(self._build(query, [dataset.name]))
+        with self._reading(published=published) as connection:
+            return frozenset(answer(connection, query, [dataset.name]))
+
+    def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[Scope]:
+        """The (project, namespace) pairs of which anything is known of a dataset, with their gaps before an hour."""
+        query = statement("read/places", beginnings=statement("load/beginnings"))
+        with self._reading(published=published) as connection:
+            return [Scope(*row) for row in answer(connection, query, {"since": since, "table": dataset.name})]
 
     def loaded_digests(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> dict[tuple[str, int], str]:
         """Digest of the loaded file of each (project, namespace) of an hour."""

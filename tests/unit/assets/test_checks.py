@@ -13,10 +13,11 @@ from assets import layers, standing_checks
 from assets.checks import hourly_checks
 from resources import datasets
 from resources.datasets import RETENTION, last_complete_hour
-from resources.tables import HourState
+from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
+from tests.unit.warehouse.conftest import Lake
 
 ARCHIVE = layers.archive_key(datasets.ARTICLE_CHANGES)
 LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
@@ -175,41 +176,89 @@ def note(bench, hour, state, project="enwiki", namespace=0):
     bench.warehouse.record_statuses([HourStatus(hour, project, namespace, state, "Because.")])
 
 
+def begun(bench, hours=47):
+    """A mirror that began so many hours before the newest one, of which it has both; returns the newest."""
+    newest = last_complete_hour(datetime.now(UTC))
+    for back in (hours, 0):
+        note(bench, newest - timedelta(hours=back), HourState.EMPTY)
+    bench.warehouse.fill_coverage(["enwiki"], [0])
+    between = [newest - timedelta(hours=back) for back in range(1, hours)]
+    bench.warehouse.record_statuses([HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in between])
+    return newest
+
+
 @pytest.mark.parametrize("state", [state for state in HourState if state is not HourState.LOADED])
-def test_each_state_of_an_hour_is_a_gap_or_is_not(bench, state):
-    hour = last_complete_hour(datetime.now(UTC)) - timedelta(hours=5)
+@pytest.mark.parametrize("back", [2, 5])
+def test_each_state_of_an_hour_is_a_gap_or_is_not(bench, state, back):
+    hour = begun(bench) - timedelta(hours=back)
     note(bench, hour, state)
     told = covered(bench)
-    assert told.passed is (state in {HourState.EMPTY, HourState.ABSENT, HourState.NOT_YET})
+    fine = {HourState.EMPTY, HourState.ABSENT} | ({HourState.NOT_YET} if back == 2 else set())
+    assert told.passed is (state in fine)
     assert told.severity is dg.AssetCheckSeverity.WARN
-    if not told.passed:
-        assert told.description == (
-            f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: {state}. The command that `wme status` names fetches what the service still keeps."
-        )
+    assert (told.metadata["looked_at"].value, told.metadata["before_the_mirror"].value) == (48, 0)
+    if told.passed:
+        assert told.description is None
+    else:
+        assert told.description.startswith(f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: {state}. Because.")
+        assert ("`wme run --from" in told.description) is (state != HourState.PAST_RETENTION)
 
 
 def test_gaps_are_looked_for_in_two_days_of_what_is_mirrored(bench):
-    newest = last_complete_hour(datetime.now(UTC))
+    newest = begun(bench)
     note(bench, newest - RETENTION - timedelta(hours=2), HourState.MISSING)
     note(bench, newest - timedelta(hours=1), HourState.MISSING, "dewiki")
     note(bench, newest - timedelta(hours=1), HourState.MISSING, namespace=14)
+    entity = HourStatus(newest - timedelta(hours=1), "wikidatawiki", 0, HourState.MISSING, "Because.")
+    bench.warehouse.record_statuses([entity], datasets.ENTITY_CHANGES)
     assert covered(bench).passed
     inside = [newest - RETENTION + timedelta(hours=2), newest]
     for hour in inside:
         note(bench, hour, HourState.MISSING)
     told = covered(bench)
     assert told.metadata["missing"].value == 2
-    named, _, _ = told.description.partition(". ")
-    assert [part[-27:] for part in named.split("; ")] == [f"0 {hour:%Y-%m-%d %H:00}: missing" for hour in inside]
+    for hour in inside:
+        assert f"enwiki namespace 0 {hour:%Y-%m-%d %H:00}: missing. Because." in told.description
 
 
 def test_only_so_many_gaps_are_named_and_all_are_counted(bench):
-    newest = last_complete_hour(datetime.now(UTC))
+    newest = begun(bench)
     bench.warehouse.record_statuses(
-        [HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, "") for n in range(30)]
+        [HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, f"Reason {n}.") for n in range(1, 31)]
     )
     told = covered(bench)
     assert told.metadata["missing"].value == 30
-    named = told.description.split("; ")
-    assert len(named) == 21
-    assert named[-1].startswith("and 10 more. The command ")
+    assert told.description.count("Reason ") == 20
+    assert " And 10 more. `wme run --from " in told.description
+
+
+def test_hours_that_nothing_is_recorded_of_are_no_green(bench):
+    """Of a mirror that stopped a day ago no row says that the hours since are missing."""
+    newest = last_complete_hour(datetime.now(UTC))
+    note(bench, newest - timedelta(hours=24), HourState.EMPTY)
+    told = covered(bench)
+    assert not told.passed
+    assert "24 hours behind. The service keeps two days; `wme run --hours 24` fetches" in told.description
+    told = covered(bench, "enwiki", "frwiki")
+    assert "frwiki namespace 0: no hour of it was loaded so far." in told.description
+
+
+def test_hours_from_before_the_mirror_began_that_nobody_can_bring_in_are_no_gap(bench):
+    newest = begun(bench, 10)
+    for back in (47, 46):
+        note(bench, newest - timedelta(hours=back), HourState.PAST_RETENTION)
+    told = covered(bench)
+    assert (told.passed, told.metadata["looked_at"].value, told.metadata["before_the_mirror"].value) == (True, 11, 37)
+
+
+def test_a_project_without_a_snapshot_fails_its_check(bench):
+    begun(bench, 10)
+    parts = bench.resources("enwiki")
+    asked = {"enterprise": parts["enterprise"], "warehouse": parts["warehouse"]}
+    told = standing_checks.snapshots_loaded(**asked)
+    assert (told.passed, told.metadata["missing"].value) == (False, 1)
+    assert told.description == f"enwiki namespace 0: {NO_SNAPSHOT}."
+    lake = Lake(bench.data)
+    bench.warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]]))
+    told = standing_checks.snapshots_loaded(**asked)
+    assert (told.passed, told.description) == (True, None)

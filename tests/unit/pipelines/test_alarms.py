@@ -12,13 +12,15 @@ from pipelines.definitions import build_defs
 from pipelines.settings import Settings
 
 ROOT = Path(__file__).parents[3]
+#: Where sentences about hours and snapshots come from.
+HEALTH = ROOT / "resources" / "warehouse" / "read" / "coverage.py"
 GUIDE = (ROOT / "docs" / "operator.md").read_text().partition("## Alarms\n")[2].partition("\n## ")[0]
 CHECKS, LINES = GUIDE.split("### Lines of wme status")
 
 
 def sentences():
     """What the source adds to what needs attention, as far as it is said there: the texts of each sentence."""
-    for path in sorted((ROOT / "pipelines" / "report").glob("*.py")):
+    for path in sorted([*(ROOT / "pipelines" / "report").glob("*.py"), HEALTH]):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             match node:
@@ -58,8 +60,11 @@ def test_each_sentence_that_needs_attention_is_explained(text):
 
 def test_each_explained_sentence_is_one_that_is_still_said():
     source = "".join(
-        (ROOT / "pipelines" / "report" / f"{name}.py").read_text()
-        for name in ("status", "coverage", "stream", "engine")
+        path.read_text()
+        for path in (
+            *(ROOT / "pipelines" / "report" / f"{name}.py" for name in ("status", "stream", "engine")),
+            *(HEALTH, ROOT / "resources" / "tables" / "ledger.py"),
+        )
     )
     # a sentence may go over several lines of the source
     source = re.sub(r'"\s*\n\s*f?"', "", source)

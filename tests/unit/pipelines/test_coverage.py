@@ -12,12 +12,13 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from pipelines.report import coverage, heatmap
+from pipelines.report import heatmap
 from pipelines.report.status import as_json, collect
 from pipelines.settings import read
-from resources.datasets import LATE
-from resources.tables import HourState
+from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LATE
+from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import Warehouse
+from resources.warehouse.read import coverage
 from tests.builds import lay
 
 NOW = datetime(2026, 3, 4, 15, 20, tzinfo=UTC)
@@ -62,7 +63,7 @@ def publish(blank, tmp_path):
 @pytest.fixture
 def survey(publish):
     def survey(hours=48, scope=(("enwiki", 0),), **places):
-        return coverage.survey(publish(**places), scope, NEWEST - timedelta(hours=hours - 1), NEWEST)
+        return coverage.health(publish(**places), {ARTICLE_CHANGES: scope}, NOW, hours).places
 
     return survey
 
@@ -96,11 +97,32 @@ def test_each_hour_has_a_cell_and_what_has_no_row_is_unknown_or_outside(survey):
     assert place.counts() == {"loaded": 3, "empty": 1, "absent": 1, "missing": 1, "not_yet": 0, "past_retention": 0}
 
 
-def test_a_project_that_was_dropped_and_one_that_never_came(survey):
-    dropped, never = survey(hours=4, scope=(("zzwiki", 0),), dewiki="ll  ")
-    assert [cell.state for cell in dropped.cells] == ["loaded", "loaded", "outside", "outside"]
+def test_a_project_that_is_mirrored_no_longer_is_named_and_one_that_never_came_needs_attention(publish):
+    found = coverage.health(publish(dewiki="lm  "), {ARTICLE_CHANGES: (("zzwiki", 0),), ENTITY_CHANGES: ()}, NOW, 4)
+    (never,) = found.places
     assert {cell.state for cell in never.cells} == {"outside"}
-    assert (never.newest_hour, told([dropped, never])) == (None, [])
+    assert (never.newest_hour, found.gaps, found.unmirrored) == (None, [], ["dewiki namespace 0"])
+    assert found.uncovered == [
+        "zzwiki namespace 0: no hour of it was loaded so far. `wme run` fetches the newest ones."
+    ]
+    assert found.without_snapshot == [f"zzwiki namespace 0: {NO_SNAPSHOT}."]
+
+
+def test_hours_before_the_mirror_began_are_no_gap_unless_a_run_could_still_bring_them_in(survey):
+    (place,) = survey(hours=6, enwiki="ppmlll")
+    assert [cell.state for cell in place.cells] == ["outside", "outside", "missing", "loaded", "loaded", "loaded"]
+    assert told([place]) == [f"enwiki namespace 0 2026-03-04 11:00: missing. {LOST}"]
+
+
+def test_projects_without_a_snapshot_are_one_sentence(survey, publish):
+    scope = tuple((f"p{number}wiki", 0) for number in range(30))
+    found = coverage.health(publish(p0wiki="l" * 48), {ARTICLE_CHANGES: scope}, NOW)
+    (sentence,) = found.without_snapshot
+    assert sentence.startswith("p0wiki namespace 0, p10wiki namespace 0, ")
+    assert sentence.endswith(
+        " and 10 more: no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one."
+    )
+    assert sentence in found.troubles
 
 
 def test_older_gaps_are_counted_from_the_first_loaded_hour_on(survey):
@@ -240,5 +262,6 @@ def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
 def test_the_command_closes_gaps_of_configured_projects_only(publish, tmp_path):
     publish(enwiki="l" * 48, dewiki="l" * 20 + "mm" + "l" * 26)
     report = collect(read({"WME_DATA": str(tmp_path), "WME_PROJECTS": "enwiki"}), 48, NOW)
-    assert [(gap.project_id, gap.hour_count) for gap in report.gaps] == [("dewiki", 2)]
+    assert report.gaps == []
+    assert dict(report.facts)["mirrored no longer"] == "dewiki namespace 0"
     assert not [told for told in report.troubles if "wme run --from" in told]

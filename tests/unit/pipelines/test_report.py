@@ -21,6 +21,7 @@ from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
 from pipelines.report.status import Status
 from pipelines.settings import Settings
 from resources.errors import MirrorError
+from resources.tables import NO_SNAPSHOT
 from tests.unit.pipelines.test_status import ONE, Mirror
 from tests.unit.warehouse.conftest import START
 
@@ -95,7 +96,9 @@ def filled(tmp_path_factory):
 
 def test_each_question_has_its_card(filled):
     wrote, page = made(filled, 4)
-    assert page.headings == ["Nothing needs attention", *CARDS, "Facts"]
+    assert page.headings == ["What needs attention", *CARDS, "Facts"]
+    assert wrote.attention == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
+    assert NO_SNAPSHOT.replace("`", "") in page.text
     assert (wrote.path, wrote.size_bytes) == (filled.data / "report.html", len(page.source.encode()))
     # the quota has nothing to show, and the loads were all in one hour
     assert wrote.picture_count == page.tags["svg"] == 5
@@ -105,6 +108,14 @@ def test_each_question_has_its_card(filled):
     assert "The first has 5 edits by 5 editors." in page.text
     assert "1 deletion, 1 move." in page.text
     assert "1 line of hourly files could not be converted" in page.text
+
+
+def test_a_mirror_with_a_snapshot_and_all_hours_needs_no_attention(mirror):
+    for number in range(2):
+        mirror.load(number)
+    mirror.publish()
+    wrote, page = made(mirror, 1)
+    assert (page.headings[0], wrote.attention_count) == ("Nothing needs attention", 0)
 
 
 def test_the_page_is_alone_and_runs_nothing(filled):

@@ -15,10 +15,11 @@ from pipelines.report import status as statuses
 from pipelines.report.status import collect
 from pipelines.settings import Settings
 from resources import files
+from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.live import LIVE_CHANGES, Run
 from resources.lake import Layout
 from resources.lake.live import LiveLake
-from resources.tables import ARTICLE_CHANGES, HourState
+from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector
 from tests.builds import lay
@@ -31,13 +32,16 @@ ONE = timedelta(hours=1)
 class Mirror:
     """A data folder with what a test puts there."""
 
-    def __init__(self, data):
+    def __init__(self, data, *, has_snapshots=True):
+        self.has_snapshots = has_snapshots
         self.data, self.lake = data, Lake(data)
         self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
         self.files = {}
 
     def load(self, number, project="enwiki", tag=""):
         file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, tag=tag)
+        if (project, 0) not in self.warehouse.snapshot_scopes(SNAPSHOT_ARTICLES) and self.has_snapshots:
+            self.warehouse.load_snapshot(self.lake.snapshot([[self.lake.change(1, "A", 60 * number + 30)]], project))
         self.warehouse.load_hour(self.lake.hour(number), [file])
         self.files[number, project] = file
 
@@ -103,7 +107,39 @@ def test_a_mirror_that_is_behind_says_by_how_many_hours(whole, late, told):
 
 def test_a_project_that_never_came_is_named(whole):
     troubles = whole.status(4, projects=("enwiki", "frwiki"), min_free_gb=0).troubles
-    assert troubles == ["frwiki namespace 0: no hour of it was loaded so far."]
+    assert troubles == [
+        "frwiki namespace 0: no hour of it was loaded so far. `wme run` fetches the newest ones.",
+        f"frwiki namespace 0: {NO_SNAPSHOT}.",
+    ]
+
+
+def test_a_project_without_a_snapshot_is_neither_exact_nor_healthy(tmp_path):
+    mirror = Mirror(tmp_path / "data", has_snapshots=False)
+    for number in range(3):
+        mirror.load(number)
+    mirror.publish()
+    status = mirror.status(2, hours=3, min_free_gb=0)
+    assert status.troubles == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
+    assert status.coverage[0][:3] == ("enwiki", 0, 3)
+    assert status.coverage[0][-3:-1] == (None, None)
+    (place,) = statuses.as_json(status)["coverage"]
+    assert (place["has_snapshot"], place["exact_from_at"], place["exact_until_at"]) == (False, None, None)
+
+
+def test_what_is_not_mirrored_is_no_trouble(mirror):
+    mirror.load(0)
+    for hour in (0, 1):
+        state = HourStatus(mirror.lake.hour(hour), "wikidatawiki", 0, HourState.MISSING, "The service answered 403.")
+        mirror.warehouse.record_statuses([state], ENTITY_CHANGES)
+    mirror.publish()
+    status = mirror.status(0, min_free_gb=0)
+    assert (status.troubles, [place.project_id for place in status.places]) == ([], ["enwiki"])
+    # as soon as it is mirrored it is looked at
+    troubles = mirror.status(0, min_free_gb=0, wikidata=True).troubles
+    assert [text.partition(":")[0] for text in troubles[:2]] == [
+        f"entity_changes wikidatawiki namespace {number}" for number in (0, 120)
+    ]
+    assert "entity_changes wikidatawiki namespace 0, wikidatawiki namespace 120: no snapshot: only" in troubles[2]
 
 
 def test_a_disk_below_the_floor_is_told(whole, monkeypatch):

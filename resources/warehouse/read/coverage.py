@@ -1,19 +1,23 @@
-"""Coverage of the newest hours as an operator looks at it: a cell for every hour, and every gap as a sentence."""
+"""The health of what is mirrored, of which `wme status`, the report, the metrics and the checks all report the same.
+
+Its scope is what is configured: each mirrored dataset, project and namespace, over the newest hours since it began. It began with the
+first hour that had a file, or with the hour of the newest snapshot's boundary where that is earlier. What is no longer mirrored, and hours
+from before the beginning that the service no longer has, are no part of it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from resources.datasets import ARTICLE_CHANGES, LATE
-from resources.formatting import counted, hour_text
-from resources.tables import COVERED, HourState
-from resources.warehouse.database.sql import statement
+from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, base_of, last_complete_hour
+from resources.formatting import counted, hour_text, listed
+from resources.tables import COVERED, NO_SNAPSHOT, HourState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from resources.datasets import Dataset
@@ -21,9 +25,13 @@ if TYPE_CHECKING:
 
 #: Nothing is noted of an hour that should be there.
 UNKNOWN: Final = "unknown"
-#: An hour before the first one that was brought in, or after the last one of a project that is mirrored no longer.
+#: An hour from before the mirror began.
 OUTSIDE: Final = "outside"
+#: Hours that are looked at, unless asked otherwise: those that the service keeps.
+WATCHED: Final = RETENTION // timedelta(hours=1)
 _HOUR: Final = timedelta(hours=1)
+#: Projects and namespaces that a sentence names.
+_NAMED: Final = 20
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class Place:
         older_gap_count: Hours before the first cell that are gaps.
         older_gap_at: The first of them.
         dataset: Name of the dataset.
+        has_snapshot: Whether a snapshot is loaded that the hours follow; None: the dataset needs none.
     """
 
     project_id: str
@@ -64,6 +73,7 @@ class Place:
     older_gap_count: int = 0
     older_gap_at: datetime | None = None
     dataset: str = ARTICLE_CHANGES.name
+    has_snapshot: bool | None = None
 
     @property
     def name(self) -> str:
@@ -101,52 +111,126 @@ class Gap:
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}".strip()
 
 
-def survey(
+@dataclass(frozen=True)
+class Health:
+    """What is to be said of the newest hours of everything that is mirrored.
+
+    Attributes:
+        places: Each mirrored project and namespace of each mirrored dataset.
+        gaps: Hours that are not there.
+        lagging: Sentences about places of which nothing was ever loaded, or nothing new came.
+        without_snapshot: A sentence for each dataset of which places have no snapshot.
+        unmirrored: Names of places that are in the file and are mirrored no longer.
+    """
+
+    places: list[Place] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    lagging: list[str] = field(default_factory=list)
+    without_snapshot: list[str] = field(default_factory=list)
+    unmirrored: list[str] = field(default_factory=list)
+
+    @property
+    def uncovered(self) -> list[str]:
+        """Everything that is wrong with hours, in sentences."""
+        return [*self.lagging, *(gap.sentence for gap in self.gaps)]
+
+    @property
+    def troubles(self) -> list[str]:
+        """Everything that needs attention, in sentences; behind the gaps, the command that closes them."""
+        command = remedy(self.gaps)
+        return [*self.lagging, *self.without_snapshot, *(gap.sentence for gap in self.gaps), *filter(None, [command])]
+
+
+def health(
     warehouse: Reader,
-    scope: Sequence[tuple[str, int]],
-    since: datetime,
-    until: datetime,
-    dataset: Dataset = ARTICLE_CHANGES,
-) -> list[Place]:
-    """Hour by hour what is known of some hours, by project and namespace.
+    scopes: Mapping[Dataset, Sequence[tuple[str, int]]],
+    now: datetime,
+    hours: int = WATCHED,
+    *,
+    published: bool = True,
+) -> Health:
+    """The health of the mirror over its newest hours.
 
     Args:
-        warehouse: Its published file is read.
-        scope: The mirrored (project, namespace) pairs; others appear where one of these hours has a row.
-        since: The first hour.
-        until: The last hour.
-        dataset: The dataset of hourly files.
+        warehouse: Its published file is read, or its build file.
+        scopes: The mirrored (project, namespace) pairs of each dataset of hourly files.
+        now: The moment that it is about.
+        hours: How many of the newest complete hours.
+        published: Of the published file.
 
     Raises:
         NotPublishedError: Nothing was published yet.
     """
-    covered = ", ".join(f"'{state}'" for state in sorted(COVERED))
-    gap = f"batch_hour BETWEEN coalesce(first_hour, batch_hour) AND ? AND state NOT IN ({covered})"
-    history = warehouse.sql(
-        "SELECT project_id, namespace_id, coalesce(first_hour, min(batch_hour)), max(batch_hour), "  # noqa: S608  constant texts
-        f"max(batch_hour) FILTER (state IN ({covered})), "
-        f"count(*) FILTER ({gap}), min(batch_hour) FILTER ({gap}) "
-        f"FROM hours LEFT JOIN ({statement('load/beginnings')}) AS begun USING (table_name, project_id, namespace_id) "
-        "WHERE table_name = ? GROUP BY project_id, namespace_id, first_hour",
-        [since - _HOUR, since - _HOUR, dataset.name],
-    ).rows
-    known: dict[tuple[str, int], list[Any]] = {(project, namespace): rest for project, namespace, *rest in history}
+    newest = last_complete_hour(now)
+    found = Health()
+    for dataset, scope in scopes.items():
+        if not scope:
+            continue
+        places, others = _survey(warehouse, dataset, scope, newest - (hours - 1) * _HOUR, newest, published=published)
+        found.places.extend(places)
+        found.unmirrored.extend(f"{_prefix(dataset.name)}{project} namespace {number}" for project, number in others)
+        if bare := [place.name.removeprefix(_prefix(dataset.name)) for place in places if place.has_snapshot is False]:
+            found.without_snapshot.append(f"{_prefix(dataset.name)}{listed(bare, _NAMED)}: {NO_SNAPSHOT}.")
+    found.lagging.extend(sentence for place in found.places if (sentence := _lag(place, now)) is not None)
+    found.gaps.extend(gaps(found.places, now))
+    return found
+
+
+def _survey(
+    warehouse: Reader,
+    dataset: Dataset,
+    scope: Sequence[tuple[str, int]],
+    since: datetime,
+    until: datetime,
+    *,
+    published: bool = True,
+) -> tuple[list[Place], list[tuple[str, int]]]:
+    """Hour by hour what is known of the hours from `since` to `until`, by mirrored project and namespace; and the pairs that are not mirrored."""
+    known = {(one.project_id, one.namespace_id): one for one in warehouse.scopes(since, dataset, published=published)}
+    base = base_of(dataset)
+    bases = None if base is None else warehouse.snapshot_scopes(base, published=published)
     found: dict[tuple[str, int], dict[datetime, Cell]] = {}
-    for row in warehouse.coverage(since, until + _HOUR, dataset=dataset):
+    for row in warehouse.coverage(since, until + _HOUR, published=published, dataset=dataset):
         cell = Cell(row.batch_hour, row.state, row.row_count, (row.load_count or 0) > 1, row.reason)
         found.setdefault((row.project_id, row.namespace_id), {})[row.batch_hour] = cell
     hours = [since + number * _HOUR for number in range((until - since) // _HOUR + 1)]
     places = []
-    for place in sorted({*scope, *found}):
-        first, last, newest, gap_count, gap_at = known.get(place, [None, None, None, 0, None])
-        end = until if place in scope else last
+    for place in sorted(set(scope)):
+        here = known.get(place)
         there = found.get(place, {})
-        cells = tuple(
-            there.get(hour) or Cell(hour, UNKNOWN if first is not None and first <= hour <= end else OUTSIDE)
-            for hour in hours
+        cells = []
+        for hour in hours:
+            is_before = here is None or hour < here.first_hour
+            cell = there.get(hour, Cell(hour, OUTSIDE if is_before else UNKNOWN))
+            if here is not None and here.has_begun and is_before and cell.state == HourState.PAST_RETENTION:
+                cell = Cell(hour, OUTSIDE)  # it was asked for, and nothing can be done
+            cells.append(cell)
+        places.append(
+            Place(
+                *place,
+                tuple(cells),
+                newest_hour=None if here is None else here.newest_hour,
+                older_gap_count=0 if here is None else here.older_gap_count,
+                older_gap_at=None if here is None else here.older_gap_at,
+                dataset=dataset.name,
+                has_snapshot=None if bases is None else place in bases,
+            )
         )
-        places.append(Place(*place, cells, newest, gap_count, gap_at, dataset.name))
-    return places
+    return places, sorted(known.keys() - set(scope))
+
+
+def _lag(place: Place, now: datetime) -> str | None:
+    """What is to be said of a place of which nothing was loaded, or nothing new came."""
+    trouble = None
+    if place.newest_hour is None:
+        trouble = f"{place.name}: no hour of it was loaded so far. `wme run` fetches the newest ones."
+    elif now - place.newest_hour > LATE:
+        behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
+        trouble = (
+            f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
+            f"The service keeps two days; `wme run --hours {min(behind, WATCHED)}` fetches what is still there."
+        )
+    return trouble
 
 
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
@@ -174,15 +258,19 @@ def remedy(found: Iterable[Gap]) -> str | None:
     return f"`wme run --from {first} --to {last}` fetches those of these hours that the service still keeps."
 
 
+def is_early(cell: Cell, now: datetime) -> bool:
+    """Whether an hour is not published yet, and not so late that it needs attention."""
+    return cell.state == HourState.NOT_YET and now - cell.batch_hour < LATE
+
+
 def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
     known = [n for n, cell in enumerate(place.cells) if cell.state not in {UNKNOWN, OUTSIDE}]
     under_way: Gap | None = None
     for number, cell in enumerate(place.cells):
         state, reason = cell.state, cell.reason
-        early = state == HourState.NOT_YET and now - cell.batch_hour < LATE
         # what lies behind the last known hour is told by how old that is
         behind = state == UNKNOWN and (not known or number > known[-1])
-        if state in COVERED or state == OUTSIDE or early or behind:
+        if state in COVERED or state == OUTSIDE or is_early(cell, now) or behind:
             found = None
         else:
             if state == UNKNOWN:
@@ -210,6 +298,7 @@ def place_json(place: Place) -> dict[str, Any]:
         "dataset": place.dataset,
         "project_id": place.project_id,
         "namespace_id": place.namespace_id,
+        "has_snapshot": place.has_snapshot,
         "newest_hour": _iso(place.newest_hour),
         "older_gap_count": place.older_gap_count,
         "older_gap_at": _iso(place.older_gap_at),

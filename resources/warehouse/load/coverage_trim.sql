@@ -1,9 +1,8 @@
 -- Hours before the beginning that nobody can bring in any more are no gaps: they were written down by a fill that began
--- too early, or were asked for, failed, and expired.
+-- too early, or were asked for by mistake, or failed and expired.
 DELETE FROM hours
 WHERE table_name = $table
   AND state = 'past_retention'
-  AND reason = $past_reason
   AND NOT EXISTS (
     FROM beginnings
     WHERE (beginnings.table_name, beginnings.project_id, beginnings.namespace_id)

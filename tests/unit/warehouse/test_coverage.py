@@ -98,13 +98,27 @@ def test_an_hour_asked_for_before_the_first_that_had_a_file_moves_nothing(lake, 
     before, exact = states(warehouse, lake), warehouse.project_states(published=False)
     warehouse.record_statuses([status(69, state, "Asked for.", project) for project in ("enwiki", "frwiki")])
     warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303))
-    # what was missing then has expired; what was told stays
-    expires = state in {HourState.MISSING, HourState.NOT_YET}
+    # what nobody can bring in any more is no hour of the mirror
+    expires = state is not HourState.ABSENT
     assert states(warehouse, lake) == before | ({} if expires else {69: state.value})
     assert warehouse.project_states(published=False) == exact
     load(lake, warehouse, 298)
     warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(303))
     assert sorted(set(states(warehouse, lake)) - {69}) == list(range(298, 303))
+
+
+def test_hours_that_were_mistyped_leave_nothing(lake, warehouse, status):
+    """On a mirror in which nothing is, and on one that began later; whatever the service said of them."""
+    gone = [status(hour, HourState.PAST_RETENTION, "The service no longer has 2026-11-01 00:00.") for hour in range(3)]
+    warehouse.record_statuses(gone)
+    assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(300)) == 3
+    assert (states(warehouse, lake), warehouse.project_states(published=False)) == ({}, [])
+    load(lake, warehouse, 300)
+    warehouse.record_statuses(gone)
+    lost = status(301, HourState.PAST_RETENTION, "The service no longer has it.")
+    warehouse.record_statuses([lost])
+    warehouse.fill_coverage(["enwiki"], [0], lake.hour(302))
+    assert states(warehouse, lake) == {300: "loaded", 301: "past_retention"}
 
 
 def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
-
 #: As Java's HttpClient sends it with the first request of a connection, because it would rather speak HTTP/2.
 JAVA = {
     "Connection": "Upgrade, HTTP2-Settings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import subprocess
@@ -81,15 +82,6 @@ def asked_plainly(warehouse, folder, query):
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{copied / 'build.duckdb'}' AS build")
         return connection.execute(query).fetchall()
-
-
-def failure(warehouse, folder, query):
-    """DuckDB's words where it does not answer from a copy of the file; empty where it does."""
-    try:
-        asked_plainly(warehouse, folder, query)
-    except duckdb.Error as error:
-        return str(error)
-    return ""
 
 
 def test_the_checksum_is_duckdbs(before_and_after):

@@ -6,12 +6,13 @@ Nothing is retried here: the client retries a request, the download a broken bod
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from assets.partitions import HOUR
+from resources.adapters import run_fields
 from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
 from resources.formatting import counted, hour_text, refusal
@@ -44,8 +45,18 @@ def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 
 
-class RunConfig(dg.Config):
+class RunConfig(BaseModel):
     """What the launchpad offers for a step. A value that is out of bounds fails the step with a sentence."""
+
+    @classmethod
+    def config_schema(cls) -> dict[str, dg.Field]:
+        """The fields for the decorator of a step."""
+        return run_fields(cls.model_fields)
+
+    @classmethod
+    def read(cls, context: dg.AssetExecutionContext) -> Self:
+        """The values of a run; raises dg.Failure for one that cannot be."""
+        return cls(**context.op_execution_context.op_config)
 
     def __init__(self, **values: Any) -> None:
         """Take the values of the run's configuration; raises dg.Failure for one that cannot be."""

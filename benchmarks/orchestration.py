@@ -23,7 +23,7 @@ from benchmarks.costs import median, of_process, timed
 from pipelines.operations import run as runs
 from pipelines.process import instance
 from pipelines.settings import read
-from pipelines.wiring import build_enterprise, build_resources
+from pipelines.wiring import build_resources
 from resources import sandbox
 from resources.data_folder import facts_of
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
@@ -173,8 +173,7 @@ def _dagster(settings: Settings, hours: Sequence[datetime]) -> None:
 def _plain(settings: Settings, hours: Sequence[datetime]) -> None:
     """The same functions, one after the other."""
     resources = build_resources(settings)
-    lake, warehouse, engine = (resources[name] for name in ("lake", "warehouse", "engine"))
-    enterprise = build_enterprise(settings)
+    enterprise, lake, warehouse, engine = (resources[name] for name in ("enterprise", "lake", "warehouse", "engine"))
     selected = {*layers.keys(ARTICLE_CHANGES)}
     with engine.converter(lake) as converter, enterprise.client() as client:
         run = HourlyRun(enterprise, lake, warehouse, converter, engine.engine(lambda *_: None))

@@ -96,7 +96,7 @@ def build_defs(
     Args:
         settings: Settings; default: those of the environment.
         asked: Hours that are partitions in any case.
-        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, and
+        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of `build_resources`, and
             `loggers` for Dagster's own.
 
     Raises:
@@ -117,11 +117,21 @@ def build_defs(
         jobs=jobs,
         schedules=SCHEDULES,
         sensors=build_sensors(jobs),
-        resources=build_resources(chosen) | overrides,
+        resources=_defined(build_resources(chosen) | overrides, chosen),
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
         executor=executor,
         loggers=loggers,
     )
+
+
+def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> dict[str, Any]:
+    """The resources for Dagster."""
+    texts = {"enterprise": settings.access.sentence}
+    return {
+        # of no asset's, and without a choice: Dagster's own reads and writes wherever a run says
+        "io_manager": dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={}),  # type: ignore[no-untyped-call]
+        **{name: one.definition(texts.get(name)) for name, one in resources.items()},
+    }
 
 
 history.reuse()

@@ -1,5 +1,8 @@
 """The plain library as Dagster resources: settings in, library objects out.
 
+A resource holds what the settings say. A run may set the numbers that have bounds and nothing else: no address, account or path, because
+whoever can start a run would then choose where the password is sent and what is read.
+
 Belongs here: the three resources that assets ask for (the service, the lake, the warehouse) and the engine, each a thin
 skin over its package, and the pools that keep runs of one kind from each other's way.
 Does not belong here: anything a notebook without Dagster would want; that is in the packages below.
@@ -7,16 +10,15 @@ Does not belong here: anything a notebook without Dagster would want; that is in
 
 from __future__ import annotations
 
-import os
-from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003  pydantic looks it up
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from resources.access import LARGEST, SLOWEST, Access
+from resources.access import LARGEST, Access
 from resources.engine import Engine, LineReporter
 from resources.enterprise.errors import InvalidRequest
 from resources.lake import RECORD_BYTES_MAX, Converter, Layout
@@ -24,8 +26,10 @@ from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+
+    from pydantic.fields import FieldInfo
 
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, Service
@@ -42,62 +46,80 @@ POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
 GLANCE_SECONDS = 5.0
 #: The bodies that are configured (WME_BODIES).
 _CHOSEN = {"html", "wikitext"}
-_OWN = "With use_sandbox it is only shown: a sandbox that is started takes free ports."
+_PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.String}
+
+
+def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | None = None) -> dict[str, dg.Field]:
+    """Pydantic fields as fields of a run's configuration, in Dagster's plain types.
+
+    Dagster's own translation accepts `{env: NAME}` for each value, which reads any variable of the process.
+
+    Args:
+        declared: The fields by name.
+        values: Defaults by name; default: those of the fields.
+    """
+    made = {}
+    for name, field in declared.items():
+        kinds = get_args(field.annotation) or (field.annotation,)
+        (plain,) = (_PLAIN[kind] for kind in kinds if kind is not NoneType)
+        made[name] = dg.Field(
+            dg.Noneable(plain) if NoneType in kinds else plain,
+            is_required=False,
+            default_value=field.default if values is None else values[name],
+            description=field.description,
+        )
+    return made
 
 
 def _number(default: float | None, description: str, least: float = 0, most: float = LARGEST) -> Any:
-    """A field for a number within bounds, which `check` looks at."""
+    """A field for a number that a run may set, within bounds, which `check` looks at."""
     return Field(default=default, description=description, json_schema_extra={"bounds": [least, most]})
 
 
-class _Checked(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """A resource whose numbers a run may set otherwise.
+class _Configured(BaseModel):
+    """A resource as the settings configure it."""
 
-    They are checked when it is used, by the step that uses it: what fails before the first step is an exception of the run to
-    Dagster, which starts it again.
-    """
+    model_config = ConfigDict(frozen=True)
 
     def check(self) -> None:
-        """See that the numbers can be meant.
+        """See that the numbers can be meant; by the step that uses them, because Dagster repeats a run that fails before its first step.
 
         Raises:
             InvalidRequest: One cannot; nothing was done.
         """
-        for name, field in type(self).model_fields.items():
-            extra, value = field.json_schema_extra, getattr(self, name)
-            if not isinstance(extra, dict) or value is None:
-                continue
-            bounds: Any = extra["bounds"]
-            least, most = bounds
-            if not least <= value <= most:
+        for name, field in self._numbers().items():
+            extra: Any = field.json_schema_extra
+            value, (least, most) = getattr(self, name), extra["bounds"]
+            if value is not None and not least <= value <= most:
                 raise InvalidRequest(f"{name} is {value}; write a number from {least:,} to {most:,}. Nothing was done.")
 
+    def definition(self, description: str | None = None) -> dg.ResourceDefinition:
+        """The resource for Dagster: this object, with the numbers that a run sets. The description is on its page and in the launchpad."""
+        text = description or type(self).__doc__
+        numbers = run_fields(self._numbers(), {name: getattr(self, name) for name in self._numbers()})
+        return dg.ResourceDefinition(
+            lambda context: self.model_copy(update=context.resource_config),
+            config_schema=dg.Field(numbers, is_required=False, description=text),
+            description=text,
+        )
 
-class EnterpriseResource(_Checked):
+    @classmethod
+    def _numbers(cls) -> dict[str, FieldInfo]:
+        return {name: field for name, field in cls.model_fields.items() if field.json_schema_extra}
+
+
+class ConfiguredEnterprise(_Configured):
     """The Enterprise Content Service, or the sandbox in its place, and what of it is mirrored."""
 
-    data: str = Field(description="Data folder; tokens are shared in its state folder.")
-    projects: list[str] = Field(description="Projects to mirror, for example enwiki.")
-    namespaces: list[int] = Field(default=[0], description="Namespaces to mirror.")
-    auth_url: str | None = Field(default=None, description=f"Where to log in. {_OWN}")
-    base_url: str | None = Field(default=None, description=f"Where lists, snapshots and files are. {_OWN}")
-    realtime_url: str | None = Field(default=None, description=f"Where streams are. {_OWN}")
-    username: str | None = Field(default=None, description="User name of the account; none for the sandbox.")
-    password: str | None = Field(
-        default=None, description="Password of the account, by its variable: {env: WME_PASSWORD}."
-    )
-    contact: str | None = Field(default=None, description="Operator, sent in the User-Agent.")
-    anonymous: bool = Field(default=False, description="No token: for addresses that the service admits.")
-    allow_http: bool = Field(default=False, description="Passwords and tokens over http:// to other machines, too.")
-    min_free_gb: float = _number(0.0, "Free disk space (GB) that downloads leave untouched.")
-    requests_per_second: float | None = _number(None, "Requests a second that the account may make.", SLOWEST)
+    access: Access = Field(description="How the service is reached, for whoever does without Dagster.")
+    projects: tuple[str, ...] = Field(description="Projects to mirror, for example enwiki.")
+    namespaces: tuple[int, ...] = Field(default=(0,), description="Namespaces to mirror.")
     wikidata: bool = Field(default=False, description="Mirror the items and properties of Wikidata, too.")
-    watchlist: str | None = Field(default=None, description="File of pages to look up when they change.")
+    watchlist: Path | None = Field(default=None, description="File of pages to look up when they change.")
     lookups_per_day: int = _number(100, "Lookups that a day may spend.")
     check_pages: int | None = _number(
         None, "Pages that a check looks up each day; default: 10 with a paid account, else none."
     )
-    use_sandbox: bool = Field(default=False, description="Start (or join) the built-in local content service.")
 
     @property
     def scope(self) -> tuple[tuple[str, int], ...]:
@@ -107,15 +129,6 @@ class EnterpriseResource(_Checked):
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
         """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
         return dataset.scope(self.scope, wikidata=self.wikidata)
-
-    @property
-    def access(self) -> Access:
-        """How the service is reached, for whoever does without Dagster."""
-        named = {one.name: getattr(self, one.name) for one in fields(Access)}
-        if self.username is not None and self.password is None:
-            # a run that sets other fields in the launchpad leaves this one out, and a secret is no default
-            named["password"] = os.environ.get("WME_PASSWORD")
-        return Access(**{name: value for name, value in named.items() if value is not None})
 
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
@@ -127,13 +140,13 @@ class EnterpriseResource(_Checked):
         return self.access.client(seconds)
 
 
-class LakeResource(_Checked):
+class ConfiguredLake(_Configured):
     """The archive and the Parquet lake of a data folder."""
 
-    data: str = Field(description="Data folder.")
-    bodies: list[str] = Field(default=["html", "wikitext"], description="Bodies to keep in the lake.")
-    max_record_mb: int = Field(
-        default=RECORD_BYTES_MAX >> 20, description="Longest record (MiB) that is converted; longer lines are rejected."
+    data: Path = Field(description="Data folder.")
+    bodies: tuple[str, ...] = Field(default=("html", "wikitext"), description="Bodies to keep in the lake.")
+    max_record_mb: int = _number(
+        RECORD_BYTES_MAX >> 20, "Longest record (MiB) that is converted; longer lines are rejected.", 16, 1024
     )
     min_free_gb: float = _number(1.0, "Free disk space (GB) that a run leaves untouched.")
     grace_hours: float = _number(24.0, "Hours that replaced files stay for those who may read them.")
@@ -156,13 +169,13 @@ class LakeResource(_Checked):
     @property
     def layout(self) -> Layout:
         """Where everything lies."""
-        return Layout(Path(self.data))
+        return Layout(self.data)
 
 
-class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class ConfiguredWarehouse(_Configured):
     """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
 
-    data: str = Field(description="Data folder.")
+    data: Path = Field(description="Data folder.")
     publish_minutes: float | None = Field(
         default=0.0,
         description="Runs that were not started by hand publish at most so often; 0: each of them, null: none of them.",
@@ -189,15 +202,15 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse; nothing is opened yet."""
-        return Warehouse(Path(self.data), storage_version=self.storage_version)
+        return Warehouse(self.data, storage_version=self.storage_version)
 
     @property
     def glance(self) -> Warehouse:
         """The same for whoever may not wait: who writes is not waited for longer than some seconds."""
-        return Warehouse(Path(self.data), storage_version=self.storage_version, lock_timeout=GLANCE_SECONDS)
+        return Warehouse(self.data, storage_version=self.storage_version, lock_timeout=GLANCE_SECONDS)
 
 
-class EngineResource(_Checked):
+class ConfiguredEngine(_Configured):
     """Where parallel work runs."""
 
     address: str = Field(
@@ -206,16 +219,17 @@ class EngineResource(_Checked):
     )
     workers: int = _number(4, "Downloads under way at once.", 1, 64)
     threads: int | None = _number(None, "Threads that convert; default: as many as there are cores.", 1, 1024)
-    memory_mb: int | None = Field(
-        default=None,
-        description="Memory (MiB) that the process may take while it converts; default: a quarter of what it may use, 512 at least.",
+    memory_mb: int | None = _number(
+        None,
+        "Memory (MiB) that the process may take while it converts; default: a quarter of what it may use, 512 at least.",
+        1,
     )
 
     def engine(self, say: Callable[[str], None]) -> Engine:
         """The engine, telling its progress in lines through `say`."""
         return Engine(workers=self.workers, reporter=LineReporter(say))
 
-    def converter(self, lake: LakeResource) -> Converter | RemoteConverter:
+    def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
         """The converter of archives into a lake, to be used as a context."""
         self.check()
         lake.check()
@@ -227,8 +241,15 @@ class EngineResource(_Checked):
             record_bytes_max=lake.record_bytes_max,
         )
 
-    def compactor(self, lake: LakeResource) -> AbstractContextManager[RemoteCompactor | None]:
+    def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
         """The workers that compact, to be used as a context; None: threads of this process."""
         self.check()
         lake.check()
         return compactor(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)
+
+
+#: Types of the parameters of assets, checks and sensors.
+EnterpriseResource = dg.ResourceParam[ConfiguredEnterprise]
+LakeResource = dg.ResourceParam[ConfiguredLake]
+WarehouseResource = dg.ResourceParam[ConfiguredWarehouse]
+EngineResource = dg.ResourceParam[ConfiguredEngine]

@@ -51,16 +51,17 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         # a day per run: a run of its own for each hour would cost more than the hour
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
         pool=HOURS_POOL,
+        config_schema=HourlyConfig.config_schema(),
     )
     def bring_in(
         context: dg.AssetExecutionContext,
-        config: HourlyConfig,
         enterprise: EnterpriseResource,
         lake: LakeResource,
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
+        config = HourlyConfig.read(context)
         if config.convert_again and layers.warehouse_key(dataset) not in context.selected_asset_keys:
             raise dg.Failure(
                 f"convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was done. Select "

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -41,22 +40,22 @@ class LookupsConfig(RunConfig):
     )
 
 
-@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS))
+@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS), config_schema=LookupsConfig.config_schema())
 def lookups(
     context: dg.AssetExecutionContext,
-    config: LookupsConfig,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
     engine: EngineResource,
 ) -> Any:
     """Look up watched and uncertain pages within the budget, and load the answers."""
+    config = LookupsConfig.read(context)
     layout, store, workers = lake.layout, warehouse.warehouse, engine.engine(context.log.info)
     with as_failure(), lookup.alone(layout), engine.converter(lake) as converter:
         bodies = lake.bodies_of(LOOKUPS)
         # what a killed run has paid for is known before anything is asked
         rows = lookup.load(layout, store, converter, workers, bodies)
-        watched = lookup.read_watchlist(None if enterprise.watchlist is None else Path(enterprise.watchlist))
+        watched = lookup.read_watchlist(enterprise.watchlist)
         enterprise.check()
         budget = lookup.Budget(layout.root, enterprise.lookups_per_day, _now)
         most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
@@ -112,7 +111,7 @@ def reconcile(
     usual = enterprise.check_pages
     if (
         usual == 0
-        or (usual is None and (enterprise.use_sandbox or enterprise.anonymous))
+        or (usual is None and (enterprise.access.use_sandbox or enterprise.access.anonymous))
         or not store.build_path.exists()
     ):
         return Reconciled()

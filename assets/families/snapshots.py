@@ -45,10 +45,10 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         partitions_def=snapshots_of(dataset),
         can_subset=True,
         pool=SNAPSHOTS_POOL,
+        config_schema=SnapshotConfig.config_schema(),
     )
     def files(
         context: dg.AssetExecutionContext,
-        config: SnapshotConfig,
         enterprise: EnterpriseResource,
         lake: LakeResource,
         warehouse: WarehouseResource,
@@ -58,7 +58,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
 
         One snapshot at a time: several would take every place that Dagster has for runs, and keep the hours waiting.
         """
-        selected = context.selected_asset_keys
+        config, selected = SnapshotConfig.read(context), context.selected_asset_keys
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
             return

@@ -94,19 +94,19 @@ class Brought:
     kinds={"http", "parquet"},
     owners=list(OWNERS),
     pool=STREAM_POOL,
+    config_schema=StreamConfig.config_schema(),
     metadata=lake_metadata(ARTICLE_CHANGES.table),
     description="Every event of the mirrored projects, seconds after it happened. Analysts find them as provisional rows of hours that have no file "
     "so far. A run reads the stream for an hour and the next one goes on where it was: turn the sensor keep_streaming on, or run `wme stream`.",
 )
 def live_changes(
     context: dg.AssetExecutionContext,
-    config: StreamConfig,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     """Keep the stream's events until the time is over; a run that is terminated or killed loses none that it had kept."""
-    now = datetime.now(UTC)
+    config, now = StreamConfig.read(context), datetime.now(UTC)
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, lake.bodies_of(ARTICLE_CHANGES), enterprise.scope)
     whole, lately = Brought(), Brought()
@@ -124,7 +124,7 @@ def live_changes(
         stream.keep(
             client,
             live,
-            Path(enterprise.data) / "state",
+            Path(enterprise.access.data) / "state",
             since=now - timedelta(hours=config.since_hours),
             clock=lambda: datetime.now(UTC),
             ended=lambda: time.monotonic() >= until,

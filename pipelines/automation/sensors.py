@@ -219,7 +219,7 @@ def keep_streaming(
     """Ask for a run, unless one is under way, the command keeps the stream, or it failed a moment ago."""
     if context.instance.get_runs(dg.RunsFilter(job_name=jobs.STREAM, statuses=discovery.UNDER_WAY), limit=1):
         return dg.SkipReason("A run is reading the stream.")
-    if stream.is_kept(Path(enterprise.data) / "state"):
+    if stream.is_kept(Path(enterprise.access.data) / "state"):
         return dg.SkipReason("Another process reads the stream, `wme stream` for example.")
     now = datetime.now(UTC)
     failed = list(

@@ -114,14 +114,14 @@ def run(
     from assets import names
     from pipelines.cli.terminal_engine import TerminalEngine
     from pipelines.operations import run as runs
-    from pipelines.wiring import build_enterprise, engine_fields
+    from pipelines.wiring import build_resources, engine_fields
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 
     terminal.hush(answers=quiet or as_json, progress=quiet)
     settings = read_settings()
-    enterprise = build_enterprise(settings)
+    enterprise = build_resources(settings)["enterprise"]
     service.announce(settings)
     layout = Layout(settings.data)
     hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []

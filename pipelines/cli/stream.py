@@ -54,7 +54,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
     """
     from assets.steps.live_publication import publisher
     from assets.steps.stream import Kept, keep, loaded_hours, told
-    from pipelines.wiring import build_enterprise
+    from pipelines.wiring import build_resources
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
     from resources.lake import Layout
@@ -64,7 +64,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
 
     settings = read_settings()
     service.announce(settings)
-    enterprise = build_enterprise(settings)
+    enterprise = build_resources(settings)["enterprise"]
     lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope)
     warehouse = Warehouse(settings.data, lock_timeout=_BUSY_SECONDS)
     now = datetime.now(UTC)

@@ -16,7 +16,7 @@ from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import convert_archives
-from pipelines.wiring import build_enterprise, build_resources
+from pipelines.wiring import build_resources
 from resources import datasets, files
 from resources.data_folder import facts_of
 from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family
@@ -62,7 +62,7 @@ def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
     """
     resources = build_resources(settings) | overrides
     lake, engine, store = resources["lake"], resources["engine"], resources["warehouse"].warehouse
-    enterprise, layout, done = build_enterprise(settings), lake.layout, Rebuilt()
+    enterprise, layout, done = resources["enterprise"], lake.layout, Rebuilt()
     workers: Engine = engine.engine(lambda _: None)
     with engine.converter(lake) as converter:
 

@@ -25,7 +25,7 @@ from pydantic import SecretStr
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings as PipelineSettings
-from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
@@ -190,7 +190,7 @@ class Mirror:
             if waiting and line.startswith(beginning):
                 waiting.pop()()
 
-        class Watched(EngineResource):
+        class Watched(ConfiguredEngine):
             def engine(self, say: Callable[[str], None]) -> Engine:
                 return Engine(workers=self.workers, reporter=LineReporter(hear))
 
@@ -221,7 +221,7 @@ class Mirror:
     @contextmanager
     def client(self) -> Iterator[EnterpriseClient]:
         """A client as the pipeline has it, for the account of this mirror."""
-        with self._enterprise_class()(**self._enterprise_fields(self.settings.password)).client() as client:
+        with self._enterprise().client() as client:
             yield client
 
     # --- what a test looks at ----------------------------------------------------------------------------------------
@@ -321,28 +321,10 @@ class Mirror:
         folder = self.layout.archive_hour(ARTICLE_CHANGES, hour)
         return folder.glob(pattern) if folder.exists() else iter(())
 
-    def _enterprise_fields(self, password: Any) -> dict[str, Any]:
-        s = self.settings
-        secret = password.get_secret_value() if hasattr(password, "get_secret_value") else password
-        return {
-            "data": str(s.data),
-            "projects": list(s.projects),
-            "namespaces": list(s.namespaces),
-            "wikidata": s.wikidata,
-            "watchlist": None if s.watchlist is None else str(s.watchlist),
-            "check_pages": s.check_pages,
-            "auth_url": s.auth_url,
-            "base_url": s.base_url,
-            "realtime_url": s.realtime_url,
-            "username": s.username,
-            "password": secret,
-        }
-
-    def _enterprise_class(self) -> type[EnterpriseResource]:
-        # a class of its own, because Dagster makes resources anew from their fields, which hold plain values only
+    def _enterprise(self) -> ConfiguredEnterprise:
         mirror = self
 
-        class OnSandboxClock(EnterpriseResource):
+        class OnSandboxClock(ConfiguredEnterprise):
             @contextmanager
             def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
                 with EnterpriseClient(
@@ -353,23 +335,28 @@ class Mirror:
                 ) as client:
                     yield client
 
-        return OnSandboxClock
+        s = self.settings
+        return OnSandboxClock(
+            access=s.access,
+            projects=s.projects,
+            namespaces=s.namespaces,
+            wikidata=s.wikidata,
+            watchlist=s.watchlist,
+            check_pages=s.check_pages,
+        )
 
     def _resources(self) -> dict[str, Any]:
         mirror = self
 
-        class OnSandboxClock(WarehouseResource):
+        class OnSandboxClock(ConfiguredWarehouse):
             @property
             def warehouse(self) -> Warehouse:
                 return mirror.warehouse
 
-        password = None if self.settings.password is None else dg.EnvVar("WME_PASSWORD")
         return {
-            "enterprise": self._enterprise_class()(**self._enterprise_fields(password)),
-            "lake": LakeResource(
-                data=str(self.data), bodies=list(self.settings.bodies), min_free_gb=self.settings.min_free_gb
-            ),
-            "warehouse": OnSandboxClock(data=str(self.data)),
+            "enterprise": self._enterprise(),
+            "lake": ConfiguredLake(data=self.data, bodies=self.settings.bodies, min_free_gb=self.settings.min_free_gb),
+            "warehouse": OnSandboxClock(data=self.data),
         }
 
     def _run(

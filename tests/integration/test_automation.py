@@ -18,6 +18,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
+from pydantic import SecretStr
 
 from assets import layers
 from assets.families import streams
@@ -63,7 +64,7 @@ class Fresh:
 
     @property
     def resources(self) -> dict[str, Any]:
-        return {name: made.process_config_and_initialize() for name, made in build_resources(self.settings).items()}
+        return build_resources(self.settings)
 
     def materialize(self, hours: Sequence[datetime], *assets: str) -> dg.ExecuteInProcessResult:
         return self.defs.resolve_job_def("hours").execute_in_process(
@@ -106,7 +107,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def fresh(service: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fresh]:
-    monkeypatch.setenv("WME_PASSWORD", service.password)
     # a busy machine may need longer than the daemon lets a look last
     monkeypatch.setattr(sensors, "_ANSWER_SECONDS", 120.0)
     monkeypatch.setattr(discovery, "ASKING_SECONDS", 120.0)
@@ -270,8 +270,8 @@ def test_a_look_waits_for_nobody_who_writes(fresh):
             assert time.monotonic() - began < 50  # Dagster gives a look up after 60 s
 
 
-def test_discovery_that_cannot_log_in_says_so_and_asks_for_nothing(fresh, monkeypatch):
-    monkeypatch.setenv("WME_PASSWORD", "wrong-Passw0rd")
+def test_discovery_that_cannot_log_in_says_so_and_asks_for_nothing(fresh):
+    fresh.settings = fresh.settings.model_copy(update={"password": SecretStr("wrong-Passw0rd")})
     tick = fresh.tick("discover_hours")
     assert tick.run_requests == []
     assert "password" in tick.skip_message.lower()

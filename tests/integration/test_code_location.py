@@ -191,7 +191,7 @@ def fields_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def test_every_field_of_the_launchpad_explains_itself():
     defs = build_defs(Settings())
-    ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "warehouse", "engine")}
+    ours = {f"resources.{name}.config." for name in ("enterprise", "lake", "engine")}
     steps = {
         f"ops.{name}.config."
         for name in ("lake__live_changes", "snapshots_files", "structured_contents_files", "hourly_batches", "look_up")
@@ -204,44 +204,76 @@ def test_every_field_of_the_launchpad_explains_itself():
     assert [path for path, field in found.items() if not field.description] == []
 
 
-def shown(settings: Settings) -> tuple[str, dict[str, Any]]:
-    """What the page of the resource `enterprise` says of it, and the values that the launchpad begins with."""
+#: All that a run may set of the resources.
+SET_BY_A_RUN = {
+    "enterprise": {"lookups_per_day", "check_pages"},
+    "lake": {"max_record_mb", "min_free_gb", "grace_hours"},
+    "warehouse": set(),
+    "engine": {"workers", "threads", "memory_mb"},
+    "io_manager": set(),
+}
+#: Dagster's plain types: a value is itself. Its types of sources take {env: NAME} as well.
+PLAIN = {"Bool", "Int", "Float", "String", "Any"}
+
+
+def kinds_of(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The types of a configuration that have no fields, by their path."""
+    inner = [getattr(kind, name, None) for name in ("inner_type", "scalar_type", "non_scalar_type")]
+    below = [(name, field.config_type) for name, field in (getattr(kind, "fields", None) or {}).items()]
+    below += [("*", one) for one in inner if one is not None]
+    for name, one in below:
+        yield from kinds_of(one, f"{path}.{name}")
+    if not below:
+        yield path, kind
+
+
+def test_no_field_of_any_run_takes_a_variable_of_the_process_and_no_address_account_or_path_can_be_set():
+    jobs = list(build_defs(Settings()).resolve_all_job_defs())
+    assert len(jobs) > 8
+    for job in jobs:
+        top = job.run_config_schema.config_type
+        for path, kind in kinds_of(top, job.name):
+            assert kind.kind.value in {"STRICT_SHAPE", "PERMISSIVE_SHAPE"} or kind.key in PLAIN, path
+        resources = getattr(top.fields["resources"].config_type, "fields", {})
+        for name, field in resources.items():
+            assert set(field.config_type.fields["config"].config_type.fields) == SET_BY_A_RUN[name]
+
+
+def shown(settings: Settings) -> str:
+    """What the page of the resource `enterprise` says of it, and the launchpad."""
     defs = build_defs(settings)
     fields = dict(fields_of(defs.resolve_job_def("hourly").run_config_schema.config_type))
-    field = fields["resources.enterprise.config"]
     page = defs.get_repository_def().get_top_level_resources()["enterprise"].description
-    assert field.description == page
-    # of a run that sets one of them, the others are filled from here
-    for name, value in field.default_value.items():
-        own = fields[f"resources.enterprise.config.{name}"]
-        assert name == "password" or (own.default_value if own.default_provided else None) == value, name
-    return page, field.default_value
+    assert fields["resources.enterprise.config"].description == page
+    return page
+
+
+def test_the_launchpad_begins_with_the_settings():
+    defs = build_defs(Settings(lookups_per_day=7, min_free_gb=3.0, memory_mb=400))
+    fields = dict(fields_of(defs.resolve_job_def("hours").run_config_schema.config_type))
+    for name, value in (
+        ("enterprise.config.lookups_per_day", 7),
+        ("lake.config.min_free_gb", 3.0),
+        ("engine.config.memory_mb", 400),
+    ):
+        assert fields[f"resources.{name}"].default_value == value
 
 
 def test_the_launchpad_and_the_page_of_the_resource_say_which_service_it_is(tmp_path):
-    page, values = shown(Settings(username="you", password="p", sandbox=False, base_url="http://127.0.0.1:1"))
+    page = shown(Settings(username="you", password="p", sandbox=False, base_url="http://127.0.0.1:1"))
     assert page == "The Enterprise Content Service at http://127.0.0.1:1."
-    assert values["base_url"] == "http://127.0.0.1:1"
-    assert values["auth_url"] == Settings().auth_url
 
 
 def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(tmp_path):
     settings = Settings(data=tmp_path / "data", sandbox=True)
-    page, values = shown(settings)
+    page = shown(settings)
     assert page.startswith(f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. ")
     assert "It is not running;" in page
-    assert values["use_sandbox"] is True
-    assert not [name for name, value in values.items() if value is not None and name.endswith("_url")]
     assert not settings.data.exists()
     with running(SandboxSettings(state=settings.data / "sandbox", changes_per_hour=20, body_bytes=200)) as sandbox:
-        page, values = shown(settings)
+        page = shown(settings)
     assert f"Its address is {sandbox.url} until it ends;" in page
-    assert [values["auth_url"], values["base_url"], values["realtime_url"]] == [
-        sandbox.url,
-        sandbox.url,
-        sandbox.realtime_url,
-    ]
-    assert shown(settings)[1].get("base_url") is None
+    assert "It is not running;" in shown(settings)
 
 
 def test_definitions_with_the_sandbox_load_without_its_server(clean):

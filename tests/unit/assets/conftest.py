@@ -14,7 +14,8 @@ import pytest
 from assets.steps import hour as batches
 from assets.steps.converting import convert_archives
 from assets.steps.hourly_run import HourlyRun
-from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.access import Access
+from resources.adapters import ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient
@@ -137,20 +138,20 @@ class Bench:
         """The resources of the assets, on this bench's service and clock."""
         bench = self
 
-        class OnClock(EnterpriseResource):
+        class OnClock(ConfiguredEnterprise):
             @contextmanager
             def client(self) -> Iterator[EnterpriseClient]:
                 yield bench.client
 
-        class OfWarehouse(WarehouseResource):
+        class OfWarehouse(ConfiguredWarehouse):
             @property
             def warehouse(self) -> Warehouse:
                 return bench.warehouse
 
         return {
-            "enterprise": OnClock(data=str(self.data), projects=list(projects or ("enwiki",))),
-            "lake": LakeResource(data=str(self.data), min_free_gb=min_free_gb),
-            "warehouse": OfWarehouse(data=str(self.data), publish_minutes=publish_minutes),
+            "enterprise": OnClock(access=Access(str(self.data)), projects=projects or ("enwiki",)),
+            "lake": ConfiguredLake(data=self.data, min_free_gb=min_free_gb),
+            "warehouse": OfWarehouse(data=self.data, publish_minutes=publish_minutes),
         }
 
     def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:

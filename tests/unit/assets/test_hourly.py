@@ -17,7 +17,7 @@ from assets.families.hourly import hourly_assets
 from assets.partitions import HOURS, hour_of, key_of
 from assets.steps import hour as batches
 from resources import datasets
-from resources.adapters import EngineResource
+from resources.adapters import ConfiguredEngine
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
@@ -62,7 +62,7 @@ def materialize(bench: Any) -> Iterator[Callable[..., Told]]:
             result = dg.materialize(
                 [CHANGES],
                 instance=instance,
-                resources=bench.resources(*projects) | {"engine": EngineResource(workers=2, threads=1)},
+                resources=bench.resources(*projects) | {"engine": ConfiguredEngine(workers=2, threads=1)},
                 tags={
                     ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
                     ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),

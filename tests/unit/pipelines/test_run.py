@@ -13,7 +13,8 @@ import pytest
 
 from pipelines.operations import run as runs
 from pipelines.settings import Settings
-from resources.adapters import EnterpriseResource, WarehouseResource
+from resources.access import Access
+from resources.adapters import ConfiguredEnterprise, ConfiguredWarehouse
 from resources.datasets import SNAPSHOT_ARTICLES, named
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
@@ -116,7 +117,9 @@ def listed(fake, *places, wrong=None):
 
 def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(client, fake, tmp_path):
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = EnterpriseResource(data=str(tmp_path), projects=["frwiki", "enwiki", "itwiki"], namespaces=[14, 0])
+    mirrored = ConfiguredEnterprise(
+        access=Access(str(tmp_path)), projects=["frwiki", "enwiki", "itwiki"], namespaces=[14, 0]
+    )
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     listed(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
@@ -167,12 +170,12 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
     bench.serve("enwiki", 1)
     bench.serve_next(2)
 
-    class Impatient(WarehouseResource):
+    class Impatient(ConfiguredWarehouse):
         @property
         def warehouse(self) -> Warehouse:
             return Warehouse(bench.data, lock_timeout=0.1, clock=bench.clock)
 
-    resources = bench.resources() | {"warehouse": Impatient(data=str(bench.data))}
+    resources = bench.resources() | {"warehouse": Impatient(data=bench.data)}
     lock = bench.data / "state" / "warehouse.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with caplog.at_level(logging.INFO, "resources.warehouse"), held(lock):
@@ -197,10 +200,10 @@ def held(lock):
 
 
 def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings):
-    class Broken(EnterpriseResource):
-        def setup_for_execution(self, context):
+    class Broken(ConfiguredEnterprise):
+        def model_copy(self, **_):
             raise RuntimeError("Not today.")
 
-    broken = Broken(data=str(bench.data), projects=["enwiki"])
+    broken = Broken(access=Access(str(bench.data)), projects=["enwiki"])
     report = runs.publish(settings, **bench.resources() | {"enterprise": broken})
     assert report.failures == ["The job publish failed before its first step; its run is in Dagster's history."]

@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resources.formatting import size_text
+from resources.formatting import markdown_text, size_text
 from resources.lake import drift_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _cell(column: str, value: object) -> str:
         return size_text(value)
     if isinstance(value, int) and not isinstance(value, bool) and not column.endswith("_id"):
         return f"{value:,}"
-    return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")[:200]
+    return "" if value is None else markdown_text(str(value)[:200])
 
 
 def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from assets.partitions import HOUR
 from resources.adapters import run_fields
 from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
-from resources.formatting import counted, hour_text, refusal
+from resources.formatting import counted, hour_text, markdown_text, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,9 +102,13 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure
     return dg.Failure(
         description=f"{len(failed)} of {counted(total, 'hour')} failed.{rest}\n{listed}",
         metadata=_unavailable(failed.values())
-        | {"failed_hours": dg.MetadataValue.md(listed), "failed_count": len(failed)},
+        | {"failed_hours": dg.MetadataValue.md(_bullets(alike)), "failed_count": len(failed)},
         allow_retries=any(retryable(error) for error in failed.values()),
     )
+
+
+def _bullets(alike: Mapping[str, Sequence[datetime]]) -> str:
+    return "\n".join(f"- {_span(hours)}: {markdown_text(text)}" for text, hours in alike.items())
 
 
 def _span(hours: Sequence[datetime]) -> str:

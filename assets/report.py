@@ -9,7 +9,7 @@ import dagster as dg
 from assets import published
 from assets.describe import OWNERS, sized
 from assets.failures import as_failure
-from resources.formatting import size_text
+from resources.formatting import markdown_text, size_text
 
 KEY = dg.AssetKey(["published", "report"])
 
@@ -69,7 +69,7 @@ def report(write: Writer) -> dg.AssetsDefinition:
                     "dagster/uri": str(made.path),
                     "bytes": made.size_bytes,
                     "attention": dg.MetadataValue.md(
-                        "\n".join(f"- {text}" for text in made.attention) or "Nothing needs attention."
+                        "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
                     ),
                     "attention_count": made.attention_count,
                     "pictures": made.picture_count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,24 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" if c < "\x7f" else f"\\u{ord(c):04x}" for c in text
     )
+
+
+def markdown_text(text: str) -> str:
+    """Text of others (a title, a file, an error) for one line or table cell of Markdown, in which nothing of it is a link, an image or HTML.
+
+    Words with any other character than those of prose become code, because Markdown makes links of bare addresses as well, whatever is escaped.
+    """
+    # a pipe would end the cell, in code as well
+    return " ".join(r"\|".join(map(_markdown_word, word.split("|"))) for word in text.split())
+
+
+def _markdown_word(word: str) -> str:
+    if re.fullmatch(r"[\w.,:;?'\"()%+=/-]*", word) and "://" not in word and "www." not in word.lower():
+        return word
+    # a code span ends at as many backticks as begin it
+    fence = "`" * (1 + max(map(len, re.findall("`+", word)), default=0))
+    pad = " " if "`" in word else ""
+    return f"{fence}{pad}{word}{pad}{fence}"
 
 
 def refusal(error: ValidationError) -> str:

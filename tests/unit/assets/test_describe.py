@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from markdown_it import MarkdownIt
 
 from assets.describe import PREVIEW, PREVIEW_ROWS, column_schema, lake_metadata, markdown, preview, table_metadata
+from assets.failures import failed_hours
 from resources.tables import ARTICLE_CHANGES, Column, Table
 
 NESTED = Table(
@@ -49,6 +53,42 @@ def test_rows_are_a_table_that_markdown_cannot_break():
     assert lines[1] == "| --- | --- | --- | --- | --- | --- | --- |"
     assert lines[2] == "| 1,234,567 | 1234567 | 1.50 |  | x\\|y z | True |  |"
     assert lines[3] == f"| 0 |  |  |  | {'long' * 50} |  | 2026-01-02 03:04:05 |"
+
+
+HOSTILE = [
+    "[free](https://evil.example/a)",
+    "![](https://evil.example/b.png)",
+    "<img src=x onerror=alert(1)>",
+    "<https://evil.example/>",
+    "https://evil.example/c",
+    "www.evil.example WWW.evil.example",
+    "a@evil.example",
+    "a `code` b ``two`` ` `` [x](y)",
+    "`` [x](https://evil.example) `` ` \\` [x](y)",
+    r"\[x](https://evil.example)",
+    r"a\|b\\|[x](https://evil.example)|`|",
+    "| --- |\n\n# heading\n\n[x]: https://evil.example\n[x]",
+    "&lt;b&gt; &#91;x&#93;(https://evil.example)",
+    "<details open ontoggle=alert(1)>\n<script>alert(1)</script>",
+    "[x][y] ~~z~~ **b** $$e$$ [^1]",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_makes_a_link_an_image_or_html_in_markdown(name):
+    table = markdown([{"a": name, "b": "end"}], ("a", "b")).value
+    hour = datetime(2026, 1, 2, tzinfo=UTC)
+    failed = failed_hours({hour: ConnectionError(name)}, 2).metadata["failed_hours"].value
+    for text, cells in ((table, 4), (failed, 0)):
+        tokens = MarkdownIt("commonmark").enable("table").parse(text)
+        assert sum(one.type in {"th_open", "td_open"} for one in tokens) == cells
+        inline = [part for one in tokens for part in one.children or ()]
+        assert {part.type for part in inline} <= {"text", "code_inline", "softbreak"}
+        assert not any(one.type in {"html_block", "heading_open", "fence"} for one in tokens)
+        prose = "".join(part.content if part.type == "text" else " " for part in inline)
+        # what GitHub's Markdown links without brackets
+        assert not re.search(r"://|www\.|@", prose, re.IGNORECASE)
+        assert "".join("".join(part.content for part in inline).split()).find("".join(name.split())) >= 0
 
 
 def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_path):

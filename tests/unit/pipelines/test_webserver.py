@@ -1,0 +1,197 @@
+"""The guard of the Dagster UI: what browsers send for other websites is refused, what its own pages and programs send is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pipelines import settings
+from pipelines.process.webserver import Guard
+from pipelines.values import SettingsError
+
+JSON = {"content-type": "application/json"}
+OWN = {"host": "127.0.0.1:3000"}
+PUBLIC = ("mirror.example.org", "ops.example.org:8443")
+MUTATION = "mutation { launchRun { __typename } }"
+
+
+def ask(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, **named):
+    """The status and the text of the answer; 200 and `reached`: the server itself was asked."""
+    path, _, query = target.partition("?")
+    pairs = [*headers, *((name.replace("_", "-"), value) for name, value in named.items())]
+    scope = {
+        "type": kind,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs],
+        "extensions": {"websocket.http.response": {}},
+    } | ({"method": method} if kind == "http" else {})
+    sent = []
+
+    async def server(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"reached"})
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(Guard(server, hosts)(scope, None, send))
+    start, body = sent
+    return start["status"], body["body"].decode()
+
+
+def is_reached(*words, **named):
+    status, text = ask(*words, **named)
+    assert (text == "reached") == (status == 200)
+    assert text == "reached" or (text.startswith("Refused: ") and text.endswith(" Nothing was done.\n"))
+    return text == "reached"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:3000", "localhost:1", "LOCALHOST:3000", "localhost.", "localhost.:3000", "[::1]", "[::1]:3000",
+     "mirror.example.org", "Mirror.Example.ORG.", "mirror.example.org:443", "mirror.example.org:80", "ops.example.org:8443"],
+)  # fmt: skip
+def test_a_configured_host_is_answered(host):
+    assert is_reached(host=host)
+    assert is_reached("POST", "/graphql", *JSON.items(), host=host, origin=f"http://{host}")
+    assert is_reached(target="/graphql", kind="websocket", host=host, origin=f"https://{host}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:3000", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example#127.0.0.1",
+     "127.0.0.1@evil.example", "evil.example, localhost", "localhost evil.example", "localhost..", "", ":3000", "0.0.0.0:3000",
+     "127.0.0.1:3000:3000", "127.0.0.1:", "127.0.0.1:x", "127.1", "2130706433", "[::ffff:127.0.0.1]", "[::1", "localhost%00", "l\xf6calhost",
+     "mirror.example.org:8443", "ops.example.org", "www.mirror.example.org", "localhost/", "http://localhost", "localhost\n", "*"],
+)  # fmt: skip
+def test_another_host_is_refused_with_the_setting_that_allows_it(host):
+    for kind in ("http", "websocket"):
+        status, text = ask(kind=kind, host=host)
+        assert status == 403
+        assert "WME_UI_HOSTS" in text
+        assert repr(host) in text
+    assert not is_reached(host=host, x_forwarded_host="localhost", forwarded="host=localhost")
+
+
+def test_a_request_without_a_host_and_one_with_two_are_refused():
+    assert not is_reached()
+    for two in (("localhost", "evil.example"), ("evil.example", "localhost"), ("localhost", "localhost")):
+        assert ask("GET", "/", *(("Host", host) for host in two)) == (
+            400,
+            "Refused: the header Host was sent twice. Nothing was done.\n",
+        )
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["null", "", "http://evil.example", "https://127.0.0.1.evil.example", "http://127.0.0.1:3001", "http://127.0.0.1", "http://localhost:3000",
+     "http://[::1]:3000", "file://", "chrome-extension://127.0.0.1:3000", "http://127.0.0.1:3000.evil.example", "http://127.0.0.1:3000/x",
+     "http://evil.example http://127.0.0.1:3000", "//127.0.0.1:3000", "127.0.0.1:3000", "http://u@127.0.0.1:3000", "ftp://mirror.example.org",
+     "https://mirror.example.org:8443"],
+)  # fmt: skip
+def test_a_page_of_another_origin_is_refused_whatever_it_asks_for(origin):
+    for method, kind in (("GET", "http"), ("POST", "http"), ("OPTIONS", "http"), ("GET", "websocket")):
+        status, text = ask(method, "/graphql", *(OWN | JSON).items(), kind=kind, origin=origin)
+        assert status == 403
+        assert "WME_UI_HOSTS" in text
+    own = "http://127.0.0.1:3000"
+    for two in ((own, origin), (origin, own)):
+        assert not is_reached("POST", "/graphql", *(OWN | JSON).items(), *(("Origin", one) for one in two))
+
+
+def test_a_proxy_may_keep_the_public_name_to_itself():
+    assert is_reached("POST", "/graphql", *(OWN | JSON).items(), origin="https://mirror.example.org")
+    assert is_reached(kind="websocket", target="/graphql", **OWN, origin="https://ops.example.org:8443")
+    assert not is_reached("POST", "/graphql", *(OWN | JSON).items(), origin="https://mirror.example.org", hosts=())
+
+
+NAVIGATION = {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Same-Origin", "", "other"])
+def test_another_website_can_open_the_ui_by_a_link_and_no_more(site):
+    fetch = OWN | {"sec_fetch_site": site}
+    assert is_reached("GET", "/runs", **fetch, **NAVIGATION)
+    assert is_reached("HEAD", "/runs", **fetch, **NAVIGATION)
+    for mode, dest in (
+        ("no-cors", "image"),
+        ("cors", "empty"),
+        ("navigate", "iframe"),
+        ("navigate", "embed"),
+        ("no-cors", "document"),
+    ):
+        status, text = ask("GET", "/runs", **fetch, sec_fetch_mode=mode, sec_fetch_dest=dest)
+        assert (status, "Sec-Fetch-Site" in text) == (403, True)
+    assert not is_reached("GET", "/runs", **fetch)
+    assert not is_reached("POST", "/graphql", **fetch, **NAVIGATION, content_type="application/json")
+    assert not is_reached(kind="websocket", target="/graphql", **fetch, **NAVIGATION)
+    assert not is_reached("GET", "/", *(("Sec-Fetch-Site", one) for one in ("none", site)), **OWN, **NAVIGATION)
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_own_pages_are_answered(site):
+    fetch = OWN | {"sec_fetch_site": site, "sec_fetch_mode": "cors", "sec_fetch_dest": "empty"}
+    own = {"origin": "http://127.0.0.1:3000"}
+    assert is_reached("GET", "/logs/x", **fetch)
+    assert is_reached("POST", "/graphql", **fetch, **own, content_type="application/json; charset=utf-8")
+    assert is_reached(kind="websocket", target="/graphql", **OWN, **own, sec_fetch_site=site)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/graphql?query=mutation%20%7Ba%7D", "/graphql?query={version}", "/graphql?%71uery=mutation{a}", "/graphql?QUERY=x", "/graphql?x",
+     "/graphql?query=%EF%BB%BFMuTaTiOn{a}", "/graphql?query=%23c%0Amutation%20M{b:a}", "/prefix/graphql?query=x", "/graphql/?query=x",
+     "/graphql?query=query%20Q{v}%20mutation%20M{a}&operationName=M", "/graphql?query=fragment%20F%20on%20M{a}mutation{...F}",
+     "/graphql?extensions={%22persistedQuery%22:1}", "/graphql?variables={}&query=x"],
+)  # fmt: skip
+def test_graphql_is_not_run_by_get_whatever_it_says(target):
+    for method in ("GET", "HEAD"):
+        for more in ({}, JSON, {"x-http-method-override": "POST"}, {"accept": "image/*"}):
+            status, text = ask(method, target, *(OWN | more).items())
+            assert (status, "by POST" in text) == (405, True)
+    # Dagster's playground, which runs nothing by itself
+    assert is_reached("GET", target, *OWN.items(), accept="text/html,application/xhtml+xml")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain; x=application/json",
+     "text/json", "application/jsonp", "application/ json", "text/plain, application/json", "application/json, text/plain", "json"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "target",
+    ["/graphql", "/graphql?query=mutation{a}", "/report_asset_materialization/a", "/report_asset_check/a", "/x"],
+)
+def test_what_a_form_can_send_is_refused_at_every_address(kind, target):
+    more = {} if kind is None else {"content-type": kind}
+    for method in ("POST", "PUT", "PATCH", "DELETE", "post", "PROPFIND"):
+        status, text = ask(method, target, *(OWN | more).items())
+        assert (status, "application/json" in text) == (415, True)
+    if kind is not None:
+        assert not is_reached("POST", target, *(OWN | more).items(), *JSON.items())
+
+
+def test_programs_need_no_header_of_a_browser():
+    assert is_reached("GET", "/server_info", **OWN)
+    assert is_reached("GET", "/server_info", host="127.0.0.1:3000", user_agent="Python-urllib/3.13", connection="close")
+    assert is_reached("POST", "/graphql", *(OWN | JSON).items())
+    assert is_reached("POST", "/graphql", **OWN, content_type="application/graphql")
+    assert is_reached("POST", "/report_asset_materialization/a", *(OWN | JSON).items())
+
+
+def test_a_hostile_header_is_shown_quoted_and_shortened():
+    _, text = ask(host="<script>\x1b[2J" + "a" * 5000)
+    assert "\x1b" not in text
+    assert len(text) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["https://mirror.example.org", "mirror.example.org/ui", "*", "a b", "*.example.org", "a:b"]
+)
+def test_a_host_that_cannot_be_one_is_a_clear_error(text):
+    with pytest.raises(SettingsError, match=r"WME_UI_HOSTS names .*without https://"):
+        settings.read({"WME_UI_HOSTS": f"ok.example.org,{text}"})
+    assert settings.read({"WME_UI_HOSTS": " A.example.org , b:8443"}).ui_hosts == ("A.example.org", "b:8443")

@@ -136,7 +136,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
 
 def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as_ever(client, fake, tmp_path):
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = EnterpriseResource(data=str(tmp_path), projects=["frwiki", "enwiki"], namespaces=[0])
+    mirrored = ConfiguredEnterprise(access=Access(str(tmp_path)), projects=("frwiki", "enwiki"))
     listed(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
     wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
     assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}

@@ -191,10 +191,10 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
     counting = files_of(folder)
     kept = {file.path for file in counting}
     for hour, of_hour in paths.hour_folders(folder):
-        for path in sorted(of_hour.glob("*.parquet")):
-            if path not in kept:
+        for path in sorted([*of_hour.glob("*.parquet"), *of_hour.glob("*.parquet.damaged*")]):
+            if path not in kept and path.suffix == ".parquet":
                 yield path, "a larger file has its events"
-            elif now - hour > _STREAMED and path != counting[-1].path:
+            elif now - hour > _STREAMED and path != (counting[-1].path if counting else None):
                 yield path, "the service has no file of these hours any more"
 
 

@@ -7,6 +7,7 @@ back where the conversion fails. A kill in between leaves a missing file, which 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from dataclasses import dataclass, field, fields
 from itertools import groupby
@@ -84,7 +85,7 @@ class Repair:
                 done.waiting = len(units) - number
                 bad.update(part for rest in units[number:] for part in rest)
                 break
-            own = [file for file in faulty if file.parts and not file.is_gone and set(file.parts) <= set(parts)]
+            own = [file for file in faulty if file.parts and set(file.parts) <= set(parts)]
             try:
                 self._load(parts, [self.layout.lake / file.lake_path for file in own])
                 done.load_count += 1
@@ -99,7 +100,7 @@ class Repair:
         return done
 
     def _load(self, parts: Sequence[Part], damaged: Sequence[Path]) -> None:
-        """Convert and load what one load is made of; `damaged`: its own files, which are in the way."""
+        """Convert and load what one load is made of; `damaged`: its own files, those that are gone too."""
         dataset, first = named(parts[0].table_name), parts[0]
         if dataset.family is Family.SNAPSHOT:
             assert first.snapshot_id is not None
@@ -142,7 +143,7 @@ class Repair:
         self, name: str, archives: Sequence[Archive], dataset: Dataset, damaged: Sequence[Path]
     ) -> list[Conversion]:
         how: dict[str, Any] = {"bodies": self.bodies_of(dataset), "converter": self.converter, "engine": self.engine}
-        aside = [(path, set_aside(path)) for path in damaged]
+        aside = [(path, set_aside(path)) for path in damaged if os.path.lexists(path)]
         try:
             made = convert_archives(name, archives, self.layout, **how)
         except BaseException:
@@ -150,8 +151,9 @@ class Repair:
                 if not path.exists():
                     kept.replace(path)
             raise
-        for _, kept in aside:
-            if not kept.is_dir():  # somebody put a folder there, who may want what is in it
+        # what a killed repair left, too; of a folder, somebody may want what is in it
+        for kept in [kept for path in damaged for kept in path.parent.glob(f"{path.name}.damaged*")]:
+            if not kept.is_dir():
                 kept.unlink()
         return made
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resources.damage import UNREADABLE, read_footer
+from resources.damage import UNREADABLE, read_footer, verify
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict_json import Bad, read_document, text_of
 from resources.lake.errors import ListError, legible
@@ -59,6 +59,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
     target = layout.list_file(table.name, digest)
     try:
+        verify(target)
         converted, made = False, read_footer(target)
     except UNREADABLE:
         converted = True

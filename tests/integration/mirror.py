@@ -23,13 +23,14 @@ from dagster._core.storage.tags import (
 from pydantic import SecretStr
 
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of
+from assets.steps.repair import Repair, Repaired
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings as PipelineSettings
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
-from resources.lake import Layout
+from resources.lake import Converter, Layout
 from resources.warehouse import Warehouse
 from tests.builds import lay, looking
 
@@ -263,6 +264,12 @@ class Mirror:
     def lake_files(self, table: str = "article_changes") -> list[Path]:
         """The Parquet files of a table."""
         return sorted((self.layout.lake / table).rglob("*.parquet"))
+
+    def repair(self) -> Repaired:
+        """Make lake files that are gone or damaged again from the archive."""
+        with Converter(workers=1, memory_bytes=400 << 20) as converter:
+            made = Repair(self.layout, self.warehouse, converter, Engine(), lambda dataset: dataset.table.bodies)
+            return made.run(self.warehouse.faulty_lake_files())
 
     def unfinished(self) -> list[str]:
         """Temporary files anywhere in the data folder, as relative paths."""

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from assets import layers
+from assets import layers, published
 from assets.checks.findings import REBUILD
 from assets.current import STATES
 from pipelines.definitions import build_defs
@@ -130,6 +130,23 @@ def test_rows_that_a_file_of_a_snapshot_lost_are_found(mirror, dataset):
     assert (
         f": {table.num_rows - 1} rows in {victim}, {table.num_rows} counted. Remove the Parquet file, " in description
     )
+
+
+@pytest.mark.parametrize("dataset", SNAPSHOTS, ids=lambda one: one.name)
+def test_a_damaged_file_of_a_snapshot_is_named_and_comes_back(mirror, dataset):
+    victim = max(mirror.lake_files(dataset.name))
+    good, name = victim.read_bytes(), victim.relative_to(mirror.layout.lake).as_posix()
+    victim.write_bytes(good[:100])
+    told = ask(mirror, published.KEY)
+    assert not told[published.KEY, "lake_files_whole"].passed
+    assert told[published.KEY, "lake_files_whole"].description.startswith(f"{name} has 100 bytes, and the ledger says ")
+    done = mirror.repair()
+    assert ([file.lake_path for file in done.replaced], done.failed) == ([name], [])
+    assert victim.read_bytes() == good
+    assert ask(mirror, published.KEY)[published.KEY, "lake_files_whole"].passed
+    mirror.warehouse.apply_changes()
+    mirror.warehouse.apply_entity_changes()
+    assert failed(ask(mirror, layers.warehouse_key(dataset), *(one.key for one in STATES))) == set()
 
 
 def test_rows_of_a_snapshot_that_are_missing_or_repeated_in_duckdb_are_found(mirror):

@@ -184,5 +184,11 @@ def test_watched_pages_are_looked_up_and_a_sample_is_compared(mirror, sandbox, t
     assert (told["found"], told["not_found"], told["budget_left"], told["rows"]) == (1, 1, 98, 2)
     assert made.checks == {"articles_as_looked_up": not spoiled}
     assert asked(sandbox).total() == 7
+    [answers] = [path for path in mirror.lake_files("lookups") if "enwiki" in path.name][:1]
+    whole = answers.read_bytes()
+    answers.write_bytes(whole[:-1])
+    assert mirror.repair().load_count == 1
+    assert answers.read_bytes() == whole
+    assert mirror.repair().load_count == 0
     again = mirror.look_up().metadata["warehouse/lookups", None]  # within the day, nothing is due
     assert (again["wanted"], again["budget_left"], asked(sandbox).total()) == (0, 93, 7)

@@ -78,6 +78,8 @@ def test_whatever_lies_in_its_place_is_replaced(bench, loaded, form):
         bench.warehouse.note_damage(path.relative_to(bench.layout.lake).as_posix(), str(found.value))
     else:
         path.unlink()
+        if form == "gone":  # a repair was killed
+            path.with_name(f"{path.name}.damaged").touch()
         if form == "directory":
             path.mkdir()
             (path / "mine").touch()
@@ -92,6 +94,7 @@ def test_whatever_lies_in_its_place_is_replaced(bench, loaded, form):
     assert path.read_bytes() == content
     bench.warehouse.publish()
     assert published(bench) == before
+    assert len(list(bench.layout.lake.rglob("*.damaged*"))) == (form == "directory")
     # nobody's folder is removed
     assert [one.name for one in bench.layout.lake.rglob("mine")] == ["mine"] * (form == "directory")
 

@@ -48,6 +48,17 @@ def test_written_once(lake):
     assert (first.row_count, again.row_count, other.row_count) == (1, 1, 2)
 
 
+def test_a_damaged_file_is_written_again(lake):
+    raw = b'[{"identifier":"wiki","name":"Wikipedia, the encyclopedia"}]'
+    path = convert_list(named("codes"), raw, lake.layout).path
+    content = path.read_bytes()
+    place = content.index(b"encyclopedia")
+    for wrong in (b"", content[:-9], content[:place] + b"E" + content[place + 1 :]):
+        path.write_bytes(wrong)
+        assert convert_list(named("codes"), raw, lake.layout).converted
+        assert path.read_bytes() == content
+
+
 def test_schema_is_as_declared(lake):
     for dataset in datasets.LISTS:
         made = convert_list(dataset, b"[]", lake.layout)

@@ -344,3 +344,20 @@ def test_another_duckdb_reads_provisional_rows(make):
     command = [sys.executable, "-c", NO_BAR + asked, str(mirror.warehouse.published_path)]
     told = subprocess.run(command, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True, timeout=120)
     assert told.stdout.strip() == str([tuple(row) for row in mirror.warehouse.sql(query).rows])
+
+
+def test_damaged_files_of_the_stream_are_set_aside_by_the_next_publication(make, caplog):
+    """The views find the stream's files by a pattern, so each one that cannot be read would fail every question for a body."""
+    mirror, _ = begun(make, 1)
+    mirror.warehouse.publish()
+    files = sorted((mirror.data / "lake" / LIVE_CHANGES).rglob("*.parquet"))
+    files[1].write_bytes(b"")
+    os.mkfifo(waits := path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(6), 9001, 9001))
+    load(mirror, {(6, "enwiki", 0): [mirror.lake.change(1, "T1", 361, wikitext="text")]})
+    mirror.warehouse.publish()
+    aside = {path.name for path in files[1].parent.iterdir()} - {path.name for path in files}
+    assert aside == {f"{files[1].name}.damaged", f"{waits.name}.damaged"}
+    assert str(files[1]) in caplog.text
+    assert "bring them again" in caplog.text
+    assert mirror.warehouse.sql("SELECT wikitext FROM article_bodies WHERE wikitext IS NOT NULL").rows == [("text",)]
+    mirror.warehouse.publish_live()

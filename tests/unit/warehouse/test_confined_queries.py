@@ -59,6 +59,9 @@ WRITING = [
     "FROM json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t'))",
     "FROM system.main.\"JSON_Execute_Serialized_SQL\" /**/ (json_serialize_sql('WITH t AS ({copy}) FROM t'))",
     "SELECT (SELECT 1 FROM json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t')))",
+    "FROM destroy_external_resource('json_execute_serialized_sql', json_serialize_sql('WITH t AS ({copy}) FROM t'))",
+    "SELECT 1 WHERE EXISTS (FROM range(2), LATERAL json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t')))",
+    "FROM truncate_duckdb_logs()",
     "FROM query('FROM json_execute_serialized_sql(json_serialize_sql(''SELECT 1''))')",
     "PRAGMA json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t'))",
     "EXPORT DATABASE '{lake}/exported'",
@@ -101,8 +104,9 @@ def mirror(data, lake, warehouse):
 
 
 def tree(folder):
-    """All files below a folder, with their content."""
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files below a folder, with what shows that they were written."""
+    found = ((str(path), path.lstat()) for path in folder.rglob("*"))
+    return {name: (stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found}
 
 
 def test_no_way_out(mirror, data, tmp_path, monkeypatch):
@@ -139,6 +143,15 @@ def test_no_way_out(mirror, data, tmp_path, monkeypatch):
         ("PIVOT (SELECT 1 AS a, 2 AS b) ON a IN (1) USING sum(b)", [(2,)]),
         ("SELECT html FROM article_text('enwiki', 'Page 2')", [("<p>2",)]),
         ("SELECT 1 AS a, 2 AS a", [(1, 2)]),
+        (
+            "SELECT count(*) FROM changes_between('2026-11-01', '2026-11-02'), unnest([1, 2]), generate_series(1, 2)",
+            [(12,)],
+        ),
+        (
+            "SELECT typeof(version()), upper('a') || lower('B'), json_extract_string('{\"a\":1}', '$.a')",
+            [("VARCHAR", "Ab", "1")],
+        ),
+        ("SELECT count(*) > 9 FROM duckdb_views(), pragma_version()", [(True,)]),
         ("SELECT 'COPY (SELECT 1) TO ''x''; query(''x'')'", [("COPY (SELECT 1) TO 'x'; query('x')",)]),
     ],
 )
@@ -166,7 +179,7 @@ def test_descriptions_and_plans_are_answered(mirror, data):
 def test_refusals_say_what_to_do(mirror):
     with pytest.raises(QueryError, match=r"this is COPY\. Nothing was done.*--allow-files"):
         mirror.sql("COPY (SELECT 1) TO 'x'", is_confined=True)
-    with pytest.raises(QueryError, match=r"query\(\) can run statements that write.*--allow-files"):
+    with pytest.raises(QueryError, match=r"query\(\) is none of the table functions that only read.*--allow-files"):
         mirror.sql("FROM query('SELECT 1')", is_confined=True)
     with pytest.raises(QueryError, match=r"Permission Error.*--allow-files lifts that.*wme relocate"):
         mirror.sql("FROM read_text('/etc/hostname')", is_confined=True)

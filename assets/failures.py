@@ -88,19 +88,21 @@ def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partiti
         context.log_event(dg.AssetObservation(key, partition=partition, description=sentence(error)))
 
 
-def failed_hours(failed: Mapping[datetime, Exception], total: int) -> dg.Failure:
+def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:
     """The failure of a run over several hours, naming the hours that failed and why; what several have in common is said once.
 
-    All other hours have been committed: running again repeats only the failed ones.
+    All other hours have been committed: running again repeats only the failed ones. `what`: the dataset, where it must be named.
     """
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):
         alike.setdefault(sentence(error), []).append(hour)
     listed = "\n".join(f"- {_span(hours)}: {text}" for text, hours in alike.items())
     good = total - len(failed)
-    rest = {0: "", 1: " The other one is loaded and stays."}.get(good, f" The other {good} are loaded and stay.")
+    rest = {0: " What was loaded before stays.", 1: " The other one is loaded and stays."}.get(
+        good, f" The other {good} are loaded and stay."
+    )
     return dg.Failure(
-        description=f"{len(failed)} of {counted(total, 'hour')} failed.{rest}\n{listed}",
+        description=f"{what}{len(failed)} of {counted(total, 'hour')} failed.{rest}\n{listed}",
         metadata=_unavailable(failed.values())
         | {"failed_hours": dg.MetadataValue.md(_bullets(alike)), "failed_count": len(failed)},
         allow_retries=any(retryable(error) for error in failed.values()),

@@ -22,7 +22,7 @@ from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hour_layers import Layer
 from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import Dataset
+from resources.datasets import ARTICLE_CHANGES, Dataset
 from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text
 from resources.lake import sweep
@@ -134,7 +134,8 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
         _tell_failures(context, run, made)
         left_out = run.gone.keys() - run.failed.keys()
         cause = run.lost or next(iter(run.failed.values()))
-        raise failed_hours(run.failed, len(hours) - len(left_out)) from cause
+        what = "" if run.dataset is ARTICLE_CHANGES else f"{run.dataset.name}: "
+        raise failed_hours(run.failed, len(hours) - len(left_out), what) from cause
 
 
 def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime, *, alone: bool) -> Iterator[Any]:

@@ -235,7 +235,9 @@ def _rows(
 
 
 def _show_run(settings: Settings, hours: list[datetime], report: RunReport) -> None:
+    from resources.tables import HourState
     from resources.warehouse import Warehouse, next_text
+    from resources.warehouse.read import coverage
 
     warehouse = Warehouse(settings.data)
     rows = [
@@ -281,15 +283,18 @@ def _show_run(settings: Settings, hours: list[datetime], report: RunReport) -> N
         terminal.say(f"\nNot published yet. The next publication is made {when}.")
     if warehouse.publication() is None:
         return
-    rows_of_hours = [
-        row for one in datasets.datasets(Family.HOURLY) for row in warehouse.coverage(published=False, dataset=one)
-    ]
-    missing = len({row.batch_hour for row in rows_of_hours if row.state == "missing"})
+    scopes = {one: settings.scope_of(one) for one in datasets.datasets(Family.HOURLY)}
+    found = coverage.health(warehouse, scopes, datetime.now(UTC), published=False)
+    missing = len({hour for gap in found.gaps if gap.state != HourState.PAST_RETENTION for hour in gap.hours})
+    for sentence in found.without_snapshot:
+        terminal.say(f"\n{sentence}")
     if missing:
         terminal.say(f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.")
     terminal.say(
         f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced as a whole, never locked)\n"
     )
+    if report.failures:
+        return  # what failed comes next, and must not be below examples
     for question, query in EXAMPLES.items():
         answer = warehouse.sql(query)
         terminal.OUT.print(question, style="bold")

@@ -416,7 +416,7 @@ def test_the_checks_name_the_hour_that_failed(backfills, mirror, page):
     newest_run(mirror, "SUCCESS")
     page.goto(f"{mirror.url}/assets/published/warehouse?view=checks")
     page.get_by_text("no_failed_hours", exact=True).first.click()
-    expect(page.get_by_text(f"1 hour failed: {key_of(DAMAGED)}")).to_be_visible()
+    expect(page.get_by_text(f"article_changes: 1 hour failed: {hour_text(DAMAGED)}")).to_be_visible()
     page.get_by_text("last_48_hours_covered", exact=True).first.click()
     expect(page.get_by_text(f"frwiki namespace 0 {hour_text(DAMAGED)}: missing")).to_be_visible()
 

@@ -25,6 +25,7 @@ from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
 from pipelines.settings import read
 from resources.enterprise.http.clock import ServiceClock
+from resources.tables import NO_SNAPSHOT
 from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
@@ -370,9 +371,11 @@ def test_status_says_how_far_behind_the_mirror_is(filled, hours, monkeypatch):
     monkeypatch.setenv("WME_PASSWORD", filled[0]["WME_PASSWORD"])
     settings = read(filled[0])
     fresh = collect(settings, 48, now=hours[1] + timedelta(hours=1, minutes=30))
-    assert fresh.troubles == []
+    without = f"enwiki namespace 0, frwiki namespace 0: {NO_SNAPSHOT}."
+    assert fresh.troubles == [without]
     late = collect(settings, 48, now=hours[1] + timedelta(hours=11, minutes=30))
-    assert len(late.troubles) == 2
+    assert len(late.troubles) == 3
+    assert late.troubles[2] == without
     assert "enwiki" in " ".join(late.troubles)
     assert "9 hours behind" in late.troubles[0] or "10 hours behind" in late.troubles[0]
     assert "wme run --hours" in late.troubles[0]

@@ -96,16 +96,21 @@ def mirror(filled, service, call, hours, tmp_path_factory):
     assert told.code == 0, told.err
     data = shutil.copytree(environ["WME_DATA"], tmp_path_factory.mktemp("mirror") / "data")
     environ = environ | {"WME_DATA": str(data)}
-    # snapshots as of the first of the hours: after those of midnight there may be a day of hours
+    # snapshots as of the first of the hours: after those of midnight there may be a day of hours, or midnight may be among the hours
     service.clock.set(hours[0] + HOUR / 2)
     for identifier in service.exports.identifiers():
         service.exports.export(identifier)
+
+    def run(wikidata, *words):
+        told = call("run", *words, environ=environ | {"WME_WIKIDATA": wikidata})
+        assert told.code == 0, told.err
+
+    for wikidata in "01":
+        run(wikidata, "--snapshots", "--from", f"{hours[0] - HOUR:%Y-%m-%dT%H}")
     service.clock.release()
     # of Wikidata the last two hours do: nothing that is shown asks for all of them
     for wikidata, begin in (("0", hours[0]), ("1", hours[-1])):
-        words = ("run", "--snapshots", "--from", f"{begin:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}")
-        told = call(*words, environ=environ | {"WME_WIKIDATA": wikidata})
-        assert told.code == 0, told.err
+        run(wikidata, "--from", f"{begin:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}")
     yield environ
     service.exports.clear()
 

@@ -103,6 +103,11 @@ class Gap:
         return (self.last - self.first) // _HOUR + 1
 
     @property
+    def hours(self) -> list[datetime]:
+        """The start of each of them."""
+        return [self.first + number * _HOUR for number in range(self.hour_count)]
+
+    @property
     def sentence(self) -> str:
         """Which hours, what became of them, and what to do."""
         span = hour_text(self.first)

@@ -88,7 +88,10 @@ def test_hours_that_fail_for_the_same_cause_are_named_together():
         "- 3 hours from 2026-11-19 05:00 to 2026-11-19 10:00: No connection.\n- 2026-11-19 08:00: Wrong MD5."
     )
     whole = failed_hours(dict.fromkeys(hours, lost), total=6)
-    assert whole.description == "6 of 6 hours failed.\n- 2026-11-19 05:00 to 2026-11-19 10:00: No connection."
+    assert (
+        whole.description
+        == "6 of 6 hours failed. What was loaded before stays.\n- 2026-11-19 05:00 to 2026-11-19 10:00: No connection."
+    )
 
 
 def test_every_failed_hour_is_named_with_its_reason():
@@ -105,8 +108,13 @@ def test_every_failed_hour_is_named_with_its_reason():
 
 def test_when_all_hours_fail_nothing_is_claimed_to_be_loaded():
     failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1)
-    assert failed.description == "1 of 1 hour failed.\n- 2026-11-19 05:00: Gone."
+    assert failed.description == "1 of 1 hour failed. What was loaded before stays.\n- 2026-11-19 05:00: Gone."
     assert not failed.allow_retries
+
+
+def test_the_same_failure_of_two_datasets_is_told_apart():
+    failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1, what="entity_changes: ")
+    assert failed.description.startswith("entity_changes: 1 of 1 hour failed.")
 
 
 def test_one_hour_that_is_left_is_one():

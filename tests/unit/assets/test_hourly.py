@@ -184,7 +184,7 @@ def test_a_disk_that_fills_up_while_an_hour_is_converted_ends_the_run(bench, mat
     assert set(told.noted) == {(LAKE, HOUR), (WAREHOUSE, HOUR), *((key, NEXT) for key in ALL)}
     assert {str(text).split(":")[0] for text in told.noted.values()} == {"The disk is full"}
     assert told.failure is not None
-    assert told.failure.startswith("2 of 2 hours failed.\n")
+    assert told.failure.startswith("2 of 2 hours failed. What was loaded before stays.\n")
     assert set(bench.states().values()) == {"missing"}
 
     bench.serve_next()

@@ -40,9 +40,15 @@ def require_file(path: Path) -> None:
         OSError: Nothing is there, or it cannot be reached.
         ValueError: Something else is there.
     """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}")
+    if (why := not_a_file(path.stat().st_mode)) is not None:
+        raise ValueError(why)
+
+
+def not_a_file(mode: int) -> str | None:
+    """The kind of a path that is no regular file, by the mode of its status; None: it is one."""
+    if stat.S_ISREG(mode):
+        return None
+    return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"
 
 
 def read_footer(path: Path) -> pq.FileMetaData:

@@ -31,7 +31,7 @@ FIGURES: Final = {
     "unapplied_file_count": ("unapplied_files", "Loaded files that the current pages do not include yet."),
     "missing_lake_file_count": (
         "missing_lake_files",
-        "Files of the lake that the published file names and that are gone.",
+        "Files of the lake that the published file names and that are gone or damaged.",
     ),
 }
 #: The same of the stream.

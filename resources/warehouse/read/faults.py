@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources import files
-from resources.damage import UNREADABLE, is_damage, read_footer, require_file, verify
+from resources.damage import UNREADABLE, is_damage, not_a_file, read_footer, verify
 from resources.datasets.paths import with_bodies, with_rows
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
@@ -106,12 +106,14 @@ def faults(
         size, count = known.get(with_rows(name), (None, None))
         try:
             status = path.stat()
-            require_file(path)
         except FileNotFoundError:
             found[path] = FaultyFile(name, "is gone", is_gone=True)
             continue
-        except (OSError, ValueError) as error:
+        except OSError as error:
             found[path] = FaultyFile(name, f"cannot be read: {error}", is_gone=False)
+            continue
+        if (kind := not_a_file(status.st_mode)) is not None:
+            found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
             continue
         why = _noted(notes, name, status) or _fault(root, name, status, size, count, looked)
         if why is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from datetime import datetime, timedelta
 
 import pyarrow.dataset as ds
 import pytest
@@ -17,7 +18,7 @@ from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
 from tests.unit.enterprise.loopback import FakeService, Reply, error_reply
-from tests.unit.lake.poisoned import NOW, SCOPE, Service
+from tests.unit.lake.poisoned import NOW, SCOPE, Service, event, line_of
 
 STREAM = "/v2/articles"
 SAMPLE, ALL = 2, 60
@@ -124,3 +125,50 @@ def test_a_sample_of_poisoned_sequences_over_http(tmp_path):
 def test_poisoned_sequences_over_http(tmp_path):
     for seed in range(SAMPLE, ALL):
         play(tmp_path / str(seed), seed)
+
+
+def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_path, caplog):
+    """For an offset that a partition has not reached, the service sends what comes from now on."""
+
+    def entries(first, count, of, minutes):
+        moments = [NOW + timedelta(minutes=minutes, seconds=number) for number in range(count)]
+        return [(first + n, at, line_of(event(3, first + n, f"{of}-{n}", at)) + b"\n") for n, at in enumerate(moments)]
+
+    def answer(request, _reply):
+        if request.path != STREAM:
+            return None
+        offset = request.json.get("offsets", {}).get("3")
+        moment = request.json.get("since_per_partition", {}).get("3")
+        since = None if moment is None else datetime.fromisoformat(moment)
+        if offset is not None and offset > log[-1][0] + 1:
+            found = log[-1:]
+        else:
+            found = [one for one in log if (one[0] >= offset if since is None else one[1] >= since)]
+        return Reply(body=b"".join(line for _, _, line in found), chunked=True)
+
+    def listen(count):
+        kept = []
+        keep(
+            client,
+            LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES, scope=SCOPE),
+            tmp_path / "state",
+            since=NOW,
+            clock=lambda: NOW + timedelta(hours=1),
+            ended=lambda: sum(one.step.row_count for one in kept) >= count,
+            say=kept.append,
+            warn=pytest.fail,
+            options=StreamOptions(connections=1),
+            step_seconds=0.01,
+        )
+        return kept
+
+    with FakeService(lambda: NOW + timedelta(hours=1)) as fake:
+        fake.hostile = answer
+        now = NOW + timedelta(hours=1)
+        with EnterpriseClient(fake.service(), tmp_path / "client", clock=lambda: now, patience=PATIENCE) as client:
+            log = entries(5_000, 10, "old", 1)
+            listen(10)
+            log = entries(0, 20, "new", 2)
+            steps = listen(20)
+    assert sum(one.step.reset_count for one in steps) >= 1
+    assert "The offsets of partition 3 of the stream went back from 5,010 to 19." in caplog.text

@@ -7,6 +7,7 @@ server-sent events for what else may be in one.
 from __future__ import annotations
 
 import codecs
+import io
 import logging
 from typing import Final
 
@@ -36,7 +37,8 @@ class Lines:
     def __init__(self, longest: int) -> None:
         self.left_out = 0
         self._longest = longest
-        self._begun: list[bytes] = []
+        # one buffer: freed pieces of 60 MB stay with the allocator, once for each connection's thread
+        self._begun = io.BytesIO()
         self._size = 0
 
     @property
@@ -56,16 +58,19 @@ class Lines:
             if self._size > self._longest:
                 self._leave_out(self._size)
                 whole = piece[piece.find(b"\n") + 1 : end]
+            elif self._size:
+                self._begun.write(memoryview(piece)[:end])
+                whole = self._begun.getvalue()
             else:
-                whole = b"".join((*self._begun, piece[:end]))
-            self._begun, self._size = [], 0
+                whole = piece[:end]
+            self._begun, self._size = io.BytesIO(), 0
             piece = piece[end:]
         if piece:
             self._size += len(piece)
             if self._size <= self._longest:
-                self._begun.append(piece)
+                self._begun.write(piece)
             else:
-                self._begun = []
+                self._begun = io.BytesIO()
             self._require_end(self._size)
         return whole
 

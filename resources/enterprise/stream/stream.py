@@ -51,8 +51,8 @@ class StreamOptions:
     Attributes:
         connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
         form: Content type: NDJSON, or server-sent events.
-        room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together hold these, three of the
-            longest records (one waits, one is put together, and is copied at its end), and 1.25 MiB each.
+        room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together hold these, two of the
+            longest records (one waits, one is put together), and 1.25 MiB each.
         record_bytes: The longest record; longer ones are left out.
         give_up_seconds: After so long without any connection that could be opened, the stream ends with its error.
     """

@@ -78,12 +78,6 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
     """
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}
-
-    def members(way: tuple[str, ...]) -> dict[str, str]:
-        if way not in objects:
-            objects[way] = members_of(members(way[:-1])[way[-1]].encode() if way else line)
-        return objects[way]
-
     for way in wanted:
         value: Any = record
         for name in way:
@@ -94,8 +88,15 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
             text_of(value).encode("utf-8")
         except UnicodeEncodeError as error:
             raise Bad(f"Not valid JSON: half of a surrogate pair is in {'.'.join(way)}.") from error
-        found[way] = members(way[:-1])[way[-1]]
+        found[way] = _members(line, objects, way[:-1])[way[-1]]
     return found
+
+
+def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: tuple[str, ...]) -> dict[str, str]:
+    """The members of the object at the end of a way. No closure: one that calls itself keeps the line until the next garbage collection."""
+    if way not in objects:
+        objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
+    return objects[way]
 
 
 def declared_text(record: dict[str, Any], root: Node) -> str:

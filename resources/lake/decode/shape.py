@@ -70,20 +70,22 @@ class Shape:
             (): {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
         }
 
-        def inside(path: tuple[str, ...]) -> dict[str, pa.Array]:
-            if path not in objects:
-                parent = inside(path[:-1])[path[-1]]
-                # flatten() carries the parent's nulls into the children
-                objects[path] = dict(zip((item.name for item in parent.type), parent.flatten(), strict=True))
-            return objects[path]
-
         found = {}
         for name, path in self.paths.items():
-            array, column = inside(path[:-1])[path[-1]], self.table[name]
+            array, column = _inside(objects, path[:-1])[path[-1]], self.table[name]
             if column.wire is not None:
                 _require_exact(array)
             found[name] = pc.cast(array, column.type)
         return found
+
+
+def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str, ...]) -> dict[str, pa.Array]:
+    """The members of the object at a path. No closure: one that calls itself keeps all arrays until the next garbage collection."""
+    if path not in objects:
+        parent = _inside(objects, path[:-1])[path[-1]]
+        # flatten() carries the parent's nulls into the children
+        objects[path] = dict(zip((item.name for item in parent.type), parent.flatten(), strict=True))
+    return objects[path]
 
 
 def _require_exact(array: pa.Array) -> None:

@@ -143,8 +143,10 @@ class Continuity:
         for key in [*self._recent][: max(0, len(self._recent) - _RECENT)]:
             del self._recent[key]
         if self._known is not None:
-            # without a partition that went back nothing is looked for in files
-            self._known = [*self._known, pa.array(step.keys, pa.int64())] if step.highest else None
+            self._known.append(pa.array(step.keys, pa.int64()))
+            # without a partition that went back nothing is looked for in files; and what grew for days is read anew
+            if not step.highest or sum(map(len, self._known)) > 2 * _KNOWN:
+                self._known = None
         if step.backward is not None:
             partition, there, here = step.backward
             more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""

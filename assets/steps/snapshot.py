@@ -175,6 +175,7 @@ def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
             namespace_id=record.namespace_id,
             snapshot_id=record.identifier,
             snapshot_version=record.version,
+            exported_at=found.exported_at,
         )
         for file in found.files
     )

@@ -277,8 +277,9 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
 
 
 def _lag(step: Step, now: datetime) -> float | None:
+    """Seconds behind; 0 where the service's clock, or a wrong date, is ahead of this machine's."""
     newest = max(step.published_at.values(), default=None)
-    return None if newest is None else (now - newest) / timedelta(seconds=1)
+    return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 
 
 @contextmanager
@@ -296,7 +297,7 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
 def told(kept: Kept) -> str:
     """One step in a line."""
     step = kept.step
-    lag = "" if kept.lag_seconds is None else f", {max(kept.lag_seconds, 0.0):.1f} s behind"
+    lag = "" if kept.lag_seconds is None else f", {kept.lag_seconds:.1f} s behind"
     others = f", {step.other_count:,} of other projects" if step.other_count else ""
     again = f", {step.duplicate_count:,} came again" if step.duplicate_count else ""
     rejects = f", {counted(step.reject_count, 'line')} rejected" if step.reject_count else ""

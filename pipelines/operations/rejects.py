@@ -56,10 +56,13 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
         NotPublishedError: Nothing was published yet.
     """
     where, parameters = selection.where()
+    # equal reasons of a member first: there may be millions of lines
     return warehouse.sql(
-        f"SELECT count(*) AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
-        f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(raw[1:{_EXAMPLE_BYTES}], ({_ORDER})) AS begins "
-        f"FROM rejects WHERE {where} GROUP BY ALL ORDER BY lines DESC, reason",
+        f"SELECT sum(lines)::BIGINT AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
+        f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(begins, ({_ORDER})) AS begins FROM ("
+        "SELECT reason, source_at, batch_hour, archive, member, count(*) AS lines, min(line_number) AS line_number, "
+        f"arg_min(raw[1:{_EXAMPLE_BYTES}], line_number) AS begins FROM rejects WHERE {where} GROUP BY ALL"
+        ") GROUP BY ALL ORDER BY lines DESC, reason",
         parameters,
     )
 

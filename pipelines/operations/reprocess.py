@@ -19,7 +19,7 @@ from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError
 from pipelines.operations import run as runs
 from pipelines.wiring import build_resources
-from resources.datasets import datasets, named
+from resources.datasets import Family, datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS, short
 from resources.formatting import counted, hour_text, listed
 from resources.lake import Archive, SnapshotArchive, digest_of
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 #: The archives with rejected lines, as the ledger knows them. An archive of a snapshot is told by its own name.
 _REJECTED = f"""\
-SELECT table_name, source_at, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version
+SELECT table_name, source_at, project_id, namespace_id, archive, identifier, version, digest, snapshot_id, snapshot_version, exported_at
 FROM (SELECT DISTINCT table_name, source_at, project_id, namespace_id, archive FROM rejects WHERE {{where}}) AS rejected
 JOIN loads USING (table_name, source_at, project_id, namespace_id)
-LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, snapshot_version FROM snapshots) AS snapshots
+LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, snapshot_version, exported_at FROM snapshots) AS snapshots
   USING (table_name, source_at, project_id, namespace_id)
 WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
 ORDER BY snapshot_id IS NOT NULL, source_at, archive"""  # noqa: S608
@@ -204,20 +204,27 @@ def attempt(settings: Settings, selection: Selection) -> Trial:
     warehouse = Warehouse(settings.data)
     with warehouse.connect_published() as connection:
         rows = connection.execute(_REJECTED.format(where=where), parameters).fetchall()
-        of_declared = [(named(row[0]), *row[1:]) for row in rows if row[0] in {one.name for one in datasets()}]
+        # lookups are converted again by their next run
+        known = {one.name for one in datasets() if one.family is not Family.LOOKUP}
+        of_declared = [(named(row[0]), *row[1:]) for row in rows if row[0] in known]
         scopes = {
             part: _loaded(connection, *part) for part in dict.fromkeys(row[:2] for row in of_declared if not row[8])
         }
         for source in _sources(of_declared, scopes, layout):
             archive, bodies = source.archive, lake.bodies_of(source.archive.dataset)
+            reader = RecordReader(archive.table, archive.given, bodies, archive.latest)
+            of_source = f"FROM rejects WHERE (source_at, project_id, namespace_id, archive) = (?, ?, ?, ?) AND {where}"
+            known_as = [source.source_at, archive.project_id, archive.namespace_id, source.name, *parameters]
+            # what is too short for a record is counted alone: there may be millions of such lines
+            size = "coalesce(raw_bytes, octet_length(raw))"
+            count = f"SELECT count(*) FILTER ({size} < {reader.shape.least_bytes}) {of_source}"
+            [(short_count,)] = connection.execute(count, known_as).fetchall()
             lines = connection.sql(
-                f"SELECT raw, raw_bytes, raw_path, raw_offset FROM rejects WHERE (source_at, project_id, namespace_id, archive) = (?, ?, ?, ?) "  # noqa: S608
-                f"AND {where} ORDER BY member, line_number",
-                params=[source.source_at, archive.project_id, archive.namespace_id, source.name, *parameters],
+                f"SELECT raw, raw_bytes, raw_path, raw_offset {of_source} AND {size} >= {reader.shape.least_bytes} ORDER BY member, line_number",
+                params=known_as,
             ).to_arrow_reader(_BATCH_ROWS)
-            line_count, row_count = _count(
-                RecordReader(archive.table, archive.given, bodies), _texts(lines, layout, longest)
-            )
+            line_count, row_count = _count(reader, _texts(lines, layout, longest))
+            line_count += short_count
             tried.append(_judged(source, line_count, row_count, layout, digest_of(archive, bodies, longest)))
     return Trial(tuple(tried), scopes)
 
@@ -237,7 +244,7 @@ def _sources(
     layout: Layout,
 ) -> Iterator[_Source]:
     why: dict[tuple[Dataset, Any], str] = {part: _missing(*part, layout, scope) for part, scope in scopes.items()}
-    for dataset, source_at, project, namespace, name, identifier, version, digest, snapshot, of in rows:
+    for dataset, source_at, project, namespace, name, identifier, version, digest, snapshot, of, exported_at in rows:
         path = layout.archive / name
         if snapshot is None:
             archive = Archive(path, identifier, version, source_at, project, namespace, dataset=dataset)
@@ -245,7 +252,9 @@ def _sources(
             continue
         if (dataset, (snapshot, of)) not in why:
             why[dataset, (snapshot, of)] = _stale(dataset, snapshot, of, layout)
-        archive = SnapshotArchive(path, identifier, version, project, namespace, snapshot, of, dataset=dataset)
+        archive = SnapshotArchive(
+            path, identifier, version, project, namespace, snapshot, of, exported_at=exported_at, dataset=dataset
+        )
         yield _Source(archive, name, source_at, digest, why[dataset, (snapshot, of)])
 
 

@@ -92,7 +92,7 @@ def _figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
     return {
         "is_running": is_kept(data / "state"),
         "newest_published_at": None if newest is None else newest.isoformat(),
-        "lag_seconds": (now - (newest or step.since)) / timedelta(seconds=1),
+        "lag_seconds": max(0.0, (now - (newest or step.since)) / timedelta(seconds=1)),
         "kept_until": step.kept_until.isoformat(),
         "events_per_second": run.event_count / seconds if run is not None and seconds > 0 else None,
         "run": None

@@ -9,7 +9,7 @@ This package is a leaf: it imports the tables alone.
 
 from __future__ import annotations
 
-from resources.datasets.declaration import LATE, RETENTION, Dataset, Family, last_complete_hour
+from resources.datasets.declaration import AHEAD, LATE, RETENTION, Dataset, Family, last_complete_hour
 from resources.datasets.registry import (
     ARTICLE_CHANGES,
     ENTITY_CHANGES,
@@ -26,6 +26,7 @@ from resources.datasets.registry import (
 )
 
 __all__ = [
+    "AHEAD",
     "ARTICLE_CHANGES",
     "ENTITY_CHANGES",
     "LATE",

@@ -22,6 +22,10 @@ RETENTION: Final = timedelta(hours=48)
 #: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
 LATE: Final = timedelta(hours=4)
 
+#: How much later than its hour, its snapshot or its lookup an event may be. A later one is a wrong date: as the newest state of its page
+#: it would hide every edit to come, so its record is rejected.
+AHEAD: Final = timedelta(days=1)
+
 
 def last_complete_hour(now: datetime) -> datetime:
     """The newest hour that has ended. Its list appears a few minutes later."""

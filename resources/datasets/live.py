@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.damage import read_footer
+from resources.datasets.declaration import AHEAD
 from resources.datasets.paths import hour_folder, hour_folders
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ LIVE_CHANGES = "live_changes"
 METADATA_KEY = "live"
 #: Partitions of a stream, and the largest offset that can be one: every whole number up to it is exact in all JSON.
 PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
-#: An event is published at most so long before it comes (the service keeps two days), and so long after: clocks differ.
-PAST, AHEAD = timedelta(days=31), timedelta(days=1)
+#: An event is published at most so long before it comes; the service keeps two days.
+PAST = timedelta(days=31)
 #: No moment of a stream's state is earlier.
 _EARLIEST = datetime(2001, 1, 1, tzinfo=UTC)
 #: Partitions of a part of the stream. A connection reads whole parts, all partitions of one side by side.

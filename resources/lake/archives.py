@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from resources.datasets import ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
+from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,6 +41,16 @@ class Archive:
         """The columns that the archive knows: they have that value in all of its rows."""
         return {name: getattr(self, name) for name in self.dataset.given}
 
+    @property
+    def made_at(self) -> datetime | None:
+        """The moment that its records are about; None: not known."""
+        return self.batch_hour
+
+    @property
+    def latest(self) -> datetime | None:
+        """The latest moment that an event of its records may have; None: any."""
+        return None if self.made_at is None else self.made_at + AHEAD
+
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
         """The Parquet file of one table made from it."""
         if self.batch_hour is None:
@@ -59,6 +69,11 @@ class LookupArchive(Archive):
     source_at: datetime
     dataset: Dataset = field(default=LOOKUPS, kw_only=True)
 
+    @property
+    def made_at(self) -> datetime | None:
+        """The moment that its records are about."""
+        return self.source_at
+
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
         """The Parquet file of one table made from it."""
         hour = self.source_at.replace(minute=0, second=0, microsecond=0)
@@ -69,13 +84,20 @@ class LookupArchive(Archive):
 class SnapshotArchive(Archive):
     """One archive of a snapshot: the whole, or one of its chunks.
 
-    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole.
+    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole. `exported_at`: when the
+    service made it.
     """
 
     batch_hour: None = field(default=None, init=False)
     snapshot_id: str
     snapshot_version: str
+    exported_at: datetime | None = field(default=None, kw_only=True)
     dataset: Dataset = field(default=SNAPSHOT_ARTICLES, kw_only=True)
+
+    @property
+    def made_at(self) -> datetime | None:
+        """The moment that its records are about; None: not known."""
+        return self.exported_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
         """The Parquet file of one table made from it."""

@@ -36,7 +36,8 @@ from resources.lake.conversion import (
 )
 from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import trim
-from resources.lake.decode.records import OF_ANOTHER, RecordReader
+from resources.lake.decode.records import RecordReader
+from resources.lake.decode.rules import OF_ANOTHER
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.pieces import Pieces, Work
@@ -170,7 +171,7 @@ class Converter:
         target, rejects_target = targets(archive, layout, digest)
         archive_bytes = _size_of(archive.path)
         tally, contents = _Tally(), Contents()
-        reader = RecordReader(archive.table, archive.given, kept)
+        reader = RecordReader(archive.table, archive.given, kept, archive.latest)
         lines_path = lines_file(rejects_target).relative_to(layout.lake).as_posix()
         rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
         with (

@@ -10,8 +10,6 @@ one, which takes their place.
 
 from __future__ import annotations
 
-import gzip
-import io
 import logging
 from dataclasses import replace
 from datetime import UTC
@@ -24,8 +22,8 @@ import pyarrow.parquet as pq
 
 from resources import files
 from resources.data_folder import removing
+from resources.datasets import AHEAD
 from resources.datasets.live import (
-    AHEAD,
     COUNTS,
     METADATA_KEY,
     PAST,
@@ -45,9 +43,10 @@ from resources.lake.continuity import Continuity
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
+from resources.lake.decode.rejected import REASON_MAX, Rejects
 from resources.lake.errors import LakeError, landing_failed, legible
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
-from resources.lake.rejects import REASON_MAX
+from resources.lake.rejects import packer
 from resources.lake.streamed import events_in, pieces
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets.live import Run
-    from resources.lake.decode.records import Reject
+    from resources.lake.decode.rejected import Reject
     from resources.lake.layout import Layout
     from resources.tables import Table
 
@@ -83,23 +82,24 @@ class _Rejects:
     def __init__(self) -> None:
         self.count = 0
         self.first_reason = ""
-        self._packed = io.BytesIO(), io.BytesIO()
-        self._lines, self._reasons = (gzip.GzipFile(fileobj=one, mode="wb", mtime=0) for one in self._packed)
+        self._packers = packer(), packer()
+        self._packed: tuple[list[bytes], list[bytes]] = [], []
 
     def add(self, rejects: Sequence[Reject]) -> None:
         """Add those of a block."""
-        for reject in rejects:
-            self._lines.write(reject.raw + b"\n")
-            self._reasons.write(legible(reject.reason, REASON_MAX).encode() + b"\n")
-            self.first_reason = self.first_reason or reject.reason
-        self.count += len(rejects)
+        if not rejects:
+            return
+        some = Rejects.of(rejects)
+        for texts, zipped, packed in zip((some.lines(), some.reason_lines()), self._packers, self._packed, strict=True):
+            packed.append(zipped.compress(texts))
+        self.first_reason = self.first_reason or some.reasons[0].as_py()
+        self.count += len(some)
 
-    def packed(self) -> tuple[bytes, bytes]:
+    def packed(self) -> tuple[bytes, ...]:
         """The files of all of them: their lines, and a reason for each line (gzip)."""
-        self._lines.close()
-        self._reasons.close()
-        lines, reasons = self._packed
-        return lines.getvalue(), reasons.getvalue()
+        return tuple(
+            b"".join((*packed, zipped.flush())) for packed, zipped in zip(self._packed, self._packers, strict=True)
+        )
 
 
 class LiveLake:

@@ -48,7 +48,7 @@ class Work:
             rows = self.reader.read(block.view, "", 0, 0, block.line_count)
             block.release()
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
-            rows.rejects.clear()
+            rows.rejects = ()
             changes = rows.batch.column("change_type") if "change_type" in rows.batch.schema.names else []
             return Piece(
                 rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,

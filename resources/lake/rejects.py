@@ -9,13 +9,15 @@ from __future__ import annotations
 import zlib
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from isal import isal_zlib
 
 from resources import files
-from resources.lake.errors import legible
+from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTED_LINES
 
@@ -26,17 +28,15 @@ if TYPE_CHECKING:
 
     from resources.lake.archive.buffers import Block, LongLine
     from resources.lake.archives import Archive
-    from resources.lake.decode.records import Reject
+    from resources.lake.decode.rejected import Reject
     from resources.lake.layout import Layout
 
 #: A rejected line of more bytes stands in the file of long lines, and only its beginning in its row.
 RAW_BYTES_MAX = 1 << 20
 RAW_BEGINNING_BYTES = 4096
-#: Characters of a reason; some name a key of the line.
-REASON_MAX = 500
 #: A row group ends before it grows beyond this, unless the rejects of one block are more.
 _GROUP_BYTES = 16 << 20
-_GROUP_ROWS = 32_768
+_GROUP_ROWS = 262_144
 _READ_BYTES = 1 << 20
 
 
@@ -58,48 +58,54 @@ class RejectTable:
 
     def of_block(self, rejects: Sequence[Reject], block: Block) -> Rejected:
         """The rejects of a block, whose places are those in the block."""
-        places = [block.where(reject.line_number, reject.byte_offset) for reject in rejects]
-        is_long = [len(reject.raw) > RAW_BYTES_MAX for reject in rejects]
-        rows = self._rows(
-            places,
-            [reject.reason for reject in rejects],
-            [r.raw[:RAW_BEGINNING_BYTES] if long else r.raw for r, long in zip(rejects, is_long, strict=True)],
-            [len(reject.raw) for reject in rejects],
-            is_long,
-        )
-        long = tuple((row, _gzip(reject.raw)) for row, reject in enumerate(rejects) if is_long[row])
-        return Rejected(rows, long)
+        some = Rejects.of(rejects)
+        sizes = pc.cast(pc.binary_length(some.raws.dictionary), pa.int64()).take(some.raws.indices)
+        is_long = pc.greater(sizes, RAW_BYTES_MAX)
+        raws, long = some.raws, []
+        if pc.any(is_long).as_py():
+            every = raws.dictionary_decode()
+            raws = pc.if_else(is_long, pc.binary_slice(every, 0, RAW_BEGINNING_BYTES), every).dictionary_encode()
+            long = [(row, _gzip(every[row].as_buffer())) for row in pc.indices_nonzero(is_long).to_pylist()]
+        places = block.where(some.line_numbers, some.byte_offsets)
+        return Rejected(self._rows(places, some.reasons, raws, sizes, is_long), tuple(long))
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
         """A line that is longer than any record may be."""
         reason = f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} (WME_MAX_RECORD_MB)."
-        return self._rows([(line.member, line.number, line.offset)], [reason], [beginning], [line.size], [True])
+        member, number, offset = (pa.array([value]) for value in (line.member, line.number, line.offset))
+        raw, size, is_long = (pa.array([value]) for value in (beginning, line.size, True))
+        places = (member.dictionary_encode(), number, offset)
+        return self._rows(places, reasons_of([reason]), raw.dictionary_encode(), size, is_long)
 
     def _rows(
-        self,
-        places: list[tuple[str, int, int]],
-        reasons: list[str],
-        raws: list[bytes],
-        sizes: list[int],
-        is_long: list[bool],
+        self, places: tuple[pa.Array, ...], reasons: pa.Array, raws: pa.Array, sizes: pa.Array, is_long: pa.Array
     ) -> pa.RecordBatch:
-        members, numbers, offsets = zip(*places, strict=True)
-        columns: dict[str, Any] = {
-            "batch_hour": [self.archive.batch_hour] * len(places),
-            "project_id": [self.archive.project_id] * len(places),
-            "namespace_id": [self.archive.namespace_id] * len(places),
-            "archive": [self.archive_name] * len(places),
+        members, numbers, offsets = places
+        same = partial(_repeated, count=len(reasons))
+        columns = {
+            "batch_hour": pa.repeat(
+                pa.scalar(self.archive.batch_hour, REJECTED_LINES["batch_hour"].type), len(reasons)
+            ),
+            "project_id": same(self.archive.project_id),
+            "namespace_id": pa.repeat(self.archive.namespace_id, len(reasons)),
+            "archive": same(self.archive_name),
             "member": members,
             "line_number": numbers,
             "byte_offset": offsets,
-            "reason": [legible(reason, REASON_MAX) for reason in reasons],
+            "reason": reasons,
             "raw": raws,
             "raw_bytes": sizes,
-            "raw_path": [self.lines_path if long else None for long in is_long],
-            "raw_offset": [None] * len(places),
+            "raw_path": pc.if_else(is_long, self.lines_path, pa.scalar(None, pa.string())),
+            "raw_offset": pa.nulls(len(reasons), pa.int64()),
         }
-        arrays = [pa.array(columns[column.name], column.type) for column in REJECTED_LINES]
-        return pa.RecordBatch.from_arrays(arrays, schema=REJECTED_LINES.schema)
+        arrays = [columns[column.name] for column in REJECTED_LINES]
+        fields = [column.field.with_type(array.type) for column, array in zip(REJECTED_LINES, arrays, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _repeated(value: str, count: int) -> pa.DictionaryArray:
+    """A text in so many rows, in memory once."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([value]))
 
 
 class RejectsFile:
@@ -138,12 +144,12 @@ class RejectsFile:
 
     def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
         """Add a line that is longer than any record, a piece at a time."""
-        file, packer, beginning = self._long_lines(), _packer(), b""
+        file, zipped, beginning = self._long_lines(), packer(), b""
         offset = file.size
         for piece in line.pieces:
             beginning = beginning or bytes(piece[:RAW_BEGINNING_BYTES])
-            file.write(packer.compress(piece))
-        file.write(packer.compress(b"\n") + packer.flush())
+            file.write(zipped.compress(piece))
+        file.write(zipped.compress(b"\n") + zipped.flush())
         self._add(_placed(table.of_long_line(line, beginning, longest), {0: offset}))
 
     def land(self, metadata: Mapping[str, str]) -> None:
@@ -217,10 +223,11 @@ def _placed(rows: pa.RecordBatch, offsets: Mapping[int, int]) -> pa.RecordBatch:
     return rows.set_column(column, rows.schema.field(column), pa.array(values, pa.int64()))
 
 
-def _packer() -> Any:
+def packer() -> Any:
+    """A compressor to a gzip member."""
     return isal_zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
 
 
-def _gzip(line: bytes) -> bytes:
-    packer = _packer()
-    return b"".join((packer.compress(line), packer.compress(b"\n"), packer.flush()))
+def _gzip(line: pa.Buffer) -> bytes:
+    zipped = packer()
+    return b"".join((zipped.compress(line), zipped.compress(b"\n"), zipped.flush()))

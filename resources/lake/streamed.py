@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from resources.datasets.live import OFFSET_MAX, PARTITIONS, PAST
-from resources.lake.decode.records import Reject
+from resources.lake.decode.rejected import Reject, Rejects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from resources.lake.decode.records import RecordReader
@@ -23,13 +23,15 @@ _IDENTIFIER_MAX = 255
 
 def events_in(
     piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
-) -> tuple[pa.RecordBatch, list[Reject]]:
+) -> tuple[pa.RecordBatch, Sequence[Reject]]:
     """The events in some lines, which were published between two moments, and the lines that are none."""
     rows = reader.read(piece, "stream", 1, 0)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
-        lines = _lines_of_rows(bytes(piece), {reject.line_number for reject in rejects})
-        rejects = rejects + [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in wrong.items()]
+        some = Rejects.of(rejects, "stream")
+        lines = _lines_of_rows(bytes(piece), {*some.line_numbers.to_pylist()})
+        more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
+        rejects = some.merged(Rejects.of(more, "stream"))
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
     return _with_places(batch), rejects
 

@@ -33,6 +33,7 @@ class Column:
     `required`: a record without the value is rejected; a text must not be empty either where it is a `lookup`.
     `json`: the value, whatever it is, is kept as JSON text, exactly as the record has it.
     `body` marks the large text columns: stored last, without statistics, in the lake only.
+    `rising` marks whole numbers that mostly rise from row to row: files hold their differences.
     `lookup` marks the columns by whose values single rows are asked for: lake files can tell without reading where a
     value does not stand.
     """
@@ -45,6 +46,7 @@ class Column:
     required: bool = False
     json: bool = False
     body: bool = False
+    rising: bool = False
     lookup: bool = False
     first_of: tuple[str, ...] = ()
     default: str | None = None
@@ -82,12 +84,12 @@ class Table:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest (hex) of all that decides the rows: everything but the descriptions."""
+        """Digest (hex) of all that decides the rows: everything but the descriptions and how files hold them."""
         columns = [
             {
                 f.name: value
                 for f in fields(Column)
-                if f.name != "description" and (value := getattr(column, f.name)) != f.default
+                if f.name not in {"description", "rising"} and (value := getattr(column, f.name)) != f.default
             }
             for column in self.columns
         ]

@@ -5,12 +5,14 @@ The number of buffers is fixed: that is the memory bound, and it makes the reade
 
 from __future__ import annotations
 
-import bisect
 import mmap
 import queue
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,10 +116,16 @@ class Block:
     archive_bytes: int
     _loan: Loan | None
 
-    def where(self, line: int, place: int) -> tuple[str, int, int]:
-        """Member, line number (from 1) and offset (from 0) of the line with this number (from 0) that begins at `place`."""
-        span = self.spans[bisect.bisect_right(self.spans, place, key=lambda span: span.place) - 1]
-        return span.member, span.number + line - span.line, span.offset + place - span.place
+    def where(self, lines: pa.Int64Array, places: pa.Int64Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Members, line numbers (from 1) and offsets (from 0) of the lines with these numbers (from 0) that begin at these places, in order."""
+        begins = pa.array([span.place for span in self.spans], pa.int64())
+        of = pc.subtract(pc.search_sorted(begins, places, side="right"), pa.scalar(1, pa.uint64()))
+        members = pa.array([span.member for span in self.spans]).dictionary_encode()
+        numbers, offsets = (
+            pa.array([getattr(span, told) - getattr(span, own) for span in self.spans], pa.int64()).take(of)
+            for told, own in (("number", "line"), ("offset", "place"))
+        )
+        return members.take(of), pc.add(lines, numbers), pc.add(places, offsets)
 
     def release(self) -> None:
         """The lines have been read, and `view` must not be used any more."""

@@ -37,7 +37,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Raised whenever an argument, a structure or a result changes: native.py takes no other library. */
-#define VERSION 4
+#define VERSION 5
 /* More than any fixed look ahead: a vector, a declared name, a time, a pair of surrogates. */
 #define PAD 64
 #define NAME_MAX_LENGTH 48
@@ -78,7 +78,8 @@ struct name {
     int32_t at, length;
 };
 
-/* What the archive says of a column, and each row must say as well. */
+/* What the archive says of a column, and each row must say as well. Without a text it is a number; where `length` is below 0,
+ * the greatest that a row may have. */
 struct given {
     int64_t node, number, length;
     const char *text;
@@ -93,6 +94,9 @@ struct result {
     const int64_t *unknown;
     int64_t row_lines_count;
     const int64_t *row_lines; /* for each row with something unknown: row, line from 0, start, end */
+    int64_t short_count;      /* lines too short for a record, in columns: line from 0, start, start and end */
+    const int64_t *short_lines, *short_starts;
+    const int32_t *short_bounds;
 };
 
 /* --- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -138,14 +142,14 @@ struct decoder {
     struct arena **arenas;
     struct builder *builders;
     locale_t locale;
-    int64_t row, line, keep_bytes, values_max;
+    int64_t row, line, keep_bytes, values_max, least_bytes;
     const uint8_t *origin; /* where the bytes lie that are parsed, and which place in the block that is */
     int64_t origin_place;
     int failed;            /* no memory */
     int wide;              /* the processor has AVX2 */
     struct buffer tail;
-    struct buffer refused, unknown, row_lines;
-    int64_t refused_count, unknown_count, row_lines_count;
+    struct buffer refused, unknown, row_lines, short_lines, short_starts, short_bounds;
+    int64_t refused_count, unknown_count, row_lines_count, short_count;
 };
 
 static int reserve(struct buffer *buffer, size_t size) {
@@ -171,6 +175,19 @@ static int note(struct decoder *d, struct buffer *buffer, int64_t *count, const 
     if (!reserve(buffer, (size_t)(*count + 1) * each * sizeof *numbers)) return d->failed = 1, 0;
     memcpy(buffer->at + (size_t)*count * each * sizeof *numbers, numbers, each * sizeof *numbers);
     ++*count;
+    return 1;
+}
+
+static int note_short(struct decoder *d, int64_t line, int64_t start, int64_t end) {
+    size_t i = (size_t)d->short_count++;
+    if (!reserve(&d->short_lines, (i + 1) * sizeof line) || !reserve(&d->short_starts, (i + 1) * sizeof start) ||
+        !reserve(&d->short_bounds, (i + 1) * 2 * sizeof(int32_t)))
+        return d->failed = 1, 0;
+    ((int64_t *)(void *)d->short_lines.at)[i] = line;
+    ((int64_t *)(void *)d->short_starts.at)[i] = start;
+    int32_t *bounds = (int32_t *)(void *)d->short_bounds.at + 2 * i;
+    bounds[0] = (int32_t)start;
+    bounds[1] = (int32_t)end;
     return 1;
 }
 
@@ -993,7 +1010,8 @@ static int finish_row(struct decoder *d) {
         struct builder *b = &d->builders[given->node];
         if (!is_there(b, row)) continue;
         if (!given->text) {
-            if (integers_of(b)[row] != given->number) return 0;
+            int64_t number = integers_of(b)[row];
+            if (given->length < 0 ? number > given->number : number != given->number) return 0;
             continue;
         }
         const char *text = text_at(b, row, &length);
@@ -1037,6 +1055,14 @@ static int64_t lines(struct decoder *d, const uint8_t *p, const uint8_t *end, in
             continue;
         }
         ++*line_count;
+        /* what is too short for a record is not parsed: there may be millions of such lines */
+        size_t seen = end - p < d->least_bytes ? (size_t)(end - p) : (size_t)d->least_bytes;
+        const uint8_t *stop = memchr(p, '\n', seen);
+        if (unlikely(stop)) {
+            if (!note_short(d, number, place_of(d, p), place_of(d, stop))) return -1;
+            p = stop;
+            continue;
+        }
         p = line(d, p, number, end);
         if (!p) return -1;
     }
@@ -1162,6 +1188,9 @@ EXPORT void wme_close(struct decoder *d) {
     drop(&d->refused);
     drop(&d->unknown);
     drop(&d->row_lines);
+    drop(&d->short_lines);
+    drop(&d->short_starts);
+    drop(&d->short_bounds);
     if (d->locale) freelocale(d->locale);
     free(d);
 }
@@ -1177,17 +1206,19 @@ static void *copy_of(const void *from, size_t size) {
  * another. `names` are pieces of `texts`, the name of each node among them; `columns` the node of each column; `rules` the
  * nodes that a row must be looked at for, those with sources last; `sources` the nodes that these take their value from.
  * Lines of more values than `values_max` are refused, and as soon as a block has so many unknown fields, lines with further
- * ones. NULL without memory.
+ * ones. Lines of fewer bytes than `least_bytes` are not parsed. NULL without memory.
  */
 EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, const struct name *names,
                                 int32_t name_count, const char *texts, int32_t texts_length, const int32_t *columns,
                                 int32_t column_count, const int32_t *rules, int32_t rule_count, const int32_t *sources,
-                                int32_t source_count, int64_t keep_bytes, int64_t values_max) {
+                                int32_t source_count, int64_t keep_bytes, int64_t values_max,
+                                int64_t least_bytes) {
     struct decoder *d = calloc(1, sizeof *d);
     if (!d) return NULL;
     d->count = count;
     d->keep_bytes = keep_bytes;
     d->values_max = values_max;
+    d->least_bytes = least_bytes;
     d->column_count = column_count;
     d->rule_count = rule_count;
     d->nodes = calloc((size_t)count, sizeof *d->nodes);
@@ -1216,7 +1247,8 @@ EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, 
 
 /* Bytes of all buffers that a decoder holds, those of living batches included. */
 EXPORT int64_t wme_bytes(const struct decoder *d) {
-    int64_t bytes = (int64_t)(d->tail.size + d->refused.size + d->unknown.size + d->row_lines.size);
+    int64_t bytes = (int64_t)(d->tail.size + d->refused.size + d->unknown.size + d->row_lines.size +
+                              d->short_lines.size + d->short_starts.size + d->short_bounds.size);
     for (int32_t k = 0; k < d->arena_count; k++)
         if (atomic_load(&d->arenas[k]->idle)) bytes += bytes_of(d->arenas[k]);
     return bytes;
@@ -1234,6 +1266,9 @@ EXPORT void wme_trim(struct decoder *d) {
     drop(&d->refused);
     drop(&d->unknown);
     drop(&d->row_lines);
+    drop(&d->short_lines);
+    drop(&d->short_starts);
+    drop(&d->short_bounds);
 }
 
 /*
@@ -1250,7 +1285,7 @@ EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, 
     for (int32_t n = 0; n < d->count; n++) d->builders[n].length = d->builders[n].data_length = 0;
     d->given = given;
     d->given_count = given_count;
-    d->row = d->refused_count = d->unknown_count = d->row_lines_count = 0;
+    d->row = d->refused_count = d->unknown_count = d->row_lines_count = d->short_count = 0;
     d->failed = 0;
 
     /* what is followed by enough bytes is parsed in place, the rest in a copy that is */
@@ -1306,6 +1341,10 @@ EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, 
                               .unknown_count = d->unknown_count,
                               .unknown = (const int64_t *)(void *)d->unknown.at,
                               .row_lines_count = d->row_lines_count,
-                              .row_lines = (const int64_t *)(void *)d->row_lines.at};
+                              .row_lines = (const int64_t *)(void *)d->row_lines.at,
+                              .short_count = d->short_count,
+                              .short_lines = (const int64_t *)(void *)d->short_lines.at,
+                              .short_starts = (const int64_t *)(void *)d->short_starts.at,
+                              .short_bounds = (const int32_t *)(void *)d->short_bounds.at};
     return 0;
 }

@@ -14,7 +14,7 @@ from resources.lake.decode.shape import EXACT_DOUBLE
 from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, shown, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from resources.lake.decode.shape import Node
 
@@ -79,10 +79,7 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}
     for way in wanted:
-        value: Any = record
-        for name in way:
-            value = None if value is None else value.get(name)
-        if value is None:
+        if (value := value_at(record, way)) is None:
             continue
         try:
             text_of(value).encode("utf-8")
@@ -97,6 +94,14 @@ def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: t
     if way not in objects:
         objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
     return objects[way]
+
+
+def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
+    """The value at a place of a record whose objects are as declared; None where there is none."""
+    value: Any = record
+    for name in way:
+        value = None if value is None else value.get(name)
+    return value
 
 
 def declared_text(record: dict[str, Any], root: Node) -> str:
@@ -155,6 +160,8 @@ def _beyond(value: Any, node: Node, path: str) -> Any:
     expected = _text_fault(value, node) if isinstance(value, str | bool | dict | list) else _number_fault(value, node)
     if expected is not None:
         raise _mistyped(value, path, expected)
+    if isinstance(value, str) and not _is_unicode(value):
+        raise Bad(f"Not valid JSON: half of a surrogate pair is in {path}.")
     return value if pa.types.is_timestamp(node.leaf) and not _has_zone(value) else NOTHING
 
 
@@ -168,6 +175,17 @@ def _text_fault(value: Any, node: Node) -> str | None:
     if pa.types.is_timestamp(declared):
         return None if isinstance(value, str) and _is_time(value) else _TIME_EXPECTED
     return "a number"
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: half of a surrogate pair cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number_fault(value: float | Number, node: Node) -> str | None:

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from resources.lake.decode.rejected import ShortLines
+from resources.lake.decode.shape import shape_of
 from resources.lake.decode.strict_json import VALUES_MAX
 from resources.lake.decode.tree import Description, Tree, is_known
 
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 #: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
 KEEP_BYTES = 96 << 20
-_VERSION = 4
+_VERSION = 5
+#: In place of a text's length: the number is the greatest that a row may have.
+_AT_MOST = -1
 _log = logging.getLogger(__name__)
 
 
@@ -61,12 +65,13 @@ class Unknown:
 class Decoded:
     """What the decoder made of a block: the rows in the order of the lines, and what it leaves to others.
 
-    `unknown` is read before the decoder takes another block.
+    `short` and `unknown` are read before the decoder takes another block.
     """
 
     batch: pa.RecordBatch
     line_count: int
     refused: list[Refused]
+    short: ShortLines
     unknown: Iterator[Unknown]
 
 
@@ -89,6 +94,10 @@ class _Result(ctypes.Structure):
         ("unknown", ctypes.c_void_p),
         ("row_lines_count", ctypes.c_int64),
         ("row_lines", ctypes.c_void_p),
+        ("short_count", ctypes.c_int64),
+        ("short_lines", ctypes.c_void_p),
+        ("short_starts", ctypes.c_void_p),
+        ("short_bounds", ctypes.c_void_p),
     ]
 
 
@@ -119,6 +128,7 @@ class Decoder:
             len(tree.sources),
             KEEP_BYTES,
             VALUES_MAX,
+            shape_of(table).least_bytes,
         )
         if not self._handle:
             raise MemoryError("There is no memory for a decoder of records.")
@@ -140,13 +150,16 @@ class Decoder:
         """Give back the memory that no living batch needs."""
         self._library.wme_trim(self._handle)
 
-    def decode(self, view: memoryview, given: Mapping[str, str | int]) -> Decoded:
+    def decode(
+        self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
+    ) -> Decoded:
         """The rows of a block of whole lines (the last may lack its line feed). Nothing refers to `view` afterwards.
 
         Args:
             view: The block.
             given: What each row must say in these columns, texts or whole numbers, where it says anything. Columns that
                 do not stand in the record are left without values.
+            most: The greatest number that a row may have in these columns.
 
         Raises:
             MemoryError: There is no memory for the rows, or the block is of 2 GB.
@@ -157,7 +170,7 @@ class Decoder:
             if isinstance(value, str)
             else _Given(self._places[name], value)
             for name, value in given.items()
-        ]
+        ] + [_Given(self._places[name], value, _AT_MOST) for name, value in (most or {}).items()]
         code = self._library.wme_decode(
             self._handle,
             block.address,
@@ -172,7 +185,12 @@ class Decoder:
         batch = pa.RecordBatch._import_from_c(self._address, self._schema)  # noqa: SLF001  Arrow's documented door for other languages
         result = self._result
         refused = [Refused(*numbers) for numbers in _numbers(result.refused, result.refused_count, 4)]
-        return Decoded(batch, result.line_count, refused, self._unknown(view))
+        short = ShortLines(
+            _column(pa.int64(), result.short_lines, result.short_count),
+            _column(pa.int64(), result.short_starts, result.short_count),
+            _column(pa.int32(), result.short_bounds, 2 * result.short_count),
+        )
+        return Decoded(batch, result.line_count, refused, short, self._unknown(view))
 
     def _unknown(self, view: memoryview) -> Iterator[Unknown]:
         result = self._result
@@ -189,6 +207,13 @@ class Decoder:
                     for _, route, key, key_end, value, value_end in fields
                 ],
             )
+
+
+def _column(kind: pa.DataType, address: int | None, count: int) -> pa.Array:
+    """The numbers that lie at an address; nothing is copied."""
+    if not count or address is None:
+        return pa.array([], kind)
+    return pa.Array.from_buffers(kind, count, [None, pa.foreign_buffer(address, count * kind.bit_width // 8)])
 
 
 def _numbers(address: int | None, count: int, each: int) -> Iterator[tuple[int, ...]]:
@@ -278,7 +303,7 @@ def load(path: Path) -> ctypes.CDLL | None:
     library.wme_open.restype = pointer
     library.wme_open.argtypes = [
         *(pointer, count, pointer, count, text, count, pointer, count, pointer, count, pointer, count),
-        *(number, number),
+        *(number, number, number),
     ]
     library.wme_decode.argtypes = [pointer, pointer, number, pointer, count, pointer, pointer]
     library.wme_bytes.argtypes = library.wme_trim.argtypes = library.wme_close.argtypes = [pointer]

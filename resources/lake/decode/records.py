@@ -7,7 +7,6 @@ pyarrow's parser takes whole blocks, or leaves them whole. The rows, rejects and
 from __future__ import annotations
 
 import codecs
-import datetime as dt
 import re
 import struct
 from dataclasses import dataclass, field, replace
@@ -20,20 +19,22 @@ import pyarrow.json as pj
 
 from resources.lake.decode.drift import Drift, DriftCount
 from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, json_texts, read_record
-from resources.lake.decode.native import Unknown, decoding
+from resources.lake.decode.native import Refused, Unknown, decoding
+from resources.lake.decode.rejected import Reject, Rejects, ShortLines, reasons_of
+from resources.lake.decode.rules import Rules, zeros
 from resources.lake.decode.shape import Shape, shape_of
 from resources.lake.decode.strict_json import Bad, is_crowded, read_value, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    import datetime as dt
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from resources.lake.decode.native import Decoded, Refused
+    from resources.lake.decode.native import Decoded
     from resources.tables import Column, Table
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: Ends the reason of a reject that is of another project or namespace than its archive.
-OF_ANOTHER = ", which the archive is of."
 _BLANK = b" \t\r"
+#: Different lines of a block, too short for a record, of which it is said what is wrong with each.
+_TOLD = 64
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 #: Between two objects that each have a line of their own.
 _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
@@ -43,24 +44,13 @@ _GREAT = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
 _TINY = re.compile(rb"[0-9][eE]-[0-9]{3}|0{200}")
 
 
-@dataclass(frozen=True)
-class Reject:
-    """A line that could not be converted: its place (line from 1, byte from 0, both in the member), why, and its bytes."""
-
-    member: str
-    line_number: int
-    byte_offset: int
-    reason: str
-    raw: bytes
-
-
 @dataclass
 class Rows:
     """What one block gave. `line_count` counts its lines without the blank ones: rows and rejects add up to it."""
 
     batch: pa.RecordBatch
     line_count: int
-    rejects: list[Reject] = field(default_factory=list)
+    rejects: Sequence[Reject] = ()
     drift: list[Drift] = field(default_factory=list)
 
 
@@ -89,12 +79,14 @@ class RecordReader:
     """Turns lines of one archive into rows of `table`.
 
     `given` are the columns that the archive knows: they have that value in all rows, and a record that says another one is
-    rejected. `bodies` names the body columns to keep; the others stay in the table as nulls.
+    rejected. `bodies` names the body columns to keep; the others stay in the table as nulls. `latest`: a record whose event
+    is later is rejected.
     """
 
     table: Table
     given: Mapping[str, str | int | dt.datetime]
     bodies: frozenset[str]
+    latest: dt.datetime | None = None
 
     @cached_property
     def shape(self) -> Shape:
@@ -107,13 +99,8 @@ class RecordReader:
         return {way: column for column, way in self.shape.json.items()}
 
     @cached_property
-    def _expected(self) -> dict[str, str | int]:
-        """What the archive gives and a record may contradict; times in microseconds since 1970."""
-        return {
-            name: (value - _EPOCH) // dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else value
-            for name, value in self.given.items()
-            if self.table[name].path is not None
-        }
+    def _rules(self) -> Rules:
+        return Rules(self.table, self.given, self.latest)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int | None = None) -> Rows:
         """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
@@ -122,14 +109,37 @@ class RecordReader:
         """
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
-                decoded = decoder.decode(view, self._expected)
+                decoded = decoder.decode(view, self._rules.expected, self._rules.most)
                 return self._join(self._filled(decoded), view, member, first_line, offset)
-        fast = self._fast(view, bytes(view).count(b"\n") if line_count is None else line_count)
+        lines = bytes(view).split(b"\n")
+        short, long = self._sorted(lines)
+        # a parser that takes empty records would make rows of all columns, and none of them would stay
+        fast = None if len(short) else self._fast(view, lines, len(lines) - 1 if line_count is None else line_count)
         if fast is not None:
             return fast
         drift = DriftCount()
-        examined = self._examine(_lines(bytes(view), first_line, offset), member, drift)
-        return Rows(examined.batch, examined.line_count, examined.rejects, drift.result())
+        some = [_Line(first_line + line.line, offset + line.start, lines[line.line]) for line in long]
+        examined = self._examine(some, member, drift)
+        rejects = self._too_short(short, view, member, first_line, offset).merged(Rejects.of(examined.rejects, member))
+        return Rows(examined.batch, len(short) + len(some), rejects, drift.result())
+
+    def _sorted(self, lines: list[bytes]) -> tuple[ShortLines, list[Refused]]:
+        """The lines that are too short for a record, and the others; without the blank ones."""
+        numbers: list[int] = []
+        bounds: list[int] = []
+        long: list[Refused] = []
+        place, least = 0, self.shape.least_bytes
+        for number, line in enumerate(lines):
+            end = place + len(line)
+            if line.strip(_BLANK):
+                if len(line) < least:
+                    numbers.append(number)
+                    bounds += (place, end)
+                else:
+                    long.append(Refused(number, place, end, 0))
+            place = end + 1
+        columns = (numbers, pa.int64()), (bounds[::2], pa.int64()), (bounds, pa.int32())
+        return ShortLines(*(pa.array(values, kind) for values, kind in columns)), long
 
     def _filled(self, decoded: Decoded) -> Decoded:
         """The decoded rows with what the archive knows and they do not say."""
@@ -143,6 +153,7 @@ class RecordReader:
     def _join(self, decoded: Decoded, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
         """What the decoder took, and between it what the careful path makes of the rest."""
         batch = decoded.batch
+        rejects = self._too_short(decoded.short, view, member, first_line, offset)
         refused: list[Refused | Unknown] = [*decoded.refused]
         drift = DriftCount()
         texts: dict[int, str | None] = {}
@@ -159,27 +170,57 @@ class RecordReader:
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
             batch = batch.set_column(place, batch.schema.field(place), extras)
         if not refused:
-            return Rows(batch, decoded.line_count, drift=drift.result())
+            return Rows(batch, decoded.line_count, rejects, drift.result())
         refused.sort(key=lambda line: line.line)
         lines = [
             _Line(first_line + line.line, offset + line.start, bytes(view[line.start : line.end])) for line in refused
         ]
         examined = self._examine(lines, member, drift)
-        pieces, done = [], 0
-        rows = dict(zip(examined.numbers, range(len(examined.numbers)), strict=True))
+        order: list[int] = []  # rows of both batches, one behind the other
+        done, is_other = 0, False
+        rows = dict(zip(examined.numbers, range(len(batch), len(batch) + len(examined.numbers)), strict=True))
         for line in refused:
             also = isinstance(line, Unknown)  # such a row is in the batch, and must not be
-            if not also and first_line + line.line not in rows:
+            row = rows.get(first_line + line.line)
+            if not also and row is None:
                 continue
-            pieces.append(batch.slice(done, line.row - done))
+            is_other = True
+            order += range(done, line.row)
             done = line.row + also
-            if (row := rows.get(first_line + line.line)) is not None:
-                pieces.append(examined.batch.slice(row, 1))
-        if pieces:
-            batch = pa.concat_batches([*pieces, batch.slice(done)])
-        return Rows(batch, decoded.line_count, examined.rejects, drift.result())
+            if row is not None:
+                order.append(row)
+        if is_other:
+            order += range(done, len(batch))
+            batch = _rows_in_order([batch, examined.batch], order)
+        rejects = rejects.merged(Rejects.of(examined.rejects, member))
+        return Rows(batch, decoded.line_count, rejects, drift.result())
 
-    def _fast(self, view: memoryview, line_count: int) -> Rows | None:
+    def _too_short(self, lines: ShortLines, view: memoryview, member: str, first_line: int, offset: int) -> Rejects:
+        """Rejects of lines that are too short for a record: equal ones are looked at once, and only the first of many different ones."""
+        if not len(lines):
+            return Rejects.of((), member)
+        each = lines.texts(view).dictionary_encode()
+        told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
+        reasons = reasons_of([*told, f"It has fewer bytes than any record ({self.shape.least_bytes})."])
+        return Rejects(
+            member,
+            pc.add(lines.numbers, first_line),
+            pc.add(lines.starts, offset),
+            reasons.take(pc.min_element_wise(each.indices, len(told))),
+            each,
+        )
+
+    def _fault(self, raw: bytes) -> str:
+        """Why a line that is too short for a record is none."""
+        try:
+            record = read_record(raw)
+            extra_text(beyond(record, self.shape.root))
+            json_texts(raw, record, self._json)
+        except Bad as bad:
+            return str(bad)
+        return self._rules.lacking_in(record)
+
+    def _fast(self, view: memoryview, lines: list[bytes], line_count: int) -> Rows | None:
         """All lines at once; None where a single one of them needs a closer look.
 
         The parser takes any sequence of objects. There are as many as lines, and a line feed between any two of them:
@@ -196,9 +237,9 @@ class RecordReader:
             return None
         if count != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
             return None
-        if self._problems(columns) or (_zeros(columns) and _TINY.search(view)):
+        if self._rules.problems(columns) or (zeros(columns) and _TINY.search(view)):
             return None
-        if any(map(is_crowded, bytes(view).split(b"\n"))):
+        if any(map(is_crowded, lines)):
             return None
         return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
 
@@ -223,7 +264,7 @@ class RecordReader:
         line_count = len(good) + len(rejects)
         batches, numbers = [], []
         for some, columns in self._parse_good(good, member, rejects):
-            problems = self._problems(columns)
+            problems = self._rules.problems(columns)
             rejects += [
                 Reject(member, some[row].number, some[row].offset, reason, some[row].raw)
                 for row, reason in problems.items()
@@ -276,42 +317,7 @@ class RecordReader:
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
         )
         batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
-        return len(batch), self.complete(self.shape.columns(batch))
-
-    def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """The columns with those that follow from others, and with their defaults."""
-        columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
-        return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
-
-    def _problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
-        """The rows that break a rule, each with its sentence."""
-        found: dict[int, str] = {}
-
-        def mark(bad: pa.BooleanArray, sentence: str) -> None:
-            if pc.any(bad).as_py():
-                for row in pc.indices_nonzero(bad).to_pylist():
-                    found.setdefault(row, sentence)
-
-        declared = [(column, columns[column.name]) for column in self.table if column.name in columns]
-        for column, array in declared:
-            if column.required and array.null_count:
-                what = column.path or f"each of {', '.join(self.table[name].path or name for name in column.first_of)}"
-                mark(pc.is_null(array), f"{what} is missing, and no row can be without it.")
-        for column, array in declared:
-            if column.required and column.lookup and pa.types.is_string(column.type):
-                mark(pc.equal(array, ""), f"{column.path or column.name} is empty.")
-        for column, array in declared:
-            if (expected := self.given.get(column.name)) is not None:
-                differs = pc.not_equal(array, pa.scalar(expected, column.type))
-                mark(differs, f"{column.path} is not {expected}{OF_ANOTHER}")
-        for column, array in declared:
-            if column.values:
-                known = pc.is_in(array, value_set=pa.array([*column.values, None], column.type))
-                mark(pc.invert(known), f"{column.path or column.name} is none of {', '.join(column.values)}.")
-        for name, array in columns.items():
-            for values in _doubles(array):
-                mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
-        return found
+        return len(batch), self._rules.complete(self.shape.columns(batch))
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
         """The columns in the table's order, with those that the archive itself decides."""
@@ -360,21 +366,11 @@ def _lines(data: bytes, first_line: int, offset: int) -> Iterator[_Line]:
         offset += len(raw) + 1
 
 
+def _rows_in_order(batches: list[pa.RecordBatch], order: list[int]) -> pa.RecordBatch:
+    """The rows of batches, by their numbers in all of them."""
+    rows = pa.Table.from_batches(batches).take(pa.array(order, pa.int64())).combine_chunks()
+    return rows.to_batches()[0] if len(rows) else _empty(rows.schema)
+
+
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
-
-
-def _zeros(columns: dict[str, pa.Array]) -> bool:
-    """Whether a double is zero."""
-    return any(pc.any(pc.equal(found, 0)).as_py() for array in columns.values() for found in _doubles(array))
-
-
-def _doubles(array: pa.Array) -> Iterator[pa.Array]:
-    """The columns of doubles in an array, inside objects too."""
-    if array.null_count == len(array):
-        return
-    if pa.types.is_floating(array.type):
-        yield array
-    elif pa.types.is_struct(array.type):
-        for inner in array.flatten():
-            yield from _doubles(inner)

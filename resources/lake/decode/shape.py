@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from resources.tables import Table
+    from collections.abc import Iterable
+
+    from resources.tables import Column, Table
 
 #: Below this a double holds every whole number, and stands for no other one.
 EXACT_DOUBLE = 2**53
@@ -50,13 +53,14 @@ class Node:
 class Shape:
     """How records become rows of one table: `schema` is that of records, and `plain` that of the plainest ones.
 
-    `paths` are those of the columns that are parsed, `json` those of the columns that are kept as they are written.
+    No record has fewer bytes than `least_bytes`: it would lack something required. `paths` are those of the columns that are parsed, `json` those of the columns that are kept as they are written.
     """
 
     table: Table
     root: Node
     schema: pa.Schema
     plain: pa.Schema
+    least_bytes: int
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -109,11 +113,11 @@ def shape_of(table: Table) -> Shape:
     """The form of the records that `table` is made of."""
     root = Node(fields={})
     paths: dict[str, tuple[str, ...]] = {}
-    json: dict[str, tuple[str, ...]] = {}
+    json_paths: dict[str, tuple[str, ...]] = {}
     for column in table:
         if column.path is None:
             continue
-        *parents, last = (json if column.json else paths)[column.name] = tuple(column.path.split("."))
+        *parents, last = (json_paths if column.json else paths)[column.name] = tuple(column.path.split("."))
         node = root
         for part in parents:
             assert node.fields is not None
@@ -122,4 +126,27 @@ def shape_of(table: Table) -> Shape:
         whole = column.wire is not None and pa.types.is_integer(column.type)
         node.fields[last] = Node(json=True) if column.json else node_of(column.wire or column.type, whole=whole)
     assert root.fields is not None
-    return Shape(table, root, pa.schema(root.type(plain=False)), pa.schema(root.type(plain=True)), paths, json)
+    schema, plain = (pa.schema(root.type(plain=plain)) for plain in (False, True))
+    return Shape(table, root, schema, plain, _least_bytes(table), paths, json_paths)
+
+
+def _least_bytes(table: Table) -> int:
+    """The bytes of the shortest record that has all that is required."""
+    needed = [column for column in table if column.required and column.default is None]
+    paths = [column for column in needed if column.path is not None]
+    # of those that a column follows from, one is enough
+    sources = next(([table[name] for name in column.first_of] for column in needed if column.first_of), [])
+    return min((len(_shortest([*paths, one])) for one in sources), default=len(_shortest(paths)))
+
+
+def _shortest(columns: Iterable[Column]) -> bytes:
+    """A record of the least that each column's value can be: every value has a byte at least."""
+    record: dict[str, Any] = {}
+    for column in columns:
+        *parents, last = (column.path or "").split(".")
+        place = record
+        for part in parents:
+            place = place.setdefault(part, {})
+        is_text, is_time = pa.types.is_string(column.type), pa.types.is_timestamp(column.type)
+        place[last] = "" if is_text else "0001-01-01" if is_time else 0
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()

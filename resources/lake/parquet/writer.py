@@ -112,9 +112,10 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
 
     Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
     have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles. Columns without a
-    value do not go through pyarrow's writer, which takes as long for them as for others (see `nulls`).
+    value do not go through pyarrow's writer, which takes as long for them as for others (see `nulls`). A column may come as a
+    dictionary of its values.
     """
-    if not batch.schema.equals(table.schema):
+    if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
         raise ValueError(f"These rows are not of {table.name}.")
     given: list[str] = []
     packed: list[str] = []
@@ -131,15 +132,24 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
     return footer.Group.of(_encoded(batch.select(given), table, codecs), len(batch), leaves)
 
 
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with the values of dictionaries in their place."""
+    return pa.schema(
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
+    )
+
+
 def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, Any]) -> memoryview:
     """A Parquet file in memory of some columns of the table, of one row group or, without a row, of none."""
     columns = [table[name] for name in batch.schema.names]
     narrow = [column.name for column in columns if not column.body]
+    rising = {column.name: "DELTA_BINARY_PACKED" for column in columns if column.rising}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         batch.schema,
-        use_dictionary=narrow,
+        use_dictionary=[name for name in narrow if name not in rising],
+        column_encoding=rising,
         write_statistics=narrow,
         write_page_checksum=True,
         # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same

@@ -207,7 +207,8 @@ def _shadow(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source: d
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:
     """Greatest event_at of the rows, if they have one, after looking whether all of them are of this version."""
-    newest = "max(event_at)" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
+    # zero times of the year 1 are dates that are not known, and ten minutes before them there is no datetime
+    newest = "greatest(max(event_at), to_timestamp(0))" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
     found, strangers = answer(
         connection,
         f"SELECT {newest}, count_if(snapshot_id IS DISTINCT FROM $identifier OR snapshot_version IS DISTINCT FROM $version "  # noqa: S608

@@ -1,4 +1,9 @@
-SELECT partition, next_offset, event_count, newest_published_at, epoch(now()) - epoch(newest_published_at) AS lag_seconds
+SELECT
+  partition,
+  next_offset,
+  event_count,
+  newest_published_at,
+  greatest(0, epoch(now()) - epoch(newest_published_at)) AS lag_seconds
 FROM (
   SELECT unnest(
     from_json(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import pickle
 import random
 import tarfile
@@ -161,11 +162,10 @@ def test_blocks_are_whole_lines_with_their_places(lake, size):
         content = bytes(block.view)
         assert content.endswith(b"\n")
         assert block.line_count == content.count(b"\n")
-        place = 0
-        for index, line in enumerate(content.splitlines()):
-            member, number, offset = block.where(index, place)
-            found[member, number, offset] = line
-            place += len(line) + 1
+        lines = content.splitlines()
+        starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)][:-1]
+        columns = block.where(pa.array(range(len(lines)), pa.int64()), pa.array(starts, pa.int64()))
+        found |= dict(zip(zip(*(column.to_pylist() for column in columns), strict=True), lines, strict=True))
         block.done()
     expected = {}
     for member, data in enumerate(datas):

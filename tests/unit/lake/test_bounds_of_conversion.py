@@ -136,6 +136,7 @@ CASES = {
     # name: pieces, rows, rejects, MiB at the peak
     "short records": ([(SHORT, 160)], 800_000, 0, 512),
     "line feeds": ([(b"\n" * 1_000_000, 60)], 0, 0, 512),
+    "tiny bad lines": ([(b"{}\n[]\n1\n\xff\n" * 10_000, 100)], 0, 4_000_000, 512),
     "bad lines of 250 MB": ([(b'{"name":"', 1), (LIGHT, 250), (b"\n", 1)] * 3, 0, 3, 512),
     "bad lines of 1 MB": ([(b"x" + LIGHT + b"\n", 300)], 0, 300, 512),
     "a line of texts alone": ([(b'{"x":[', 1), (b'"",' * 300_000, 60), (b'""]}\n', 1)], 0, 1, 512),

@@ -62,7 +62,8 @@ def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
             assert (len(decoded.batch), decoded.line_count, decoded.refused) == (1, 1, [])
     for size in range(len(line)):
         decoded = decode(decoder, line[:size])
-        assert (len(decoded.batch), len(decoded.refused), decoded.line_count) == (0, bool(size), bool(size))
+        assert len(decoded.batch) == 0
+        assert len(decoded.refused) + len(decoded.short) == decoded.line_count == bool(size)
 
 
 @pytest.mark.parametrize("block", [b"", b"\n", b"\n\n \t\n\r\n", b" ", b"\r"])
@@ -70,20 +71,25 @@ def test_blocks_without_a_line(decoder, block):
     decoded = decode(decoder, block)
     decoded.batch.validate(full=True)
     assert (len(decoded.batch), decoded.line_count, decoded.refused, [*decoded.unknown]) == (0, 0, [], [])
+    assert len(decoded.short) == 0
 
 
 def test_places_of_what_is_refused_and_what_is_unknown(lake, decoder):
     first, second = lake.record(1), lake.record(2, new="x")
     second["version"]["mood"] = ["é"]
-    block = b"\n" + lake.lines(first, b"oops", second, b" ", b"{}")
+    oops, empty = b"oops".ljust(200, b"s"), b"{" + b" " * 200 + b"}"
+    block = b"\n" + lake.lines(first, oops, b"oops", second, b" ", empty, b"{}")
     decoded = decode(decoder, block)
-    assert decoded.line_count == 4
+    assert decoded.line_count == 6
     assert [(line.line, line.row, block[line.start : line.end]) for line in decoded.refused] == [
-        (2, 1, b"oops"),
-        (5, 2, b"{}"),
+        (2, 1, oops),
+        (6, 2, empty),
     ]
+    assert decoded.short.numbers.to_pylist() == [3, 7]
+    assert decoded.short.starts.to_pylist() == [block.index(b"\noops\n") + 1, len(block) - 3]
+    assert decoded.short.texts(memoryview(block)).to_pylist() == [b"oops", b"{}"]
     (unknown,) = decoded.unknown
-    assert (unknown.line, unknown.row) == (3, 1)
+    assert (unknown.line, unknown.row) == (4, 1)
     assert json.loads(block[unknown.start : unknown.end]) == second
     assert unknown.fields == [(("version",), b"mood", b'["\\u00e9"]'), ((), b"new", b'"x"')]
 

@@ -30,7 +30,7 @@ def reader(
     bodies: frozenset[str] = BOTH, project: str = "enwiki", namespace: int = 0, dataset: Dataset = ARTICLE_CHANGES
 ) -> RecordReader:
     archive = Archive(pathlib.Path("x.tar.gz"), "x", "0" * 32, HOUR, project, namespace, dataset=dataset)
-    return RecordReader(dataset.table, archive.given, bodies)
+    return RecordReader(dataset.table, archive.given, bodies, archive.latest)
 
 
 def read(block: bytes, how: str, monkeypatch: pytest.MonkeyPatch, **options) -> Rows:

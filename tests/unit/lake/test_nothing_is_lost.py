@@ -133,6 +133,8 @@ NEW_NAMES = st.text(min_size=1, max_size=6).map(lambda text: f"new_{text}")
 EXTRA = st.dictionaries(NEW_NAMES, JSON, max_size=2)
 TEXT = st.text(max_size=12)
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)).map(lambda moment: moment.isoformat() + "Z")  # noqa: DTZ001
+#: Those of which one orders the states of a page: a record is rejected where it lies a day after the hour of its file.
+ORDERING = st.datetimes(datetime(1, 1, 2), datetime(2026, 11, 20, 5)).map(lambda moment: moment.isoformat() + "Z")  # noqa: DTZ001
 
 
 def value_of(declared: pa.DataType):
@@ -166,12 +168,14 @@ def made_up_records(draw):
         for part in parents:
             place = place.setdefault(part, {})
             places.append(place)
-        place[last] = draw(st.integers(0, 2**53 - 1) if column.wire is not None else value_of(column.type))
+        is_ordering = column.name in ARTICLE_CHANGES["event_at"].first_of
+        values = ORDERING if is_ordering else value_of(column.type)
+        place[last] = draw(st.integers(0, 2**53 - 1) if column.wire is not None else values)
     for place in draw(st.lists(st.sampled_from(places), max_size=3)):
         place.update(draw(EXTRA))
     record["name"] = draw(st.text(min_size=1, max_size=9))
     record["identifier"] = draw(st.integers(0, 2**40))
-    record["date_modified"] = draw(MOMENTS)
+    record["date_modified"] = draw(ORDERING)
     record.setdefault("version", {})["identifier"] = draw(st.integers(0, 2**40))
     record.setdefault("namespace", {})["identifier"] = 0
     record.setdefault("is_part_of", {})["identifier"] = "enwiki"

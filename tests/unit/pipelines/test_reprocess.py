@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from pipelines.operations import reprocess
 from pipelines.operations.reprocess import Outcome
+from pipelines.operations.reprocess import _is_record as is_record
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Archive, digest_of
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
@@ -149,3 +152,24 @@ def test_nothing_rejected_is_nothing_to_try(folder):
     trial = folder.attempt()
     assert trial.sentences() == ["No rejected line is there to be tried again."]
     assert (trial.hours, trial.snapshots, trial.obstacles()) == ({}, {}, [])
+
+
+def test_lines_of_the_future_stay_rejected_and_tiny_ones_are_counted_without_being_read(folder, monkeypatch):
+    late = json.dumps(json.loads(GOOD[0]) | {"event": {"type": "update", "date_published": "9999-12-31T00:00:00Z"}})
+    folder.load(0, [late.encode(), *[b"{}"] * 300, GOOD[1]])
+    folder.load_snapshot("1" * 32, [late.encode(), b"[]"])
+    read = []
+    monkeypatch.setattr(reprocess, "_is_record", lambda line: read.append(line) or is_record(line))
+    trial = folder.attempt()
+    assert [(one.outcome, one.line_count, one.row_count) for one in trial.tried] == [
+        (Outcome.GAINS, 302, 1),
+        (Outcome.NONE, 2, 0),
+    ]
+    assert len(read) == 3
+
+
+def test_lines_of_lookups_are_left_to_their_next_run(folder):
+    file = folder.lake.lookups(5, ("A", None))
+    path = folder.load(0, [b"no record"]).rejects_path
+    folder.warehouse.load_lookups([replace(file, rejects_path=path, reject_count=1)])
+    assert [one.dataset for one in folder.attempt().tried] == [ARTICLE_CHANGES]

@@ -1,0 +1,139 @@
+"""What each row must keep: values that are required, that the archive knows, that may be some only, and when it may have been."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from resources.lake.decode.examine import value_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from resources.tables import Column, Table
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: The times that there are in Python, and so in every program that reads rows by it.
+_YEARS = (
+    (pc.greater_equal, dt.datetime.min.replace(tzinfo=dt.UTC)),
+    (pc.less_equal, dt.datetime.max.replace(tzinfo=dt.UTC)),
+)
+#: Ends the reason of a reject that is of another project or namespace than its archive.
+OF_ANOTHER = ", which the archive is of."
+#: The column that orders the states of a page.
+_EVENT_AT = "event_at"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules for rows of `table`: see `RecordReader` for `given` and `latest`."""
+
+    table: Table
+    given: Mapping[str, str | int | dt.datetime]
+    latest: dt.datetime | None
+
+    @cached_property
+    def expected(self) -> dict[str, str | int]:
+        """What the archive gives and a record may contradict; times in microseconds since 1970."""
+        return {
+            name: _micros(value) if isinstance(value, dt.datetime) else value
+            for name, value in self.given.items()
+            if self.table[name].path is not None
+        }
+
+    @cached_property
+    def most(self) -> dict[str, int]:
+        """The greatest that a record may have in a column; times in microseconds since 1970."""
+        is_bound = self.latest is not None and _EVENT_AT in self.table.schema.names
+        return {_EVENT_AT: _micros(self.latest)} if is_bound and self.latest is not None else {}
+
+    def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns with those that follow from others, and with their defaults."""
+        columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
+        return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
+
+    def problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
+        """The rows that break a rule, each with its sentence."""
+        found: dict[int, str] = {}
+
+        def mark(bad: pa.BooleanArray, sentence: str) -> None:
+            if pc.any(bad).as_py():
+                for row in pc.indices_nonzero(bad).to_pylist():
+                    found.setdefault(row, sentence)
+
+        declared = [(column, columns[column.name]) for column in self.table if column.name in columns]
+        for column, array in declared:
+            if column.required and array.null_count:
+                mark(pc.is_null(array), self._lacking(column))
+        for column, array in declared:
+            if column.required and column.lookup and pa.types.is_string(column.type):
+                mark(pc.equal(array, ""), f"{column.path or column.name} is empty.")
+        for column, array in declared:
+            if (expected := self.given.get(column.name)) is not None:
+                differs = pc.not_equal(array, pa.scalar(expected, column.type))
+                mark(differs, f"{column.path} is not {expected}{OF_ANOTHER}")
+        for column, array in declared:
+            if column.values:
+                known = pc.is_in(array, value_set=pa.array([*column.values, None], column.type))
+                mark(pc.invert(known), f"{column.path or column.name} is none of {', '.join(column.values)}.")
+        for name in self.most:
+            column = self.table[name]
+            mark(
+                pc.greater(columns[name], pa.scalar(self.latest, column.type)),
+                f"The first of {', '.join(self._paths(column))} is after {self.latest:%Y-%m-%d %H:%M:%S} UTC, more than a day "
+                "later than the record's archive or arrival.",
+            )
+        for name, array in columns.items():
+            for values in _leaves(array, pa.types.is_timestamp):
+                is_within = pc.and_(*(compare(values, pa.scalar(end, values.type)) for compare, end in _YEARS))
+                mark(pc.invert(is_within), f"{name} is not within the years 1 to 9999 (UTC).")
+            for values in _leaves(array, pa.types.is_floating):
+                mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
+        return found
+
+    def lacking_in(self, record: Mapping[str, Any]) -> str:
+        """The sentence for a record, as declared where it says anything, that lacks something required."""
+        return next(
+            self._lacking(column)
+            for column in self.table
+            if column.required and column.default is None and (column.path or column.first_of)
+            if all(value_at(record, path.split(".")) is None for path in self._paths(column))
+        )
+
+    def _lacking(self, column: Column) -> str:
+        what = column.path or f"each of {', '.join(self._paths(column))}"
+        return f"{what} is missing, and no row can be without it."
+
+    def _paths(self, column: Column) -> list[str]:
+        """Where in a record the values of a column are."""
+        return [column.path] if column.path else [self.table[name].path or name for name in column.first_of]
+
+
+def zeros(columns: dict[str, pa.Array]) -> bool:
+    """Whether a double is zero."""
+    return any(
+        pc.any(pc.equal(found, 0)).as_py()
+        for array in columns.values()
+        for found in _leaves(array, pa.types.is_floating)
+    )
+
+
+def _leaves(array: pa.Array, is_wanted: Callable[[pa.DataType], bool]) -> Iterator[pa.Array]:
+    """The columns of some type in an array, inside objects too."""
+    if array.null_count == len(array):
+        return
+    if is_wanted(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for inner in array.flatten():
+            yield from _leaves(inner, is_wanted)
+
+
+def _micros(moment: dt.datetime) -> int:
+    """Microseconds since 1970."""
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 from collections import Counter
 from datetime import datetime, timedelta
@@ -125,6 +126,7 @@ def test_a_sample_of_poisoned_sequences_over_http(tmp_path):
 def test_poisoned_sequences_over_http(tmp_path):
     for seed in range(SAMPLE, ALL):
         play(tmp_path / str(seed), seed)
+        shutil.rmtree(tmp_path / str(seed))
 
 
 def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_path, caplog):

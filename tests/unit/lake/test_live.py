@@ -175,7 +175,8 @@ def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
     beside = layout.lake / "live_changes_rejects/date=2026-11-01/hour=05/000000000002.ndjson.gz"
     assert gzip.decompress(beside.read_bytes()) == b'{"name": \n'
     reasons = gzip.decompress(beside.with_name("000000000002.reasons.gz").read_bytes())
-    assert reasons == b"Not valid JSON: Expecting value at character 10.\n" or reasons
+    assert reasons.startswith(b"Not valid JSON: ")
+    assert reasons.count(b"\n") == 1
     assert "1 line of the stream cannot be read" in caplog.text
 
 

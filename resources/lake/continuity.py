@@ -1,6 +1,6 @@
 """Events of a stream that are new, and where each partition goes on.
 
-An event is known by partition, offset and identifier. Offsets alone do not tell: the service may number a topic anew, jump, or go back. An event at or
+An event is known by partition, offset and identifier. Offsets alone do not tell: the service may number a topic again, jump, or go back. An event at or
 behind the next offset of its partition is new. One before it is looked for among the last events that came, which are in memory, and then among the
 events in the files of the last days, which are read once. One that is in neither is new as well, and the partition has gone back.
 
@@ -144,7 +144,7 @@ class Continuity:
             del self._recent[key]
         if self._known is not None:
             self._known.append(pa.array(step.keys, pa.int64()))
-            # without a partition that went back nothing is looked for in files; and what grew for days is read anew
+            # without a partition that went back nothing is looked for in files; and what grew for days is read again
             if not step.highest or sum(map(len, self._known)) > 2 * _KNOWN:
                 self._known = None
         if step.backward is not None:

@@ -50,7 +50,7 @@ STREAM_RUNS = Table(
         Column(
             "reset_count",
             INT,
-            "Times that the offsets of a partition went back, as when the service numbers its events anew.",
+            "Times that the offsets of a partition went back, as when the service numbers its events again.",
             required=True,
         ),
         Column(

@@ -151,7 +151,7 @@ class Connection(threading.Thread):
         try:
             self._take(self._pieces(self.parts, leash, by_moment), lines, leash)
         finally:
-            # offsets beyond the end of a topic, as after it was numbered anew, bring nothing: next it is asked by moments
+            # offsets beyond the end of a topic, as after it was numbered again, bring nothing: next it is asked by moments
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
     def _take(self, pieces: Iterator[bytes], lines: Lines, leash: Leash) -> None:

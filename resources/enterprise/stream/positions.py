@@ -64,7 +64,7 @@ class Positions:
         self._lock = threading.Lock()
 
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
-        """Go on at these offsets, of which one may be lower than before: a topic that was numbered anew goes on there.
+        """Go on at these offsets, of which one may be lower than before: a topic that was numbered again goes on there.
 
         `reached`: when the last events before them were published, for those that are asked for by moments.
         """

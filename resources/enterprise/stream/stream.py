@@ -146,7 +146,7 @@ class Stream:
                 connection.join(max(0.0, until - time.monotonic()))
 
     def read_again(self, moments: Mapping[int, datetime]) -> None:
-        """Ask for partitions from moments on, by which nothing is missed of those that the service numbers anew. What is kept comes again."""
+        """Ask for partitions from moments on, by which nothing is missed of those that the service numbers again. What is kept comes again."""
         self.positions.committed({}, moments)
         for connection in self.connections:
             if not moments.keys().isdisjoint(partitions_of(connection.parts)):
@@ -170,7 +170,7 @@ class Stream:
         """Every record once, in the order of each partition, without an end; one counts as committed when the next is asked for.
 
         Lines that are no events are left out with a warning. An event before those that were committed is given unless it came before: the service
-        may have numbered its events anew.
+        may have numbered its events again.
         """
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:

@@ -59,7 +59,7 @@ PASSING = {
 
 
 def example(kind):
-    return kind(Path("x.tar.gz"), "No.") if kind is lake.ArchiveError else kind("No.")
+    return kind(Path("x.tar.gz"), "No.") if kind in {lake.ArchiveError, lake.DamagedFileError} else kind("No.")
 
 
 @pytest.mark.parametrize(

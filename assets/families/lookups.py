@@ -132,7 +132,7 @@ def reconcile(
             lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
     answers = {(one.project_id, one.asked_name): one for one in store.lookups_since(since, Purpose.CHECK)}
     known = [(page, answers[page.project_id, page.name]) for page in pages if (page.project_id, page.name) in answers]
-    comparable = [(page, one) for page, one in known if one.event_at is not None and one.event_at < page.exact_until_at]
+    comparable = [(page, one) for page, one in known if one.event_at is not None and one.event_at < page.known_until]
     different = tuple(
         f"{page.project_id} {page.name}: page {page.article_id} revision {page.version_id} here, page {one.article_id} "
         f"revision {one.version_id} at the service"

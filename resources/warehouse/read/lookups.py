@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from resources.warehouse.database.connect import answer
+from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import statement
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ class Page(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A page of a sample, with what `articles` holds of it and until when that is exact."""
+    """A page of a sample, with what `articles` holds of it and until when its changes are known."""
 
     project_id: str
     namespace_id: int
     name: str
     article_id: int
     version_id: int
-    exact_until_at: datetime
+    known_until: datetime
 
 
 class LookedUp(NamedTuple):
@@ -84,11 +85,15 @@ def uncertain(
 def sample(
     connection: duckdb.DuckDBPyConnection, projects: Sequence[str], namespaces: Sequence[int], count: int
 ) -> list[Sampled]:
-    """Pages of `articles` by chance, of projects without a gap."""
+    """Pages of `articles` by chance, of projects without a gap; without a snapshot, the pages that are there are known all the same."""
     query = f"""\
-FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id, exact_until_at
+FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id, coalesce(exact_until_at, known_until)
 FROM articles AS page
 JOIN project_state USING (project_id, namespace_id)
+LEFT JOIN (
+  SELECT project_id, namespace_id, max(batch_hour) + INTERVAL 1 HOUR AS known_until FROM hours
+  WHERE table_name = 'article_changes' AND state IN ({FORMULAS["covered"]}) GROUP BY ALL
+) USING (project_id, namespace_id)
 WHERE list_contains($projects, page.project_id) AND list_contains($namespaces, page.namespace_id) AND first_gap_at IS NULL)
 USING SAMPLE {count:d} ROWS"""  # noqa: S608  a number
     return [

@@ -382,24 +382,6 @@ class CoverageRow:
 
 
 @dataclass(frozen=True)
-class Scope:
-    """A project and namespace of a dataset, and its gaps before an hour.
-
-    Attributes:
-        first_hour: Its first hour: that with which the mirror began, else (not `has_begun`) the first that was asked for.
-        newest_hour: The newest of which nothing more is to come.
-    """
-
-    project_id: str
-    namespace_id: int
-    first_hour: datetime
-    has_begun: bool
-    newest_hour: datetime | None
-    older_gap_count: int
-    older_gap_at: datetime | None
-
-
-@dataclass(frozen=True)
 class ProjectState:
     """One row of `project_state`: from when until when `articles` is exact."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
@@ -18,7 +19,7 @@ from resources.warehouse.read import lookups
 from resources.warehouse.read.confined import confine, confined
 from resources.warehouse.read.faults import faulty_files
 from resources.warehouse.read.history import make_all_changes, window
-from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, Scope, SummaryRow
+from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,24 @@ if TYPE_CHECKING:
     from resources.warehouse.read.lookups import LookedUp, Page, Sampled
 
 _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A project and namespace of a dataset, and its gaps before an hour.
+
+    Attributes:
+        first_hour: Its first hour: that with which the mirror began, else (not `has_begun`) the first that was asked for.
+        newest_hour: The newest of which nothing more is to come.
+    """
+
+    project_id: str
+    namespace_id: int
+    first_hour: datetime
+    has_begun: bool
+    newest_hour: datetime | None
+    older_gap_count: int
+    older_gap_at: datetime | None
 
 
 def of_projects() -> list[str]:

@@ -164,6 +164,27 @@ CHOICES: tuple[Choice, ...] = (
         untried="Errors cannot be caused at will.",
     ),
     Choice(
+        "login-without-credentials",
+        "A login without user name or password is answered with 400 `missing username or password`.",
+        "422, as other bodies that do not bind (source of 2025).",
+        "observed in 2026",
+        untried="A refused login may count against the account.",
+    ),
+    Choice(
+        "expired-token",
+        "An expired access token is refused with 401 and the bare text `Jwt is expired`.",
+        "The error body, with `token is expired by ...` (source of 2025).",
+        "observed in 2026",
+        untried="It takes a day until a token has expired.",
+    ),
+    Choice(
+        "token-of-get-user",
+        "`get-user` reads the access token in the header or, without one, in the body.",
+        "In the header alone (source of 2025).",
+        "clients of 2026",
+        untried="Our client sends both.",
+    ),
+    Choice(
         "password-policy",
         "A password has 8 characters, of four kinds.",
         "No text says it.",

@@ -34,7 +34,7 @@ def test_tokens(service):
 def test_refusals_of_logins_do_not_say_why(service):
     nobody = service.auth("login", username="nobody-of-this-name-9f3a", password="Wrong-1234-no")
     assert error(nobody) == (401, "Incorrect username or password.")
-    assert error(service.auth("login", username="a")) == (422, "Internal error, please try again later.")
+    assert error(service.auth("login", username="a")) == (400, "missing username or password")
 
 
 def test_the_account(service):

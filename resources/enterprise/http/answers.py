@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from resources.enterprise.http.wire import Limits
 
 _STEP_BYTES: Final = 1 << 16
+#: Characters of a text that is taken for a message, such as `Jwt is expired`.
+_LONGEST_TEXT: Final = 100
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{1,1000}"\Z')
 
@@ -67,11 +69,12 @@ class Answer:
 
     @property
     def message(self) -> str | None:
-        """The message of the service's error body as it was sent, None where the body is not one."""
+        """The message of the service's error body as it was sent, or a short text alone; None where the body is neither."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
-            return None
+            text = self.body[: _LONGEST_TEXT + 1].decode(errors="replace").strip()
+            return text if 0 < len(text) <= _LONGEST_TEXT and text.isprintable() and not self.is_html else None
         message = found.get("message") if isinstance(found, dict) else None
         return message if isinstance(message, str) else None
 

@@ -82,7 +82,7 @@ class Accounts:
             ValueError: The account exists already.
         """
         subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
-        email = email or f"{username}@example.org"
+        email = email or (username if "@" in username else f"{username}@example.org")
         salt, digest = hash_password(password)
         with self._database.transaction():
             if self._row(username) is not None:
@@ -111,6 +111,10 @@ class Accounts:
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
         """Put the account into exactly these groups (`group_1` free, `group_2` batches, `group_3` everything)."""
         self._update_user(username, "groups = ?", json.dumps(list(groups)))
+
+    def set_email(self, username: str, email: str) -> None:
+        """Give the account another e-mail address."""
+        self._update_user(username, "email = ?", email)
 
     def set_password(self, username: str, password: str, *, temporary: bool = False) -> None:
         """Give the account a password without asking for the old one; `temporary`: the next login is challenged."""
@@ -325,7 +329,8 @@ class Accounts:
         return row
 
     def _grant(self, row: sqlite3.Row) -> Tokens:
-        refresh_token = secrets.token_urlsafe(256)
+        user = user_of(row)
+        refresh_token = self._mint.refresh_token(username=user.username, subject=user.subject, life=REFRESH_TOKEN_LIFE)
         digest = _fingerprint(refresh_token)
         now = self._now()
         with self._database.transaction() as database:

@@ -22,7 +22,7 @@ from resources.sandbox.accounts.private import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from pathlib import Path
 
     from resources.sandbox.clock import Clock
@@ -36,6 +36,10 @@ _ISSUER_PATH = "/pool"
 
 class TokenRefusedError(Exception):
     """A token that is not accepted; the message is the text of the 401 answer."""
+
+
+class TokenExpiredError(TokenRefusedError):
+    """A token that is too old."""
 
 
 class TokenMint:
@@ -80,6 +84,21 @@ class TokenMint:
         identity = {"aud": _CLIENT_ID, "cognito:username": username, "email": email, "email_verified": True}
         return self._sign({**claims, "jti": str(uuid.uuid4()), **identity})
 
+    def refresh_token(self, *, username: str, subject: str, life: timedelta) -> str:
+        """Sign a refresh token, which opens no data: it has no client."""
+        now = self._clock.now()
+        return self._sign(
+            {
+                "sub": subject,
+                "iss": self._issuer,
+                "token_use": "refresh",
+                "jti": str(uuid.uuid4()),
+                "username": username,
+                "iat": _seconds(now),
+                "exp": _seconds(now + life),
+            }
+        )
+
     def verify(self, token: str) -> dict[str, Any]:
         """Check form, key, signature, age and client of an access token; returns its claims.
 
@@ -109,7 +128,7 @@ class TokenMint:
             raise TokenRefusedError("crypto/rsa: verification error") from None
         late = int(self._clock.now().timestamp()) - int(claims["exp"])
         if late >= 0:
-            raise TokenRefusedError(f"token is expired by {go_duration(late)}")
+            raise TokenExpiredError(f"token is expired by {go_duration(late)}")
         if claims.get("client_id") != _CLIENT_ID:
             raise TokenRefusedError("incorrect client id")
         return claims

@@ -36,7 +36,7 @@ def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         accounts: All of them.
-        content: `username`; `groups`, `password` (None: a new one is made up), `temporary`, `email` (of a new account),
+        content: `username`; `groups`, `password` (None: a new one is made up), `temporary`, `email`,
             `quotas`: by kind the limit, or an object of `limit` (None: the group's own) and `used`.
 
     Raises:
@@ -45,14 +45,16 @@ def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
     username, groups, quotas = _read(content)
     password: str | None = content.get("password")
     temporary = content.get("temporary")
+    email: str | None = content.get("email")
     known = accounts.user(username) is not None
     answer: dict[str, Any] = {}
     made_up = f"Sandbox-{secrets.token_hex(8)}-1"
     if not known:
         answer["password"] = password = password or made_up
-        email = content.get("email")
         accounts.create(username, password, groups=groups or (FREE_GROUP,), email=email, temporary=bool(temporary))
     else:
+        if email:
+            accounts.set_email(username, email)
         if groups is not None:
             accounts.set_groups(username, groups)
         if "password" in content or temporary:

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox
     """An answer with an error status; `message` None: the status text.
 
-    `reason` is what the service keeps to itself: it goes into a header of the sandbox's own.
+    `reason` is what the service keeps to itself: it goes into a header of the sandbox's own. `is_bare`: the answer is the text alone, as
+    a gateway before the service sends it.
     """
 
-    def __init__(self, status: int, message: str | None = None, *, reason: str | None = None) -> None:
+    def __init__(
+        self, status: int, message: str | None = None, *, reason: str | None = None, is_bare: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.is_bare = is_bare
         self.message = message if message is not None else HTTPStatus(status).phrase
 
 
@@ -85,6 +89,11 @@ def document(content: Any, status: int = 200) -> Response:
 def no_content() -> Response:
     """204, no body."""
     return Response(status_code=204)
+
+
+def bare(status: int, message: str) -> Response:
+    """A text alone."""
+    return Response(message.encode(), status_code=status, headers={"Content-Type": "text/plain"})
 
 
 def error(accept: str | None, status: int, message: str) -> Response:

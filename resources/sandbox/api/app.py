@@ -76,7 +76,10 @@ def service_app(service: Service, control: Control, operations: Iterable[Operati
         try:
             response = await answer(request)
         except Refusal as refusal:
-            response = answers.error(accept, refusal.status, refusal.message)
+            if refusal.is_bare:
+                response = answers.bare(refusal.status, refusal.message)
+            else:
+                response = answers.error(accept, refusal.status, refusal.message)
             if refusal.reason is not None:
                 response.headers["X-Sandbox-Reason"] = refusal.reason
         except ClientDisconnect:

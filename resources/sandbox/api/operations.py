@@ -8,11 +8,13 @@ Source: the service's interface description and its documentation of groups and 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from resources.sandbox.accounts.tokens import TokenRefusedError
+from resources.sandbox.accounts.tokens import TokenExpiredError, TokenRefusedError
 from resources.sandbox.api.answers import Refusal
+from resources.sandbox.api.parameters import content_type, form_items
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 API_NAME, OBJECTS_NAME = "127.0.0.1", "localhost"
 REALTIME_NAME = OBJECTS_NAME
 LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
+
+_EXPIRED = "Jwt is expired"
 
 FREE_GROUP = "group_1"
 EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
@@ -106,13 +110,17 @@ class Call:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `groups` None: no token is asked for; empty: any known user."""
+    """One operation. `groups` None: no token is asked for; empty: any known user.
+
+    `is_token_in_body`: the token may be in the body instead of the header.
+    """
 
     methods: tuple[str, ...]
     path: str
     handler: Callable[[Call], Awaitable[Response]]
     groups: tuple[str, ...] | None = EVERY_GROUP
     quota: QuotaKind | None = None
+    is_token_in_body: bool = False
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:
@@ -123,7 +131,10 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
     """
     user = None
     if operation.groups is not None:
-        user = identify(service, request)
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not token and operation.is_token_in_body:
+            token = await _token_in_body(request)
+        user = identify(service, request, token)
         if operation.groups and user.group not in operation.groups:
             raise Refusal(403)
         if not service.rate.admit(user.username):
@@ -137,20 +148,35 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
     return await operation.handler(Call(service, request, user))
 
 
-def identify(service: Service, request: Request) -> User:
-    """Who makes the request, by its bearer token or, without one, by the address it comes from.
+async def _token_in_body(request: Request) -> str:
+    """The access token in a body, from JSON or a form; empty: there is none."""
+    body = await request.body()
+    try:
+        is_json = content_type(request) == "application/json"
+        content = json.loads(body) if is_json else dict(form_items(request, body))
+    except (ValueError, RecursionError):
+        return ""
+    token = content.get("access_token") if isinstance(content, dict) else None
+    return token if isinstance(token, str) else ""
+
+
+def identify(service: Service, request: Request, token: str) -> User:
+    """Who makes the request, by its token or, without one that is accepted, by the address it comes from.
 
     Raises:
         Refusal: 401; the message is the cause.
     """
-    token = request.headers.get("authorization", "").removeprefix("Bearer ")
-    if not token:
-        address = request.client.host if request.client is not None else ""
-        admitted = service.accounts.admissions.user(address) if address else None
-        if admitted is None:
-            raise Refusal(401)
-        return admitted
+    address = request.client.host if request.client is not None else ""
     try:
-        return service.accounts.identify(token)
+        if token:
+            return service.accounts.identify(token)
+        refused = Refusal(401)
+    except TokenExpiredError as expired:
+        # what stands before the service refuses it, by a text of its own
+        refused = Refusal(401, str(expired)) if service.settings.source_2025 else Refusal(401, _EXPIRED, is_bare=True)
     except TokenRefusedError as refusal:
-        raise Refusal(401, str(refusal)) from None
+        refused = Refusal(401, str(refusal))
+    admitted = service.accounts.admissions.user(address) if address else None
+    if admitted is None:
+        raise refused
+    return admitted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from email import message_from_bytes
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -43,7 +44,7 @@ async def read_parameters(request: Request) -> Parameters:
     """The parameters of a request.
 
     GET: the query alone; `fields` repeated, `filters` repeated with one JSON object each. POST: the JSON body, or,
-    with any other content type than JSON, a form (so that a JSON body sent as such is ignored).
+    with any other content type than JSON, a form, urlencoded or multipart (so that a JSON body sent as such is ignored).
 
     Raises:
         Refusal: 422, the parameters do not bind.
@@ -55,8 +56,7 @@ async def read_parameters(request: Request) -> Parameters:
         if content_type(request) == "application/json":
             parameters = from_json(decode_json(body) if body else None)
         else:
-            form = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
-            parameters = from_form([*form, *request.query_params.multi_items()])
+            parameters = from_form([*form_items(request, body), *request.query_params.multi_items()])
     validate(parameters)
     return parameters
 
@@ -64,6 +64,19 @@ async def read_parameters(request: Request) -> Parameters:
 def content_type(request: Request) -> str:
     """The content type of the body without its parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
+    """The names and values of a form, urlencoded or multipart."""
+    if content_type(request) != "multipart/form-data":
+        return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
+    head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode("latin-1", "replace")
+    found = []
+    for part in message_from_bytes(head + body).walk():
+        name, content = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes):
+            found.append((name, content.decode(errors="replace")))
+    return found
 
 
 def decode_json(text: str | bytes) -> Any:

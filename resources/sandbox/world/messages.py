@@ -61,5 +61,5 @@ class MessageWriter(ABC):
             "date_published": instant(event.published),
         }
         place = {"partition": event.partition, "offset": event.offset}
-        # zeros are left out, as everywhere in records
-        return record | {name: number for name, number in place.items() if number}
+        # written also where they are 0, unlike other numbers: in an event of the stream alone
+        return record | {name: number for name, number in place.items() if number is not None}

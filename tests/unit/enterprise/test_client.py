@@ -114,6 +114,12 @@ def test_identifiers_that_would_leave_a_folder_are_not_used(client, fake, hour, 
     ("reply", "kind", "retryable", "words"),
     [
         (error_reply(400, "ParseInvalidPathComponent"), errors.InvalidRequest, False, "ParseInvalidPathComponent"),
+        (
+            Reply(400, b"missing username or password\n"),
+            errors.InvalidRequest,
+            False,
+            r"400 \(missing username or password\)",
+        ),
         (error_reply(422, "limit cannot be greater than 10"), errors.InvalidRequest, False, "limit cannot be"),
         (error_reply(403, "Forbidden"), errors.Forbidden, False, "wme auth status"),
         (error_reply(404, "NoSuchKey"), errors.NotFound, False, "NoSuchKey"),
@@ -211,6 +217,15 @@ def test_a_service_that_does_not_answer_in_time_is_said(make_client):
         client = make_client(auth_url=url, patience=Patience(retries=0, read_timeout=0.05))
         with pytest.raises(errors.ServiceUnavailable, match="no answer in time"):
             client.account.login()
+
+
+def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
+    client.account.login()
+    fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}))
+    assert len(client.reference("codes")) == 1
+    fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
+    with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
+        client.reference("codes")
 
 
 # --- 429 ------------------------------------------------------------------------------------------------------------

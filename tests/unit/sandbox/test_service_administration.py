@@ -81,7 +81,7 @@ class TestControlRequests:
     def test_a_token_expires_with_the_clock(self, client):
         control(client, "POST", "clock", json={"advance_seconds": 86_400})
         answer = client.call("/v2/codes")
-        assert (answer.status_code, answer.json()["message"]) == (401, "token is expired by 0s")
+        assert (answer.status_code, answer.text) == (401, "Jwt is expired")
 
     def test_addresses_are_admitted(self, client):
         client.token = ""

@@ -51,6 +51,10 @@ def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(tmp_path)
     expected = truth(world, world.export_started_at(WIKI, hours[-1]), hours[0])
     assert len(expected) > 50
     assert live == expected
+    # both are there also where they are empty; of events that are in no topic's partition nothing is said
+    assert {bool(record["protection"]) for record in live.values()} == {True, False}
+    assert all(isinstance(record["redirects"], list) for record in live.values())
+    assert not any({"partition", "offset"} & record["event"].keys() for record in live.values())
     kinds = Counter(event.kind for event in world.events(WIKI, hours[0], hours[-1] + HOUR))
     assert not {kind: count for kind, count in kinds.items() if count < 5}, kinds
     assert len(kinds) == 8

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from resources.sandbox.api.description.operations import Area, Described
 
 VERSION = "2.0.0"
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _TAGS = {
     "Authentication": "Tokens and passwords.",
     "Metadata": "The lists that everything else refers to. They change rarely: keep them.",
@@ -109,7 +110,7 @@ def _operation(operation: Described, method: str) -> dict[str, Any]:
         whole = {"type": ["object", "null"], "properties": {name: PARAMETERS[name] for name in operation.takes}}
         described["requestBody"] = _body(whole, BODY_EXAMPLES["fields"], required=False)
         form = {"type": "object", "properties": {name: AS_TEXT[name] for name in operation.takes}}
-        described["requestBody"]["content"]["application/x-www-form-urlencoded"] = {"schema": form}
+        described["requestBody"]["content"] |= {key: {"schema": form} for key in _FORMS}
     elif operation.takes:
         described["parameters"] += [
             {"name": name, "in": "query", "schema": AS_TEXT[name], **_style(name)} for name in operation.takes
@@ -125,5 +126,5 @@ def _style(name: str) -> dict[str, Any]:
 def _body(schema: Any, example: Any, *, required: bool) -> dict[str, Any]:
     content = {"application/json": {"schema": schema, "example": example}}
     if required:
-        content["application/x-www-form-urlencoded"] = {"schema": schema, "example": example}
+        content |= {key: {"schema": schema, "example": example} for key in _FORMS}
     return {"required": required, "content": content}

@@ -194,6 +194,7 @@ OPERATIONS: tuple[Described, ...] = (
         "login",
         "Log in with username and password",
         "login",
+        400,
         text="With a temporary password the answer is a challenge (`challenge_name`, `session`) and no tokens.",
     ),
     _login("token-refresh", "Get a new access token", "tokens", 429, text="90 times for each refresh token, then 429."),

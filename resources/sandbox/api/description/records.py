@@ -160,6 +160,7 @@ RECORDS: dict[str, Schema] = {
         date_modified=MOMENT,
         date_previously_modified=MOMENT,
         protection=listed(ref("protection")),
+        redirects=listed(_LINKED),
         url=TEXT,
         namespace=obj(identifier=WHOLE),
         is_part_of=_PART_OF,

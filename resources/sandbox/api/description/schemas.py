@@ -139,7 +139,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "chunk": _file("enwiki_namespace_0_chunk_2"),
     "batch": _file("enwiki_namespace_0"),
-    "tokens": obj(**_TOKENS),
+    "tokens": obj(**{name: shape for name, shape in _TOKENS.items() if name != "refresh_token"}),
     "login": obj(**_TOKENS, challenge_name=text("NEW_PASSWORD_REQUIRED"), session=TEXT),
     "new-password-required": obj(**_TOKENS, session=TEXT),
     "user": obj(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 from starlette.responses import Response
 
@@ -16,7 +15,7 @@ from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTok
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.parameters import content_type
+from resources.sandbox.api.parameters import content_type, form_items
 
 if TYPE_CHECKING:
     from resources.sandbox.accounts.quotas import QuotaKind
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 _NOT_SAID = "Internal error, please try again later."
 _WRONG = "Incorrect username or password."
+
+_ABSENT = "missing username or password"
 
 _LOGIN = {"username": (1, 255), "password": (1, 255)}
 _REFRESH = {"username": (1, 255), "refresh_token": (1, 1 << 20)}
@@ -36,7 +37,7 @@ _NEW = {"username": (1, 255), "session": (1, 1 << 20), "new_password": (6, 255)}
 
 
 async def _login(call: Call) -> Response:
-    body = await _bind(call, _LOGIN)
+    body = await _bind(call, _LOGIN, absent=None if call.service.settings.source_2025 else _ABSENT)
     try:
         outcome = call.service.accounts.login(body["username"], body["password"])
     except AccountError:
@@ -145,18 +146,23 @@ async def _key_set(call: Call) -> Response:
     return answers.document(call.service.mint.key_set)
 
 
-async def _bind(call: Call, limits: dict[str, tuple[int, int]]) -> dict[str, str]:
-    """The body's text fields, from JSON or a form; anything wrong with them is the same 422."""
+async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | None = None) -> dict[str, str]:
+    """The body's text fields, from JSON or a form; anything wrong with them is the same 422, but for `absent` ones (400)."""
     body = await call.request.body()
     content: Any
     try:
         if content_type(call.request) == "application/json":
             content = json.loads(body)
         else:
-            content = dict(parse_qsl(body.decode(), keep_blank_values=True))
+            content = dict(form_items(call.request, body))
     except (ValueError, RecursionError):
         content = None
     bound = content if isinstance(content, dict) else {}
+    is_absent = not body.strip() or (
+        isinstance(content, dict) and any(bound.get(name) in {None, ""} for name in limits)
+    )
+    if absent is not None and is_absent:
+        raise Refusal(400, absent)
     for name, (least, most) in limits.items():
         value = bound.get(name)
         if not isinstance(value, str) or not least <= len(value) <= most:
@@ -184,7 +190,7 @@ OPERATIONS = (
     _operation("forgot-password-confirm", _confirm_password),
     _operation("change-password", _change_password),
     _operation("new-password-required", _new_password_required),
-    Operation(("POST",), "/v1/get-user", _get_user, groups=()),
+    Operation(("POST",), "/v1/get-user", _get_user, groups=(), is_token_in_body=True),
     Operation(("GET",), "/v1/status", _status, groups=None),
     Operation(("GET",), "/v2/status", _status, groups=None),
     Operation(("GET",), "/healthz", _health, groups=None),

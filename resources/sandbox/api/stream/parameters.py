@@ -9,13 +9,13 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.parameters import (
     Parameters,
     content_type,
     decode_json,
+    form_items,
     from_form,
     from_json,
     mismatch,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _PARTS = 10
 _EACH = PARTITIONS // _PARTS
 _WHOLE_64 = range(-(1 << 63), 1 << 63)
+#: The zero time of Go, which counts as no time.
+_ZERO = datetime.min.replace(tzinfo=UTC)
 _NESTED = ("offsets", "since_per_partition")
 
 
@@ -62,7 +64,7 @@ async def read(request: Request, now: datetime) -> tuple[Parameters, Beginning]:
     else:
         form = [*request.query_params.multi_items()]
         if request.method == "POST":
-            form = [*parse_qsl(body.decode(errors="replace"), keep_blank_values=True), *form]
+            form = [*form_items(request, body), *form]
         common = from_form(form)
         content = _from_form(form)
     validate(common)
@@ -91,9 +93,15 @@ def _number(text: str) -> int:
 def _beginning(content: Mapping[str, Any], now: datetime) -> Beginning:
     since = content.get("since")
     moment = None if since is None else _moment(since)
+    if moment == _ZERO:
+        moment = None
     parts = _parts(content.get("parts"))
-    offsets = _by_partition("offsets", content.get("offsets"), _offset)
-    moments = _by_partition("since_per_partition", content.get("since_per_partition"), _moment)
+    partitions = tuple(sorted({_EACH * part + number for part in parts for number in range(_EACH)}))
+    # what is given for other partitions is dropped; without `parts` all of it is, since there are none yet when it is looked at
+    offsets, moments = (
+        {number: each for number, each in _by_partition(name, content.get(name), read).items() if number in partitions}
+        for name, read in (("offsets", _offset), ("since_per_partition", _moment))
+    )
     if moment is not None and moment > now:
         raise Refusal(422, f"since time {_as_go_prints(moment)} cannot be in the future")
     for number, each in moments.items():
@@ -108,16 +116,9 @@ def _beginning(content: Mapping[str, Any], now: datetime) -> Beginning:
             422, "for a specific partion, specify either offset or time-offset (since_per_partition), not both"
         )
     if not parts:
-        # what is given for single partitions is dropped, since there are none yet when it is looked at
         everything = tuple(range(PARTITIONS))
         return Beginning(everything, {} if moment is None else dict.fromkeys(everything, moment), {}, _PARTS)
-    partitions = tuple(sorted({_EACH * part + number for part in parts for number in range(_EACH)}))
-    return Beginning(
-        partitions,
-        {number: each for number, each in moments.items() if number in partitions},
-        {number: offset for number, offset in offsets.items() if number in partitions},
-        len(set(parts)),
-    )
+    return Beginning(partitions, moments, offsets, len(set(parts)))
 
 
 def _parts(value: Any) -> list[int]:

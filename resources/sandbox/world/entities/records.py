@@ -110,8 +110,10 @@ class EntityWriter(MessageWriter):
         }
         if parent is not None:
             record["date_previously_modified"] = day(parent.moment)
-        if base.is_protected:
-            record["protection"] = [{"type": "edit", "level": "autoconfirmed", "expiry": "infinity"}]
+        # these two are there also where they are empty
+        protected = {"type": "edit", "level": "autoconfirmed", "expiry": "infinity"}
+        record["protection"] = [protected] if base.is_protected else []
+        record["redirects"] = [{"name": self.name(title), "url": self._url(title)} for title in state.redirects]
         record["url"] = self._url(state.title)
         record["namespace"] = {"identifier": state.title.namespace}
         record["is_part_of"] = _IS_PART_OF

@@ -85,7 +85,7 @@ def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[d
 def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partition: str, error: Exception) -> None:
     """Put the sentence of an error beside a partition of some assets."""
     for key in keys:
-        context.log_event(dg.AssetObservation(key, partition=partition, description=sentence(error)))
+        context.log_event(dg.AssetObservation(key, partition=partition, description=markdown_text(sentence(error))))
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:

@@ -18,7 +18,7 @@ from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family
 from resources.errors import MirrorError
-from resources.formatting import counted, hour_text, listed
+from resources.formatting import counted, hour_text, listed, markdown_text
 from resources.tables import COVERED
 from resources.warehouse.read.coverage import OUTSIDE, Health, health, is_early, remedy
 
@@ -152,7 +152,7 @@ def articles_as_looked_up(
     try:
         found = lookups.reconcile(enterprise, lake, warehouse.warehouse, engine, context.log.info)
     except MirrorError as error:
-        return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {sentence(error)}")
+        return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
     return dg.AssetCheckResult(
         passed=not found.different,
         severity=dg.AssetCheckSeverity.WARN,

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+
+#: Alone between blanks, so that its backticks cannot be taken for others'.
+_CODE_OR_WORD: Final = re.compile(r"(?<!\S)(`[^`|]+`)(?=[.,:;)]*(?:\s|$))|\S+")
 
 
 def counted(number: float, noun: str) -> str:
@@ -84,10 +88,15 @@ def printable(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Text of others (a title, a file, an error) for one line or table cell of Markdown, in which nothing of it is a link, an image or HTML.
 
-    Words with any other character than those of prose become code, because Markdown makes links of bare addresses as well, whatever is escaped.
+    Words with any other character than those of prose become code, because bare addresses become links as well, whatever is escaped. Code, as
+    of a command in a message, stays code.
     """
+    return re.sub(_CODE_OR_WORD, lambda found: found[1] or _markdown_words(found[0]), " ".join(text.split()))
+
+
+def _markdown_words(word: str) -> str:
     # a pipe would end the cell, in code as well
-    return " ".join(r"\|".join(map(_markdown_word, word.split("|"))) for word in text.split())
+    return r"\|".join(map(_markdown_word, word.split("|")))
 
 
 def _markdown_word(word: str) -> str:

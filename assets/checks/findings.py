@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import dagster as dg
 
+from resources.formatting import markdown_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -25,7 +27,7 @@ def told(found: Sequence[str], what_to_do: str, count: int | None = None) -> str
     count = len(found) if count is None else count
     more = [f"and {count - NAMED:,} more"] if count > NAMED else []
     # a finding may be a sentence of its own
-    return f"{'; '.join([*found[:NAMED], *more]).removesuffix('.')}. {what_to_do}"
+    return f"{'; '.join([*map(markdown_text, found[:NAMED]), *more]).removesuffix('.')}. {what_to_do}"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES, Dataset
 from resources.errors import MirrorError, ends_run
-from resources.formatting import hour_text
+from resources.formatting import hour_text, markdown_text
 from resources.lake import sweep
 from resources.tables import HourState
 
@@ -176,7 +176,7 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
                 dg.AssetMaterialization(
                     key,
                     partition=key_of(hour),
-                    description=sentence(cause),
+                    description=markdown_text(sentence(cause)),
                     metadata={"state": HourState.PAST_RETENTION.value, "files": 0, "dagster/partition_row_count": 0},
                     tags={"dagster/data_version": HourState.PAST_RETENTION.value},
                 )

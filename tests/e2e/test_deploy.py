@@ -27,7 +27,12 @@ from tests import containerfile
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
 HADOLINT = Path(sys.executable).with_name("hadolint")
-PARSERS = {"dagster-daemon": (run_command, 1), "dagster-webserver": (dagster_webserver, 0)}
+#: The programs, the words that name the command, and what parses the rest.
+PARSERS = {
+    "dagster-daemon": (["run"], run_command),
+    # Dagster's web server with the guard, never its own
+    "python": (["-m", "pipelines.process.webserver"], dagster_webserver),
+}
 
 
 def read(unit):
@@ -44,8 +49,9 @@ def test_what_a_unit_starts_exists_and_takes_its_words(unit, tmp_path, monkeypat
     service = read(unit)["Service"]
     program, *words = shlex.split(service["ExecStart"])
     assert (Path(sys.executable).parent / Path(program).name).exists()
-    command, skipped = PARSERS[Path(program).name]
-    command.make_context(Path(program).name, words[skipped:], resilient_parsing=False)
+    named, command = PARSERS[Path(program).name]
+    assert words[: len(named)] == named
+    command.make_context(Path(program).name, words[len(named) :], resilient_parsing=False)
     program, *words = shlex.split(service["ExecStartPre"])
     assert Path(program).name == "wme"
     assert cli.wme.commands[words[0]].make_context(words[0], words[1:]).params["prepare"]
@@ -113,9 +119,10 @@ def test_what_containers_start_exists_and_takes_its_words(tmp_path):
     assert "command" not in services["web"], "it is the image's own"
     for command in (last.words, services["daemon"]["command"]):
         program, *words = started(command)
-        parser, skipped = PARSERS[program]
+        named, parser = PARSERS[program]
+        assert words[: len(named)] == named
         words = [word.replace("/data", str(tmp_path)) for word in words]
-        parser.make_context(program, words[skipped:], resilient_parsing=False)
+        parser.make_context(program, words[len(named) :], resilient_parsing=False)
     assert services["daemon"]["healthcheck"]["test"] == ["CMD", "dagster-daemon", liveness_check_command.name]
     [healthy] = [one.words for one in containerfile.instructions() if one.name == "HEALTHCHECK"]
     compile(healthy[-1], "healthcheck", "exec")

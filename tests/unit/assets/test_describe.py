@@ -70,6 +70,9 @@ HOSTILE = [
     "| --- |\n\n# heading\n\n[x]: https://evil.example\n[x]",
     "&lt;b&gt; &#91;x&#93;(https://evil.example)",
     "<details open ontoggle=alert(1)>\n<script>alert(1)</script>",
+    r"run `wme auth login`. \` `[x](https://evil.example)` \ `a`` `[x](y)",
+    "`a` `b`` [x](y) ` c` ``` `d`",
+    "x`a b` [`c](d) ` e` [x](`y`) `f",
     "[x][y] ~~z~~ **b** $$e$$ [^1]",
 ]
 
@@ -88,7 +91,9 @@ def test_no_name_makes_a_link_an_image_or_html_in_markdown(name):
         prose = "".join(part.content if part.type == "text" else " " for part in inline)
         # what GitHub's Markdown links without brackets
         assert not re.search(r"://|www\.|@", prose, re.IGNORECASE)
-        assert "".join("".join(part.content for part in inline).split()).find("".join(name.split())) >= 0
+        # but for blanks, and for backticks of code, all of it is shown
+        bare = str.maketrans("", "", " \n`")
+        assert name.translate(bare) in "".join(part.content for part in inline).translate(bare)
 
 
 def test_a_preview_takes_a_few_rows_of_each_file_and_none_of_an_empty_one(tmp_path):

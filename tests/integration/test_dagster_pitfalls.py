@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,3 +222,35 @@ def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
     assert instances.prepare(home) == home
     assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
+
+
+# --- runs of the past ------------------------------------------------------------------------------------------------
+
+LAUNCH_RUN = """mutation ($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename ... on LaunchRunSuccess { run { runId } } } }"""
+REPEAT = """
+mutation ($p: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $p) { __typename
+  ... on RunConfigValidationInvalid { errors { message } } ... on PythonError { message } } }
+"""
+
+
+def test_a_run_of_the_past_that_set_an_address_is_not_repeated_and_the_field_is_named(daemon):
+    context = daemon.create_request_context()
+    (location,) = context.code_locations
+    selector = {"repositoryLocationName": location.name, "repositoryName": "__repository__", "jobName": "reference"}
+    launched = execute_dagster_graphql(
+        context, LAUNCH_RUN, variables={"p": {"selector": selector, "runConfigData": "{}"}}
+    )
+    run = daemon.instance.get_run_by_id(launched.data["launchRun"]["run"]["runId"])
+    old = run._replace(
+        run_id=str(uuid.uuid4()),
+        status=dg.DagsterRunStatus.FAILURE,
+        run_config={"resources": {"enterprise": {"config": {"auth_url": "http://127.0.0.1:9"}}}},
+    )
+    daemon.instance.add_run(old)
+    repeated = execute_dagster_graphql(
+        context, REPEAT, variables={"p": {"parentRunId": old.run_id, "strategy": "ALL_STEPS"}}
+    )
+    told = repeated.data["launchRunReexecution"]
+    assert told["__typename"] != "LaunchRunSuccess"
+    assert 'unexpected config entry "auth_url" at path root:resources:enterprise:config' in str(told)
+    assert not daemon.instance.get_runs(dg.RunsFilter(tags={"dagster/parent_run_id": old.run_id}))

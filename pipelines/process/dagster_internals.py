@@ -1,6 +1,6 @@
 """The names that Dagster does not publish and that are needed all the same.
 
-Only this module of `pipelines` and `dagster_storages`, which takes as long to import as the rest of Dagster, import any.
+Only this module of `pipelines` imports any, with `dagster_storages` and `dagster_servers`, which take long to import.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
         assert step is not None
         assert (step.row_count, step.reject_count) == (kept, 4 - kept)
         assert max(step.published_at.values(), default=lake.hour) == lake.hour
-        [beside] = (inside.lake / "live_changes_rejects").rglob("*.gz")
+        [beside] = (inside.lake / "live_changes_rejects").rglob("*.ndjson.gz")
         assert gzip.decompress(beside.read_bytes()).count(b"\n") == 4 - kept
 
 

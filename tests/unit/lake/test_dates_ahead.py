@@ -108,8 +108,11 @@ def test_a_snapshot_of_an_unknown_date_keeps_all(lake):
 
 def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
     """A clock that is hours behind rejects nothing; one that is days behind rejects what it takes for the future, and says so."""
-    events = [record(n, {"date_published": at(lake.hour), "partition": 1, "offset": n}) for n in range(3)]
-    lines = lake.lines(*events, record(3, {"date_published": FAR, "partition": 1, "offset": 3}))
+    events = [
+        record(n, {"identifier": f"e{n}", "date_published": at(lake.hour), "partition": 1, "offset": n})
+        for n in range(3)
+    ]
+    lines = lake.lines(*events, record(3, {"identifier": "e3", "date_published": FAR, "partition": 1, "offset": 3}))
     for behind, kept in ((timedelta(0), 3), (timedelta(hours=23), 3), (timedelta(days=2), 0)):
         inside = lake.elsewhere(f"behind {behind}").layout
         step = LiveLake(inside, "live_changes", ARTICLE_CHANGES.table).add([lines], lake.hour - behind, always=True)

@@ -105,7 +105,7 @@ def measure(folder: Path, stock: Stock, days: int, plan: Plan, say: Callable[[st
     _questions(age, warehouse, plan)
     say(f"{age.name}: status, code location")
     for title, arguments in {
-        "wme status": (*_WME, "status", "--check"),
+        "wme status": (*_WME, "status"),
         "code location": ("-c", "import pipelines.definitions"),
     }.items():
         age.costs[title] = median([_process(stock, data, *arguments) for _ in range(plan.rounds)])

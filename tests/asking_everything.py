@@ -34,10 +34,11 @@ VALUES = {
     "page": ["100", "-1", "NULL", "1e300", "9223372036854775808", "'NaN'::DOUBLE", "[1]", "true", *TITLES],
     "title": TITLES,
     "wanted": TITLES,
+    "inexact": ["true", "false", "NULL"],
     **dict.fromkeys(("moment", "since", "until"), MOMENTS),
 }
-#: Answers of macros to a title or project that is not there: errors on purpose, which the data dictionary describes.
-ON_PURPOSE = ("is not mirrored here", "is known by the title")
+#: Answers of macros to a title or project that is not there, or to a moment that is not exact: errors on purpose, which the data dictionary describes.
+ON_PURPOSE = ("is not mirrored here", "is known by the title", "articles_at is not exact at")
 
 
 def queries(connection: duckdb.DuckDBPyConnection, calls_max: int) -> list[str]:

@@ -250,7 +250,7 @@ class HostileMirror:
 
     def fill(self, count: int) -> None:
         """Bring in about `count` rows over all datasets, and publish them."""
-        share = count // 9
+        share = count // 7
         for number, dataset in enumerate(datasets.datasets()):
             place = dataset.places[0] if dataset.places else ("enwiki", 0)
             if dataset.family is datasets.Family.LIST:
@@ -267,7 +267,7 @@ class HostileMirror:
                 for version in range(2):
                     identifier = f"{place[0]}_namespace_{place[1]}"
                     known = {"snapshot_id": identifier, "snapshot_version": f"{number}{version}" * 16}
-                    self.bring(dataset, place, self.lines(dataset, place, share), **known)
+                    self.bring(dataset, place, self.lines(dataset, place, share), HOUR, **known)
         self.bring_stream(share)
         self.warehouse.apply_changes()
         self.warehouse.apply_entity_changes()
@@ -279,8 +279,15 @@ class HostileMirror:
         fixed = dict(zip(("project_id", "namespace_id"), place, strict=True))
         return [self.draw.record(dataset, number, **fixed) for number in range(count)]
 
-    def bring(self, dataset: Dataset, place: tuple[str, int], lines: list[Raw], **known: Any) -> None:
-        """Convert and load an archive of a dataset with these records."""
+    def bring(
+        self,
+        dataset: Dataset,
+        place: tuple[str, int],
+        lines: list[Raw],
+        exported_at: datetime | None = None,
+        **known: Any,
+    ) -> None:
+        """Convert and load an archive of a dataset with these records; without `exported_at`, a snapshot as older versions took it."""
         project, namespace = place
         data = "".join(f"{line}\n" for line in lines).encode()
         packed = gzip.compress(tar_bytes([("records_0.ndjson", data)]), 1, mtime=0)
@@ -288,7 +295,12 @@ class HostileMirror:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(packed)
         kind = {"batch_hour": Archive, "source_at": LookupArchive}.get(next(iter(known)), SnapshotArchive)
-        named = {"identifier": f"{project}_namespace_{namespace}", "version": hashlib.md5(packed).hexdigest()}
+        named: dict[str, Any] = {
+            "identifier": f"{project}_namespace_{namespace}",
+            "version": hashlib.md5(packed).hexdigest(),
+        }
+        if kind is SnapshotArchive:
+            named["exported_at"] = exported_at
         made = convert(
             kind(path=path, project_id=project, namespace_id=namespace, dataset=dataset, **named, **known), self.layout
         )

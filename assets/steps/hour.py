@@ -78,14 +78,20 @@ class OddRecordError(MirrorError):
 
     retryable = True
 
-    def __init__(self, hour: datetime, odd: Mapping[tuple[str, int], str]) -> None:
+    def __init__(self, *words: str, places: tuple[tuple[str, int], ...] = ()) -> None:
+        super().__init__(*words)
+        self.places = places
+
+    @classmethod
+    def of(cls, hour: datetime, odd: Mapping[tuple[str, int], str]) -> OddRecordError:
+        """The error of an hour; `odd`: the pairs, each with what is wrong with its record."""
         whose = listed([f"{project} namespace {namespace} ({why})" for (project, namespace), why in odd.items()], 3)
-        super().__init__(
+        return cls(
             f"The batch listing of {hour_text(hour)} UTC has records that cannot be used, so nothing of this hour was loaded for "
             f"{whose}. The other projects of the hour are loaded. Run this hour again while the service keeps it (two days); if the "
-            "record stays as it is, tell the vendor."
+            "record stays as it is, tell the vendor.",
+            places=tuple(odd),
         )
-        self.places = tuple(odd)
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class ArchivedHour:
     def check(self) -> None:
         """Raise OddRecordError where the list does not name the file of a mirrored project reliably."""
         if self.odd:
-            raise OddRecordError(self.hour, self.odd)
+            raise OddRecordError.of(self.hour, self.odd)
 
 
 def plan_hour(

@@ -66,9 +66,9 @@ def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
     (project / "mirror" / "archive" / "batches" / "date=2026-01-02" / "hour=03").mkdir(parents=True)
     (project / "show.py").write_text(
         "import sys; from pipelines.definitions import defs\n"
-        "lake = defs.resources['lake']\n"
         "graph = defs.resolve_asset_graph()\n"
         "import dagster as dg\n"
+        "lake = dg.build_resources({'lake': defs.resources['lake']}).__enter__().lake\n"
         "hours = graph.get(dg.AssetKey(['archive', 'batches'])).partitions_def\n"
         "print(lake.data, hours.get_first_partition_key())\n"
     )

@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from resources.enterprise import models
+from resources.enterprise.listing import OddRecord, list_of
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise"
 recorded = pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded lists (../shared/data/real) are not here")
@@ -70,11 +71,16 @@ def test_recorded_lists_parse_with_no_field_lost(name, model, count):
         raw = b"[" + b",".join(raw.splitlines()) + b"]"
     elif not raw.lstrip().startswith(b"["):
         raw = b"[" + raw + b"]"
-    records = TypeAdapter(tuple[model, ...]).validate_json(raw)
+    records = list_of(model).validate_json(raw)
     wire = json.loads(raw)
     assert len(records) == len(wire) > 0
     assert count in {None, len(wire)}
-    assert all(same(w, r.model_dump()) for w, r in zip(wire, records, strict=True))
+    for told, record in zip(wire, records, strict=True):
+        if isinstance(record, OddRecord):  # one of them has a version of 33 digits, which is no MD5
+            assert len(told["version"]) == 33
+            assert record.problem.startswith("version: ")
+        else:
+            assert same(told, record.model_dump())
 
 
 @recorded

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import NAMES, PROJECT, SettingsError, read, unknown
-from pipelines.wiring import build_enterprise
+from pipelines.wiring import build_resources
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -60,7 +60,7 @@ def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
     remote = dict.fromkeys(names, "http://api.example.org")
     settings = read(ACCOUNT | remote | {"WME_ALLOW_HTTP": "1"})
     assert settings.access.allow_http
-    assert build_enterprise(settings).access.allow_http
+    assert build_resources(settings)["enterprise"].access.allow_http
     # the sandbox takes their place
     assert read(ACCOUNT | remote | {"WME_SANDBOX": "1"}).sandbox
 

@@ -202,7 +202,10 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
         for n in (2, 1)
     ]
     path = lake.data / f"lake/{told.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/wikidatawiki.parquet"
-    entities = LakeFile(**counts(write(path, told.table, rows), rows, "d") | {"update_count": 2}, **own)
+    entities = LakeFile(
+        **counts(write(path, told.table, rows), rows, "d") | {"update_count": 2, "lake_bytes": path.stat().st_size},
+        **own,
+    )
     pages = lake.file(0, [lake.change(n, f"P{n}", 1, html="h") for n in (1, 2)], project="wikidatawiki")
     both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]
     for files, dataset in both if entities_first else reversed(both):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
 from pipelines import settings, values
@@ -19,7 +19,7 @@ from pipelines.process import dagster_servers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Names of this machine, with any port: a port of it may be forwarded.
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -28,6 +28,9 @@ CONTENT_TYPES: Final = frozenset({"application/json", "application/graphql"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Headers that browsers send once. Programs that read the first and programs that read the last would disagree.
 _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
+#: A page that shows the UI in a frame of its own could have its buttons clicked. Browsers send no Sec-Fetch-Dest to plain http beyond
+#: loopback, and older ones never do. A further policy beside Dagster's own: browsers keep to both.
+_FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
 
 
@@ -47,7 +50,7 @@ class Guard:
         """Answer a request, or refuse it with a sentence."""
         refused = self._refusal(scope) if scope["type"] in {"http", "websocket"} else None
         if refused is None:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _unframed(send))
             return
         status, sentence = refused
         answer = PlainTextResponse(
@@ -113,6 +116,17 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
             "changes this."
         )
     return None
+
+
+def _unframed(send: Send) -> Send:
+    """Send the same answers, which pages of other websites cannot show in a frame."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).append("Content-Security-Policy", _FRAMES)
+        await send(message)
+
+    return sent
 
 
 def _quoted(text: str) -> str:

@@ -251,7 +251,8 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
     ui.evil.page = ATTACKS.replace("UI,", f"{json.dumps(ui.url)},", 1).replace(
         "MUTATION,", f"{json.dumps(ui.mutation())},", 1
     )
-    flags = [*FLAGS, "--host-resolver-rules=MAP rebound.example 127.0.0.1"]
+    names = f"MAP rebound.example 127.0.0.1, MAP mirror.example.org:80 127.0.0.1:{ui.port}"
+    flags = [*FLAGS, f"--host-resolver-rules={names}"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         page = browser.new_page(viewport={"width": 1500, "height": 2000})
@@ -280,6 +281,7 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
         # a name of theirs that leads to this machine
         answer = page.goto(f"http://rebound.example:{ui.port}/")
         assert (answer.status, "WME_UI_HOSTS" in answer.text()) == (403, True)
+        _no_frame_shows_it(ui, page)
         ui.untouched()
 
         expect.set_options(timeout=120_000)
@@ -287,6 +289,16 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
         expect(page.get_by_text("article_changes").first).to_be_visible()
         _names_in_markdown_are_text(ui, page)
         browser.close()
+
+
+def _no_frame_shows_it(ui: Ui, page: Any) -> None:
+    """The public name over plain http, to which browsers send no Sec-Fetch-Dest: whoever frames the UI could have it clicked."""
+    public = "http://mirror.example.org/assets"
+    answer = page.goto(public)
+    assert (answer.status, "sec-fetch-dest" in answer.request.all_headers()) == (200, False)
+    ui.evil.page = f'<!doctype html><title>game</title><iframe src="{public}"></iframe>'
+    page.goto(f"http://127.0.0.1:{ui.evil.port}/")
+    assert [frame.url for frame in page.frames[1:]] == ["chrome-error://chromewebdata/"]
 
 
 NAME = "[free](https://evil.example/a) ![](https://evil.example/b.png) <img src=https://evil.example/c> https://evil.example/d www.evil.example"

@@ -16,8 +16,14 @@ PUBLIC = ("mirror.example.org", "ops.example.org:8443")
 MUTATION = "mutation { launchRun { __typename } }"
 
 
-def ask(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, **named):
+def ask(*words, **named):
     """The status and the text of the answer; 200 and `reached`: the server itself was asked."""
+    start, body = messages(*words, **named)
+    return start["status"], body["body"].decode()
+
+
+def messages(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, own=(), **named):
+    """The messages of the answer to a request; `own`: the headers of the server itself."""
     path, _, query = target.partition("?")
     pairs = [*headers, *((name.replace("_", "-"), value) for name, value in named.items())]
     scope = {
@@ -31,15 +37,14 @@ def ask(method="GET", target="/", *headers, kind="http", hosts=PUBLIC, **named):
     sent = []
 
     async def server(_scope, _receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.start", "status": 200, "headers": own})
         await send({"type": "http.response.body", "body": b"reached"})
 
     async def send(message):
         sent.append(message)
 
     asyncio.run(Guard(server, hosts)(scope, None, send))
-    start, body = sent
-    return start["status"], body["body"].decode()
+    return sent
 
 
 def is_reached(*words, **named):
@@ -129,6 +134,14 @@ def test_another_website_can_open_the_ui_by_a_link_and_no_more(site):
     assert not is_reached("POST", "/graphql", **fetch, **NAVIGATION, content_type="application/json")
     assert not is_reached(kind="websocket", target="/graphql", **fetch, **NAVIGATION)
     assert not is_reached("GET", "/", *(("Sec-Fetch-Site", one) for one in ("none", site)), **OWN, **NAVIGATION)
+
+
+@pytest.mark.parametrize("target", ["/", "/runs", "/graphql", "/logs/x"])
+def test_another_website_cannot_show_the_ui_in_a_frame_of_a_browser_that_does_not_tell(target):
+    own = [(b"content-security-policy", b"base-uri 'none'")]
+    start, _ = messages("GET", target, **OWN, own=own)
+    # two headers, because a policy is only ever narrowed by another
+    assert start["headers"] == [*own, (b"content-security-policy", b"frame-ancestors 'self'")]
 
 
 @pytest.mark.parametrize("site", ["same-origin", "none"])

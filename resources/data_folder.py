@@ -13,9 +13,9 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from resources import files
 from resources.errors import MirrorError
@@ -52,7 +52,7 @@ class OriginError(MirrorError):
 class _Note(BaseModel):
     """What a data folder notes of the service that it was filled from."""
 
-    service: str
+    service: Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\z")]
 
 
 _NOTE = TypeAdapter(_Note)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from pipelines.process.instance import FOLDER, TEMPLATE, WORKSPACE
 from resources import backup as backups
 from resources import files
 from resources.backup import BackupError, Source, walk
@@ -23,7 +24,7 @@ from resources.data_folder import copying, facts_of, origin_of
 from resources.datasets.paths import ARCHIVE
 from resources.formatting import counted, listed
 from resources.lake import Layout
-from resources.warehouse import Warehouse, WarehouseDamagedError, named_in
+from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,6 +102,8 @@ def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Resto
     """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
 
     A restore that was killed is continued by the same call. Nothing of the path that the backup was taken from is left in the published file.
+    The backup's own views, macros and triggers are removed before anything runs them, and its settings of Dagster are renamed unless they are the
+    usual ones.
 
     Raises:
         BackupError: There is no backup, the folder is not empty, or there is no room for it.
@@ -113,6 +116,9 @@ def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Resto
             task = reporter.start("restore", backup.size_bytes, "B")
             restored = backups.restore(backup, data, BUILD, task.advance)
             task.finish()
+            restored.renamed = [*_renamed(data)]
+            if warehouse.build_path.exists():
+                remove_code(warehouse.build_path)
         if warehouse.build_path.exists():
             warehouse.publish(facts_of(data))
     return backup, restored
@@ -137,6 +143,14 @@ def check(backup: Backup, data: Path) -> None:
                         f"The backup {backup.path} was manipulated: its warehouse names a file elsewhere. {error} Nothing was changed. Restore "
                         "another backup."
                     ) from None
+
+
+def _renamed(data: Path) -> Iterator[Path]:
+    """Rename settings of Dagster that are not the usual ones: they name modules, programs and files, which Dagster loads, starts and writes."""
+    for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
+        path = data / FOLDER / name
+        if path.exists() and files.read(path) != usual.read_bytes():
+            yield path.replace(path.with_name(f"{name}.restored"))
 
 
 def is_known(name: str) -> bool:

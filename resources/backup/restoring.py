@@ -26,11 +26,17 @@ _NOTE = "restoring.json"
 
 @dataclass
 class Restored:
-    """What a restore put into the data folder. `damaged`: files left out, whose bytes are not those that were backed up."""
+    """What a restore put into the data folder.
+
+    Attributes:
+        damaged: Files left out, whose bytes are not those that were backed up.
+        renamed: Settings that have another name now, since they would run whatever they name.
+    """
 
     file_count: int = 0
     size_bytes: int = 0
     damaged: list[str] = field(default_factory=list)
+    renamed: list[Path] = field(default_factory=list)
 
 
 def check(backup: Backup, data: Path, is_known: Callable[[str], bool]) -> None:

@@ -40,7 +40,7 @@ class _Facts(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    service: Annotated[str, Field(max_length=1_000)]
+    service: Annotated[str, Field(max_length=1_000, pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\z")]
     file_count: Annotated[int, Field(ge=0, le=_MOST_FILES)]
     size_bytes: Annotated[int, Field(ge=0, lt=1 << 63)]
     sums_md5: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]

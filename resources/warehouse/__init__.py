@@ -10,6 +10,7 @@ from resources.warehouse.audit.auditor import Auditor, Findings, Overlooked, Rep
 from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
 from resources.warehouse.compaction.spans import Merge
 from resources.warehouse.compaction.window import Moved
+from resources.warehouse.database.foreign import remove_code
 from resources.warehouse.errors import (
     LakeFileError,
     NotPublishedError,
@@ -90,4 +91,5 @@ __all__ = [
     "named",
     "named_in",
     "next_text",
+    "remove_code",
 ]

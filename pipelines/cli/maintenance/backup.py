@@ -84,6 +84,11 @@ def restore(*, source: Path, dry_run: bool) -> None:
         f"{found.path} is restored in {data}{published}: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
         "runs log in with WME_PASSWORD, or after `wme auth login`."
     )
+    for path in done.renamed:
+        terminal.say(
+            f"The backup has its own {path.stem}, which decides what Dagster loads and starts. It is {path}, and the usual one is used. If you trust it, "
+            f"rename it to {path.stem}."
+        )
     if done.damaged:
         names = "\n".join(f"  {name}" for name in done.damaged)
         raise click.ClickException(

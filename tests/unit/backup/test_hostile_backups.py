@@ -14,10 +14,12 @@ import duckdb
 import pytest
 
 from pipelines.operations import backup as operations
+from pipelines.process.instance import WORKSPACE
 from resources import backup as backups
 from resources import files
 from resources.backup import BackupError, walk
 from resources.engine import LineReporter
+from resources.warehouse import Warehouse
 
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {"lake/t/a.parquet": b"rows", "lake/t/b.parquet": b"more rows", "archive/batches/c.tar.gz": b"an archive"}
@@ -259,6 +261,7 @@ FACTS = {
     "field": {"path": "/"},
     "digest": {"sums_md5": "../../x"},
     "service": {"service": ["s"]},
+    "service with control characters": {"service": "s\x1b[2J"},
 }
 
 
@@ -300,6 +303,79 @@ def test_a_ledger_that_names_files_elsewhere_is_refused(stage, path, how):
     with pytest.raises(BackupError, match=r"its warehouse names a file elsewhere.*Nothing was changed"):
         stage.restore()
     assert stage.seen() == before
+
+
+#: SQL that a build file keeps and that others run: it reads a file of the victim. Triggers need DuckDB 2.0 and its storage version.
+SECRET = "(SELECT content FROM read_text('{victim}'))"
+HOSTILE = {
+    "view of ours": f"CREATE OR REPLACE VIEW redirects AS SELECT {SECRET}",
+    "internal view": f"CREATE OR REPLACE VIEW internal.bases AS SELECT {SECRET}",
+    "view in a schema": f"CREATE SCHEMA more; CREATE VIEW more.one AS SELECT {SECRET}",
+    "view instead of a table": f"DROP TABLE hours; CREATE VIEW hours AS SELECT {SECRET} AS project_id",
+    "quoted name": f'CREATE VIEW "a""; b" AS SELECT {SECRET}',
+    "macro": f"CREATE MACRO leak() AS {SECRET}",
+    "macro of tables": f"CREATE MACRO leak() AS TABLE SELECT {SECRET}",
+    "macro named like a function": f"CREATE MACRO concat(a) AS {SECRET}; CREATE MACRO hash(a, b) AS {SECRET}",
+    "macro that hides the others": "CREATE MACRO duckdb_views() AS TABLE SELECT 1; CREATE MACRO duckdb_functions() AS TABLE SELECT 1",
+    "row of about": "INSERT INTO about VALUES ('live_folder', '../victim')",
+    "trigger": "CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH STATEMENT INSERT INTO codes_of_languages SELECT {SECRET}",
+}
+
+
+@pytest.mark.parametrize("sql", HOSTILE.values(), ids=HOSTILE)
+def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, sql):
+    is_trigger = "TRIGGER" in sql
+    made = Warehouse(stage.folder / "made", storage_version="v2.0.0" if is_trigger else None)
+    made.publish()
+    usual = code(made.published_path)
+    with duckdb.connect(made.build_path) as connection:
+        if is_trigger:
+            connection.execute("CREATE TABLE codes_of_languages (content VARCHAR)")
+        victim = stage.victim / "t/a.parquet"
+        connection.execute(sql.replace("{SECRET}", SECRET).format(victim=victim))
+    build = stage.path / "warehouse/build.duckdb"
+    build.parent.mkdir()
+    build.write_bytes(made.build_path.read_bytes())
+    stage.insert("warehouse/build.duckdb", build.read_bytes())
+    stage.restore()
+    published = Warehouse(stage.data).published_path
+    assert code(published) == usual
+    assert b"precious" not in published.read_bytes()
+    assert stage.victim.name.encode() not in published.read_bytes()
+    # and no file stays that it made of them
+    Warehouse(stage.data).publish({"service": "another"})
+    assert b"precious" not in published.read_bytes()
+
+
+def code(path):
+    """All that a DuckDB file has besides tables with rows: the definitions of views, macros and triggers."""
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS it (READ_ONLY)")
+        here = "database_name = 'it' AND NOT internal"
+        return {
+            "views": connection.execute(
+                f"SELECT schema_name, view_name, sql FROM duckdb_views() WHERE {here} AND sql NOT LIKE '%{path.parent}%' ORDER BY ALL"
+            ).fetchall(),
+            "macros": connection.execute(
+                f"SELECT schema_name, function_name, macro_definition FROM duckdb_functions() WHERE {here} ORDER BY ALL"
+            ).fetchall(),
+            "triggers": connection.execute("SELECT trigger_name FROM duckdb_triggers()").fetchall(),
+        }
+
+
+def test_settings_of_dagster_that_run_programs_are_renamed(stage):
+    own = b"python_logs: {dagster_handler_config: {handlers: {x: {(): os.system, command: 'touch victim'}}}}"
+    for name, content in (("dagster.yaml", own), ("workspace.yaml", WORKSPACE.read_bytes())):
+        path = stage.path / "dagster" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        stage.insert(f"dagster/{name}", content)
+        stage.lines = (stage.path / "MD5SUMS").read_bytes().splitlines(keepends=True)
+    _, done = stage.restore()
+    home = stage.data / "dagster"
+    assert done.renamed == [home / "dagster.yaml.restored"]
+    assert done.renamed[0].read_bytes() == own
+    assert {path.name for path in home.iterdir()} == {"dagster.yaml.restored", "workspace.yaml"}
 
 
 def test_what_is_damaged_or_missing_is_left_out_and_what_is_not_listed_is_not_restored(stage):

@@ -17,6 +17,7 @@ from assets.failures import sentence
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives
+from resources import files
 from resources.damage import set_aside
 from resources.datasets import Family, named
 from resources.errors import MirrorError, ends_run
@@ -87,7 +88,7 @@ class Repair:
                 break
             own = [file for file in faulty if file.parts and set(file.parts) <= set(parts)]
             try:
-                self._load(parts, [self.layout.lake / file.lake_path for file in own])
+                self._load(parts, [files.within(self.layout.lake, file.lake_path) for file in own])
                 done.load_count += 1
             except (MirrorError, OSError) as error:
                 if ends_run(error):

@@ -22,6 +22,7 @@ from resources.warehouse.errors import LakeFileError, NotPublishedError
 from resources.warehouse.live.provisional import first_hour, write
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -92,7 +93,8 @@ class Beside:
         with self.connector.published() as connection:
             about = dict(answer(connection, "SELECT name, value FROM about WHERE name = ?", [FOLDER]))
         streamed = files_of(self.data / "lake" / LIVE_CHANGES)
-        return FOLDER not in about or bool(streamed and any((self.data / about[FOLDER]).glob("*.parquet")))
+        folder = folder_of(self.data, about)
+        return FOLDER not in about or bool(streamed and folder is not None and any(folder.glob("*.parquet")))
 
     def shown(self) -> Shown | None:
         """The folder that the published file looks into; None: it was published before there were events of a stream.
@@ -102,9 +104,8 @@ class Beside:
         """
         with self.connector.published() as connection:
             about = dict(answer(connection, "SELECT name, value FROM about WHERE name IN ('revision', ?)", [FOLDER]))
-        if FOLDER not in about or not (self.data / about[FOLDER]).is_dir():
-            return None
-        return Shown(self.data / about[FOLDER], int(about["revision"]))
+        folder = folder_of(self.data, about)
+        return None if folder is None else Shown(folder, int(about["revision"]))
 
     def add(self, shown: Shown, now: datetime) -> Provisional | None:
         """Write what the stream has by now beside the published file; None: hours were loaded since, which are to be published first.
@@ -135,6 +136,15 @@ class Beside:
         for folder in (self.data / "warehouse" / "live").glob("*"):
             if folder != shown and _age(folder) > _KEEP_FOLDER_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def folder_of(data: Path, about: Mapping[str, str]) -> Path | None:
+    """The folder that a published file names, or None where it names none below `warehouse/live`: files are written and removed there."""
+    live = data / "warehouse" / "live"
+    name = about.get(FOLDER, "").removeprefix("warehouse/live/")
+    if "/" in name or not files.is_name(name) or (live / name).is_symlink() or not (live / name).is_dir():
+        return None
+    return live / name
 
 
 def _age(path: Path) -> float:

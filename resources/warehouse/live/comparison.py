@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from resources import files
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
 from resources.formatting import counted, hour_text
@@ -144,7 +145,7 @@ def _due(
     for hour, project, namespace, lake_path, digest, before_from, before_until, is_settled in rows:
         since = step.kept_since.get((project, namespace), None if step.kept_since else step.since)
         begin, end = max(hour, since or hour + _HOUR), min(hour + _HOUR, step.kept_until)
-        path = None if lake_path is None else lake_root.resolve() / lake_path
+        path = None if lake_path is None else files.within(lake_root.resolve(), lake_path)
         if begin >= end or (is_settled and (begin, end) == (before_from, before_until)):
             continue
         # a compacted hour keeps the comparison that it has

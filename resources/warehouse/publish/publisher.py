@@ -34,7 +34,7 @@ from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.faulty import named
-from resources.warehouse.live.beside import FOLDER
+from resources.warehouse.live.beside import FOLDER, folder_of
 from resources.warehouse.publish.copying import copy_build
 from resources.warehouse.read.faults import Looked
 from resources.warehouse.records import Published, copied_text
@@ -189,8 +189,8 @@ class Publisher:
     def _with_live(self, found: Sources, about: Mapping[str, str]) -> Sources:
         """With the folders of the stream that a publication has according to its facts, if it has any."""
         root = self.lake_root.resolve()
-        folder = root.parent / about[FOLDER] if FOLDER in about else None
-        if folder is None or not folder.is_dir():
+        folder = folder_of(root.parent, about)
+        if folder is None:
             return found
         return replace(found, live=str(folder), streamed=str(root / LIVE_CHANGES))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from resources import files
 from resources.damage import UNREADABLE, is_damage, not_a_file, read_footer, verify
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: How far the clock of a shared file system may be behind, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
+#: Characters that DuckDB takes for a pattern in a path.
+_PATTERN: Final = frozenset("*?[]{}")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def faults(
         looked: The last look; files that were whole then and did not change have no footer read. None: all footers are read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
-    relative = {path: path.relative_to(root).as_posix() for path in wanted}
+    relative = {path: _name(root, path) for path in wanted}
     named = "SELECT lake_path, lake_bytes, row_count FROM loads WHERE compaction_id IS NULL"
     if has_table(connection, "compacted_files"):
         named += " UNION ALL SELECT lake_path, lake_bytes, row_count FROM compacted_files"
@@ -104,6 +106,10 @@ def faults(
     found = {}
     for path, name in relative.items():
         size, count = known.get(with_rows(name), (None, None))
+        # DuckDB would read every file that a pattern finds
+        if not files.is_name(name) or _PATTERN.intersection(name):
+            found[path] = FaultyFile(name, "is not the name of a lake file", is_gone=True)
+            continue
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -119,6 +125,11 @@ def faults(
         if why is not None:
             found[path] = FaultyFile(name, why, is_gone=False)
     return found
+
+
+def _name(root: Path, path: Path) -> str:
+    """The name of a file as the ledger has it: relative to the lake, unless it lies elsewhere."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:

@@ -6,9 +6,12 @@ import os
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from assets.steps.repair import Repair
 from resources.damage import read_footer
+from resources.lake import Layout
 from resources.warehouse import LakeFileError, QueryError, named
 from resources.warehouse.read import faults as faults_
 from resources.warehouse.read.faults import Looked, faults
@@ -93,6 +96,29 @@ def test_what_is_damaged_is_left_out_and_named(lake, warehouse, caplog, form):
     mend(path, content)
     assert warehouse.publish().missing_lake_file_count == 0
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "name", ["../victim/x.parquet", "{data}/victim/x.parquet", "*/*/*/x.parquet", "article_changes/[d]/x.parquet"]
+)
+def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse, name):
+    path = fill(lake, warehouse)[0].path
+    name = name.format(data=warehouse.data.resolve())
+    victim = warehouse.data / "lake" / name
+    victim.parent.mkdir(parents=True)
+    victim.write_bytes(path.read_bytes())
+    own = path.relative_to(warehouse.data / "lake").as_posix()
+    with duckdb.connect(warehouse.build_path) as connection:
+        connection.execute("UPDATE loads SET lake_path = ? WHERE lake_path = ?", [name, own])
+    made = warehouse.publish()
+    assert [str(file) for file in made.faulty_lake_files] == [f"{name} is not the name of a lake file"]
+    assert warehouse.sql("SELECT wikitext FROM article_bodies ORDER BY 1").rows == [("text 1",), ("text 2",)]
+    # what repairs it leaves the file alone
+    layout = Layout(warehouse.data)
+    done = Repair(layout, warehouse, None, None, lambda _: frozenset()).run(warehouse.faulty_lake_files())
+    assert done.replaced == []
+    assert len(done.failed) == 1
+    assert victim.read_bytes() == path.read_bytes()
 
 
 def test_a_look_costs_no_footer_of_a_file_that_did_not_change(lake, warehouse, monkeypatch):

@@ -10,6 +10,7 @@ import sys
 import time
 from datetime import timedelta
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -233,6 +234,30 @@ def test_what_nobody_reads_any_more_goes_and_what_a_kill_left(make):
     age(90_000, folder)
     mirror.warehouse.publish({"service": "another"})
     assert written.path.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../victim", "{data}/victim", "warehouse/live/../../victim", "warehouse/live/link", ""]
+)
+def test_a_published_file_that_names_another_folder_changes_nothing_there(make, name):
+    mirror, _ = begun(make, 6)
+    mirror.warehouse.publish()
+    victim = mirror.data / "victim"
+    (mirror.data.parent / "victim").mkdir(exist_ok=True)
+    victim.mkdir()
+    (mirror.data / "warehouse/live/link").symlink_to(victim)
+    old = [folder / "old" for folder in (victim, mirror.data.parent / "victim")]
+    for path in old:
+        path.write_bytes(b"precious")
+        age(90_000, path)
+    published = mirror.warehouse.published_path
+    published.chmod(0o644)
+    with duckdb.connect(published) as connection:
+        connection.execute("UPDATE about SET value = ? WHERE name = 'live_folder'", [name.format(data=mirror.data)])
+    # the first may publish again
+    mirror.warehouse.publish_live()
+    assert mirror.warehouse.publish_live() is not None
+    assert [[*path.parent.iterdir()] for path in old] == [[path] for path in old]
 
 
 def test_a_mirror_whose_stream_has_ended_is_as_one_without(make):

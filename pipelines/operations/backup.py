@@ -118,6 +118,8 @@ def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Resto
             task.finish()
             restored.renamed = [*_renamed(data)]
             if warehouse.build_path.exists():
+                # a backup has no log, and another one would be applied to the file
+                warehouse.build_path.with_name(f"{warehouse.build_path.name}.wal").unlink(missing_ok=True)
                 remove_code(warehouse.build_path)
         if warehouse.build_path.exists():
             warehouse.publish(facts_of(data))

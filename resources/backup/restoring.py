@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources import files
@@ -16,7 +18,6 @@ from resources.formatting import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from resources.backup.store import Backup
 
@@ -87,12 +88,21 @@ def restoring(backup: Backup, data: Path) -> Iterator[None]:
 
 
 def _check_empty(backup: Backup, data: Path) -> None:
+    if os.path.lexists(data) and not data.is_dir():
+        raise BackupError(f"{data} is no folder. Nothing was changed. Set WME_DATA to an empty folder.")
     note = data / _NOTE
     if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
         raise BackupError(
             f"The data folder {data} is not empty. Nothing was changed. A backup is restored into an empty folder: set WME_DATA to another one, or "
             "move this one away."
         )
+    # through a link, files elsewhere would be written or removed, by DuckDB too; a restore that was killed leaves none
+    for place, folders, names in os.walk(data):
+        for path in (Path(place, name) for name in (*folders, *names)):
+            if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
+                raise BackupError(
+                    f"{path} is neither a file nor a folder, and no restore creates such a thing. Nothing was changed. Set WME_DATA to an empty folder."
+                )
 
 
 def _mark(backup: Backup) -> bytes:

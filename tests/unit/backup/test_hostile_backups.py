@@ -337,7 +337,12 @@ def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, sql):
     build.parent.mkdir()
     build.write_bytes(made.build_path.read_bytes())
     stage.insert("warehouse/build.duckdb", build.read_bytes())
+    # a log that is there already is no part of the backup, and DuckDB would write into it
+    log = stage.half() / "warehouse/build.duckdb.wal"
+    log.parent.mkdir()
+    log.hardlink_to(victim)
     stage.restore()
+    assert victim.read_bytes() == b"precious"
     published = Warehouse(stage.data).published_path
     assert code(published) == usual
     assert b"precious" not in published.read_bytes()
@@ -361,6 +366,37 @@ def code(path):
             ).fetchall(),
             "triggers": connection.execute("SELECT trigger_name FROM duckdb_triggers()").fetchall(),
         }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state",
+        "state/published.json",
+        "warehouse/build.duckdb.wal",
+        "warehouse/live",
+        "lake/t/.a.parquet.tmp",
+        "restoring.json",
+    ],
+)
+def test_nothing_is_restored_into_half_a_folder_with_links(stage, name):
+    link = stage.half() / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    target = stage.victim if name in {"state", "warehouse/live"} else stage.victim / "t/a.parquet"
+    if link.exists():
+        link.rename(target := stage.folder / "note")
+    link.symlink_to(target)
+    before = stage.seen()
+    with pytest.raises(BackupError, match=r"is neither a file nor a folder.* Nothing was changed"):
+        stage.restore()
+    assert stage.seen() == before
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("none")], ids=["file", "link"])
+def test_a_data_folder_that_is_none_is_refused(stage, make):
+    make(stage.data)
+    with pytest.raises(BackupError, match=r"data is no folder\. Nothing was changed"):
+        stage.restore()
 
 
 def test_settings_of_dagster_that_run_programs_are_renamed(stage):
@@ -394,7 +430,7 @@ def test_a_hard_link_in_the_target_is_replaced_and_not_written_through(stage):
     target = stage.half() / FIRST
     target.parent.mkdir(parents=True)
     target.hardlink_to(stage.victim / "t/a.parquet")
-    target.with_name(".b.parquet.tmp").symlink_to(stage.victim / "t/a.parquet")
+    target.with_name(".b.parquet.tmp").hardlink_to(stage.victim / "t/a.parquet")
     stage.restore()
     assert target.read_bytes() == b"rows"
     assert (stage.data / "lake/t/b.parquet").read_bytes() == b"more rows"

@@ -69,7 +69,9 @@ def ready(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # a quota of the user is seen by writing only
         try:
-            probe.write_bytes(bytes(4096))
+            probe.unlink(missing_ok=True)
+            with probe.open("xb") as file:
+                file.write(bytes(4096))
         finally:
             probe.unlink(missing_ok=True)
         free = shutil.disk_usage(folder).free

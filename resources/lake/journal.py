@@ -145,10 +145,12 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
     size = _whole_lines(journal)
     if size:
         packed = journal.with_name(f".{journal.name}.tar.gz.tmp")
+        # through a link of that name, another file would be emptied
+        packed.unlink(missing_ok=True)
         with (
-            packed.open("wb") as raw,
+            packed.open("xb") as raw,
             igzip.IGzipFile("", "wb", fileobj=raw, mtime=0) as zipped,  # type: ignore[no-untyped-call]
-            journal.open("rb") as lines,
+            files.opened(journal, follow=False) as lines,
             tarfile.open(fileobj=zipped, mode="w|") as tar,
         ):
             member = tarfile.TarInfo(f"{identifier}_0{_SUFFIX}")
@@ -167,7 +169,7 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
 
 def _whole_lines(journal: Path) -> int:
     """Bytes of a journal up to its last line feed."""
-    with journal.open("rb") as file:
+    with files.opened(journal, follow=False) as file:
         left = file.seek(0, os.SEEK_END)
         while left:
             start = max(0, left - (1 << 20))

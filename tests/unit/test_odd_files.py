@@ -20,7 +20,7 @@ from pipelines.operations import backup
 from pipelines.process import instance
 from pipelines.settings import SettingsError
 from resources import files
-from resources.data_folder import OriginError, claim, origin_of
+from resources.data_folder import OriginError, claim, origin_of, ready
 from resources.datasets import ARTICLE_CHANGES
 from resources.engine import LineReporter, Outcome
 from resources.enterprise import read_listing, read_set
@@ -30,7 +30,7 @@ from resources.enterprise.download.partial_file import Part
 from resources.enterprise.errors import IntegrityError, StateError
 from resources.files import UnusableFileError
 from resources.lake import CompactionJob, LakeError, Layout, Source, compact
-from resources.lake.journal import archives
+from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
 from resources.remote import RemoteConverter
 from resources.sandbox.settings import read_state
@@ -308,6 +308,29 @@ def test_nothing_is_written_through_what_lies_beside(tmp_path, make):
         files.write(tmp_path / "x", b"new")
     assert (tmp_path / "victim").read_bytes() == b"precious"
     assert not (tmp_path / "x").exists()
+
+
+def test_a_journal_of_lookups_leads_nowhere_else(tmp_path):
+    folder = tmp_path / "archive/lookups/date=2026-11-23/hour=08"
+    victim = lay(tmp_path / "victim", write(b"precious"))
+    journal = lay(folder / "enwiki_namespace_0.64d0a0b0c0d0e.ndjson", write(b'{"lookup": {}}\n'))
+    (folder / f".{journal.name}.tar.gz.tmp").symlink_to(victim)
+    pack(Layout(tmp_path))
+    [made] = folder.glob("*.tar.gz")
+    assert victim.read_bytes() == b"precious"
+    # one that is a link itself is not read
+    made.unlink()
+    journal.symlink_to(victim)
+    with pytest.raises(UnusableFileError, match="is a symbolic link"):
+        pack(Layout(tmp_path))
+    assert [*folder.glob("*.tar.gz")] == []
+
+
+def test_a_look_at_the_room_writes_through_no_link(tmp_path):
+    victim = lay(tmp_path / "victim", write(b"precious"))
+    (tmp_path / f".{os.getpid()}.tmp").symlink_to(victim)
+    ready(tmp_path)
+    assert victim.read_bytes() == b"precious"
 
 
 @pytest.mark.parametrize("name", ["../victim", "/etc/hostname", "rejects/../../victim", "", "rejects/\n"])

@@ -12,10 +12,11 @@ from datetime import timedelta
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from resources.datasets.live import LIVE_CHANGES, path_of
+from resources.datasets.live import LIVE_CHANGES, files_of, path_of
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, NotPublishedError, Warehouse
 from resources.warehouse.database.formulas import FORMULAS
@@ -334,9 +335,13 @@ def test_a_damaged_file_of_the_stream_hinders_no_publication(make, caplog):
         in caplog.text
     )
     assert not path.exists()
+    # those of the other files are still shown
+    hours_of = [pq.read_table(one.path, columns=["batch_hour"], partitioning=None) for one in files_of(path.parents[2])]
+    open_ = pc.sum(pc.greater_equal(pa.concat_tables(hours_of)["batch_hour"], mirror.lake.hour(4))).as_py()
+    assert open_ > 0
     assert mirror.warehouse.sql(
         "SELECT count(*) FROM article_changes WHERE batch_hour >= '2026-11-01 04:00:00+00'"
-    ).rows == [(0,)]
+    ).rows == [(open_,)]
     assert mirror.warehouse.publish_live().event_count > 0
 
 

@@ -29,7 +29,7 @@ _READ_BYTES: Final = 4 << 20
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error of `UNREADABLE` says that the bytes are wrong, and not that they could not be had now."""
+    """Return whether an error of `UNREADABLE` means wrong bytes, and not a file that cannot be read now."""
     return not isinstance(error, MemoryError) and getattr(error, "errno", None) not in _NOT_OF_THE_FILE
 
 
@@ -75,7 +75,7 @@ def verify(path: Path, columns: Sequence[str] | None = None) -> None:
 
 
 def rows_at_once(metadata: pq.FileMetaData, most_bytes: int, most_rows: int = 8192) -> int:
-    """How many rows of a file to read at once, so that they take about `most_bytes`."""
+    """Return the number of rows to read at once, so that they take about `most_bytes`."""
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     return max(1, min(most_rows, int(most_bytes * metadata.num_rows // max(1, size))))
 

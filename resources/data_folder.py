@@ -50,7 +50,7 @@ class OriginError(MirrorError):
 
 
 class _Note(BaseModel):
-    """What a data folder notes of the service that it was filled from."""
+    """Note of the service that a data folder was filled from."""
 
     service: Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\z")]
 

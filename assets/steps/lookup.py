@@ -77,7 +77,7 @@ class Looked:
 
 
 class _Spent(BaseModel):
-    """What is noted of a day's lookups."""
+    """Note of a day's lookups."""
 
     day: str
     spent: NonNegativeInt

@@ -45,7 +45,7 @@ _SHOWN = 5
 
 @dataclass
 class Repaired:
-    """What became of the faulty files.
+    """Outcome of a repair.
 
     Attributes:
         replaced: Files whose rows are loaded from good files again.
@@ -62,7 +62,7 @@ class Repaired:
 
 @dataclass(frozen=True)
 class Repair:
-    """What repairs take: the mirror, and what converts."""
+    """Repair of lake files from the archive."""
 
     layout: Layout
     store: Warehouse
@@ -195,7 +195,7 @@ def repaired(
 
 
 def told(done: Repaired) -> str:
-    """What became of the files, in sentences."""
+    """Return the outcome in sentences."""
     some = (
         [f"Made again from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}."]
         if done.replaced

@@ -82,7 +82,7 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
 
 
 def is_finished(part: str) -> bool:
-    """Whether a file or folder of this name belongs to a backup: hidden ones, unfinished ones and locks do not."""
+    """Return whether a file or folder of this name belongs to a backup: hidden and unfinished ones and locks do not."""
     return not part.startswith(".") and not part.endswith(_UNFINISHED)
 
 

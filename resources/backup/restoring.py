@@ -27,7 +27,7 @@ _NOTE = "restoring.json"
 
 @dataclass
 class Restored:
-    """What a restore put into the data folder.
+    """Outcome of a restore.
 
     Attributes:
         damaged: Files left out, whose bytes are not those that were backed up.

@@ -36,7 +36,7 @@ _LINE = re.compile(r"([0-9a-f]{32})  ([^\n]+)\n")
 
 
 class _Facts(BaseModel):
-    """What `backup.json` says."""
+    """Content of `backup.json`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -183,7 +183,7 @@ def report(listing: Listing[Any]) -> None:
 
 
 def shape_problem(error: ValidationError) -> str:
-    """Where and how a record differs from its form, without the values: those may be secrets."""
+    """Describe the difference of a record from its form, without values: those may be secrets."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the body"
     more = error.error_count() - 1

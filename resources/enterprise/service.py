@@ -83,7 +83,7 @@ def is_web_address(url: str) -> bool:
 
 
 def is_open(url: str) -> bool:
-    """Whether it is an address of another machine whose connections are not encrypted."""
+    """Return whether an address is of another machine and its connections are not encrypted."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):

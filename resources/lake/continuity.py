@@ -46,7 +46,7 @@ _NAMES = ("event_partition", "event_offset", "event_id")
 
 @dataclass(frozen=True)
 class Continued:
-    """How a stream goes on with the events of a step.
+    """Continuation of a stream by the events of a step.
 
     Attributes:
         is_new: Which events are new.
@@ -85,7 +85,7 @@ class Continuity:
         self._last: dict[int, int] = {}
 
     def judge(self, rows: pa.Table, before: Step, now: datetime) -> Continued:
-        """What the events of a step are, in the order in which they came, after those of a step before."""
+        """Judge the events of a step, in the order of their arrival, after those of the step before."""
         places = list(zip(*(rows[name].to_pylist() for name in _NAMES), strict=True))
         published = pc.cast(rows["event_published_at"], pa.int64()).to_pylist()
         # of Python: no other program sees them
@@ -202,7 +202,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Whether an offset can follow the last one of its partition; the first one of a partition: the furthest of the others."""
+    """Return whether an offset can follow the last one of its partition; of a new partition, the furthest of the others."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

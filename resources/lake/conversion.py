@@ -123,7 +123,7 @@ def find_conversion(
     bodies: frozenset[str] | None = None,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Conversion | None:
-    """What was made of the archive before, told by the file's own metadata; None if it was not converted like this.
+    """Return the earlier conversion of the archive, from the file's own metadata; None if it was not converted like this.
 
     A file that cannot be read counts as absent, so that the next conversion replaces it. Pages are not read.
     """

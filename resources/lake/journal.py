@@ -38,7 +38,7 @@ _SUFFIX = ".ndjson"
 
 
 class _Note(BaseModel):
-    """What lies beside a packed archive."""
+    """Notes beside a packed archive."""
 
     identifier: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}\z")]
     version: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]

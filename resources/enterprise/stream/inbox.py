@@ -15,7 +15,7 @@ class Block:
 
 
 class Inbox:
-    """What all connections bring. Records are let in while fewer than `room` bytes wait.
+    """Records of all connections. They are let in while fewer than `room` bytes wait.
 
     Attributes:
         long: Held by the connection that puts a long record together. There is one at a time: all connections together hold one such record and what

@@ -78,7 +78,7 @@ class Positions:
             return self._offsets.get(partition)
 
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
-        """What asks for some parts from here on.
+        """Return the parameters that request some parts from here on.
 
         Args:
             parts: Of the stream.

@@ -178,7 +178,7 @@ def _text_fault(value: Any, node: Node) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8: half of a surrogate pair cannot."""
+    """Return whether a text can be written as UTF-8: half of a surrogate pair cannot."""
     if text.isascii():
         return True
     try:

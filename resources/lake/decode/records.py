@@ -211,7 +211,7 @@ class RecordReader:
         )
 
     def _fault(self, raw: bytes) -> str:
-        """Why a line that is too short for a record is none."""
+        """Return the fault of a line that is too short for a record."""
         try:
             record = read_record(raw)
             extra_text(beyond(record, self.shape.root))

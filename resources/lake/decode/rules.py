@@ -1,4 +1,4 @@
-"""What each row must keep: values that are required, that the archive knows, that may be some only, and when it may have been."""
+"""Rules for each row: required values, values that the archive knows, allowed values, and the latest date."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rules:
 
     @cached_property
     def expected(self) -> dict[str, str | int]:
-        """What the archive gives and a record may contradict; times in microseconds since 1970."""
+        """Values of the archive that a record may contradict; times in microseconds since 1970."""
         return {
             name: _micros(value) if isinstance(value, dt.datetime) else value
             for name, value in self.given.items()
@@ -110,12 +110,12 @@ class Rules:
         return f"{what} is missing, and no row can be without it."
 
     def _paths(self, column: Column) -> list[str]:
-        """Where in a record the values of a column are."""
+        """Return the places of a column's values in a record."""
         return [column.path] if column.path else [self.table[name].path or name for name in column.first_of]
 
 
 def zeros(columns: dict[str, pa.Array]) -> bool:
-    """Whether a double is zero."""
+    """Return whether a double is zero."""
     return any(
         pc.any(pc.equal(found, 0)).as_py()
         for array in columns.values()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Last(BaseModel):
-    """What a receipt says of the publication itself."""
+    """Facts of the publication in a receipt."""
 
     published_at: AwareDatetime
     revision: int

@@ -118,7 +118,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Health:
-    """What is to be said of the newest hours of everything that is mirrored.
+    """Health of the newest hours of everything that is mirrored.
 
     Attributes:
         places: Each mirrored project and namespace of each mirrored dataset.
@@ -225,7 +225,7 @@ def _survey(
 
 
 def _lag(place: Place, now: datetime) -> str | None:
-    """What is to be said of a place of which nothing was loaded, or nothing new came."""
+    """Return a sentence about a place without a loaded hour, or without new ones."""
     trouble = None
     if place.newest_hour is None:
         trouble = f"{place.name}: no hour of it was loaded so far. `wme run` fetches the newest ones."
@@ -264,7 +264,7 @@ def remedy(found: Iterable[Gap]) -> str | None:
 
 
 def is_early(cell: Cell, now: datetime) -> bool:
-    """Whether an hour is not published yet, and not so late that it needs attention."""
+    """Return whether an hour is not published yet and not late enough to need attention."""
     return cell.state == HourState.NOT_YET and now - cell.batch_hour < LATE
 
 

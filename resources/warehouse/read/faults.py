@@ -158,7 +158,7 @@ def _noted(notes: Mapping[str, tuple[list[int], str]], name: str, status: os.sta
 def _fault(
     root: Path, name: str, status: os.stat_result, size: int | None, row_count: int | None, looked: Looked
 ) -> str | None:
-    """What is wrong with a regular file, by its size, then by its footer where that may have changed."""
+    """Return the fault of a regular file, by its size, then by its footer where that may have changed."""
     halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
     total = status.st_size
     for half in halves:

@@ -23,7 +23,13 @@ CREATE OR REPLACE VIEW internal.candidates AS
 -- not enough, since the service hides its own failures behind the same answer. Whatever happened later says otherwise, and so does a
 -- later answer in which the title is found: then it was never gone.
 CREATE OR REPLACE VIEW internal.not_found AS
-SELECT project_id, title, before_at - INTERVAL 10 MINUTE AS event_at, source_at, namespace_id
+SELECT
+  project_id,
+  title,
+  -- Python and other clients read no year before 1
+  greatest(before_at - INTERVAL 10 MINUTE, TIMESTAMPTZ '0001-01-01 00:00:00+00') AS event_at,
+  source_at,
+  namespace_id
 FROM (
   SELECT
     project_id,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -147,3 +148,15 @@ def test_values_that_python_lacks_are_texts(data, value, text):
     warehouse = Warehouse(lay(data))
     warehouse.publish()
     assert warehouse.sql(f"SELECT {value} AS odd, 1 AS usual").rows == [(text, 1)]
+
+
+def test_titles_that_were_not_found_at_the_beginning_of_time_have_a_moment(mirror):
+    for number, at in enumerate(["0001-01-01T00:00:00Z", "2026-11-19T05:10:11Z"]):
+        lookup = {"name": "Gone", "at": at, "purpose": "repair", "is_found": False}
+        record = {"lookup": lookup, "is_part_of": {"identifier": "enwiki"}, "namespace": {"identifier": 0}}
+        moment = HOUR + timedelta(hours=number, microseconds=7)
+        mirror.bring(datasets.LOOKUPS, ("enwiki", 0), [Raw(encode(record))], source_at=moment)
+    assert mirror.rejects.total() == 0
+    mirror.warehouse.publish()
+    found = mirror.warehouse.sql("SELECT title, event_at FROM internal.not_found").rows
+    assert found == [("Gone", datetime(1, 1, 1, tzinfo=UTC))]

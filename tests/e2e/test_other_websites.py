@@ -298,7 +298,9 @@ def _no_frame_shows_it(ui: Ui, page: Any) -> None:
     assert (answer.status, "sec-fetch-dest" in answer.request.all_headers()) == (200, False)
     ui.evil.page = f'<!doctype html><title>game</title><iframe src="{public}"></iframe>'
     page.goto(f"http://127.0.0.1:{ui.evil.port}/")
-    assert [frame.url for frame in page.frames[1:]] == ["chrome-error://chromewebdata/"]
+    [frame] = page.frames[1:]
+    frame.wait_for_url(lambda url: url not in {"", "about:blank"}, wait_until="commit")
+    assert frame.url == "chrome-error://chromewebdata/"
 
 
 NAME = "[free](https://evil.example/a) ![](https://evil.example/b.png) <img src=https://evil.example/c> https://evil.example/d www.evil.example"

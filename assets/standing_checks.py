@@ -45,7 +45,8 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     return dg.AssetCheckResult(
         passed=not found.uncovered,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join([*found.uncovered[:NAMED], *more, *filter(None, [remedy(found.gaps)])]) or None,
+        description=" ".join([*map(markdown_text, found.uncovered[:NAMED]), *more, *filter(None, [remedy(found.gaps)])])
+        or None,
         metadata={
             "missing": sum(gap.hour_count for gap in found.gaps),
             "lagging": len(found.lagging),
@@ -67,7 +68,7 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     return dg.AssetCheckResult(
         passed=not found.without_snapshot,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(found.without_snapshot) or None,
+        description=" ".join(map(markdown_text, found.without_snapshot)) or None,
         metadata={"missing": sum(place.has_snapshot is False for place in found.places)},
     )
 

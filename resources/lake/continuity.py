@@ -56,6 +56,7 @@ class Continued:
         published_at: As of `Step`.
         backward: The first partition that went back, from where, to where; None: none did.
         reset_count: How often one did.
+        forward: The first partition that jumped far ahead, from where, to where; None: none did.
         keys: Of the events that are new.
         last: By partition the offset of its last event that is new.
     """
@@ -67,6 +68,7 @@ class Continued:
     published_at: dict[int, datetime]
     backward: tuple[int, int, int] | None
     reset_count: int
+    forward: tuple[int, int, int] | None
     keys: list[int]
     last: dict[int, int]
 
@@ -98,7 +100,7 @@ class Continuity:
         is_new: list[bool] = []
         published_by: dict[int, int] = {}
         resets = 0
-        backward = None
+        backward = forward = None
         for (partition, offset, _), key, at in zip(places, keys, published, strict=True):
             following = offsets.get(partition)
             if key in seen or key in self._recent or key in came_again:
@@ -113,7 +115,10 @@ class Continuity:
                 resets += 1
                 backward = backward or (partition, following, offset)
                 offsets[partition] = offset + 1
-            elif _is_near(partition, offset, at, offsets, newest) or 0 < offset - last.get(partition, offset) <= _STEP:
+            elif _is_near(partition, offset, at, offsets, newest):
+                offsets[partition] = offset + 1
+            elif 0 < offset - last.get(partition, offset) <= _STEP:
+                forward = forward or (partition, following or 0, last[partition])
                 offsets[partition] = offset + 1
             top = max(highest.get(partition, (0, now))[0], following or 0, offset + 1)
             if top <= offsets.get(partition, 0):
@@ -132,6 +137,7 @@ class Continuity:
             {**before.published_at, **moments},
             backward,
             resets,
+            forward,
             [*seen],
             last,
         )
@@ -154,6 +160,13 @@ class Continuity:
                 "The offsets of partition %s of the stream went back from %s to %s%s. The events that came are kept, each once. Those that the service "
                 "does not send again are missing until the files of their hours are loaded.",
                 *(partition, f"{there:,}", f"{here:,}", more),
+            )
+        if step.forward is not None:
+            partition, there, here = step.forward
+            _log.warning(
+                "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service began another numbering meanwhile, earlier events of it "
+                "do not come; `stream_comparisons` names them once the files of their hours are loaded.",
+                *(partition, f"{there:,}", f"{here:,}"),
             )
 
     def _kept(

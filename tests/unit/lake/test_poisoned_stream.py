@@ -140,7 +140,7 @@ def test_offsets_that_begin_anew_lose_nothing_and_are_reported(layout, caplog):
     assert dict(step.highest) == {}
 
 
-def test_a_place_that_is_far_ahead_counts_with_the_second_event_there(layout):
+def test_a_place_that_is_far_ahead_counts_with_the_second_event_there(layout, caplog):
     lake = lake_of(layout)
     assert dict(lake.add(some(3, [7], "a"), NOW).offsets) == {3: 8}
     # a single one may be poisoned: the stream goes on behind the others, and nobody asks for what will never be
@@ -148,8 +148,10 @@ def test_a_place_that_is_far_ahead_counts_with_the_second_event_there(layout):
     assert (step.row_count, dict(step.offsets)) == (1, {3: 8})
     step = lake.add(some(3, [8, 9], "a"), NOW)
     assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 10}, 0)
+    assert caplog.text == ""
     step = lake.add(some(3, [90_000, 90_001], "a"), NOW)
     assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 90_002}, 0)
+    assert caplog.text.count("partition 3 of the stream jumped ahead from 10 to 90,000.") == 1
     assert lake_of(layout).add(some(3, [2**53 - 1, 8, 90_001], "a"), NOW) is None
 
 

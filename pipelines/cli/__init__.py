@@ -203,7 +203,7 @@ def _sentence(error: Exception) -> str | None:
 @click.option("-v", "--verbose", is_flag=True, help="Log more of what is done.")
 @click.pass_context
 def wme(context: click.Context, *, verbose: bool) -> None:
-    """A local, verified, always-current mirror of an Enterprise Content Service.
+    """A local, verified mirror of an Enterprise Content Service.
 
     Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
     """

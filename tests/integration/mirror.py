@@ -352,7 +352,8 @@ class Mirror:
             check_pages=s.check_pages,
         )
 
-    def _resources(self) -> dict[str, Any]:
+    def resources(self) -> dict[str, Any]:
+        """Resources on the sandbox's clock."""
         mirror = self
 
         class OnSandboxClock(ConfiguredWarehouse):
@@ -369,7 +370,7 @@ class Mirror:
     def _run(
         self, job: str, tags: dict[str, str], selection: Collection[str] | None, overrides: dict[str, Any]
     ) -> Made:
-        defs = build_defs(self.settings, loggers={"quiet": _QUIET}, **self._resources() | overrides)
+        defs = build_defs(self.settings, loggers={"quiet": _QUIET}, **self.resources() | overrides)
         failures: list[BaseException | None] = []
 
         @dg.failure_hook

@@ -1,0 +1,173 @@
+"""A data folder with everything that a mirror can hold, the same each time, and a digest of each answer that its published file gives.
+
+A program as well: `python -m tests.integration.recorded FOLDER > tests/integration/recorded.json` records such a folder, and the digests that
+`test_recorded.py` expects.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+
+from assets.maintenance.compaction import compact_lake
+from assets.steps.stream import keep
+from resources.data_folder import claim
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
+from resources.datasets.live import LIVE_CHANGES
+from resources.engine import Engine
+from resources.enterprise import StreamOptions
+from resources.lake.live import LiveLake
+from resources.sandbox import Settings, running
+from resources.warehouse import Warehouse
+from tests.asking_everything import queries
+from tests.integration.mirror import Mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from resources.sandbox import Sandbox
+
+NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
+PROJECTS = ("enwiki", "frwiki")
+NAMESPACES = (0, 10)
+#: Columns that say when, from where or in how many bytes something was done here. They differ from one recording to the next.
+_OF_THE_WORK = (
+    r"^(.*_path|.*_seconds|.*_bytes|.*_size|loaded_at|checked_at|published_at|downloaded_at|converted_at|looked_up_at|"
+    r"compared_at|compacted_at|began_at|ended_at|recorded_at|taken_in_at|run_id)$"
+)
+#: Of the publication and of the runs of the stream, which differ each time.
+_LEFT_OUT = ("about", "stream_runs")
+
+
+@contextmanager
+def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
+    """Fill a data folder: hours, one of them exported again, snapshots, Wikidata, structured contents, lookups, a stream and a compaction.
+
+    Everything is published then.
+    """
+    settings = Settings(
+        state=folder / "sandbox",
+        now=NOW,
+        projects=PROJECTS,
+        namespaces=NAMESPACES,
+        changes_per_hour=30,
+        entities=60,
+        body_bytes=1500,
+        chunk_bytes=20_000,
+        stream_rate=0,
+    )
+    with (
+        running(settings) as sandbox,
+        closing(
+            Mirror(sandbox, folder / "data", environment, projects=PROJECTS, namespaces=NAMESPACES, wikidata=True)
+        ) as mirror,
+    ):
+        mirror.configure(realtime_url=sandbox.realtime_url)
+        claim(mirror.data, sandbox.url)
+        assert mirror.reference().success
+        *hours, last = mirror.newest(4)
+        assert mirror.materialize(hours).success
+        for dataset in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES):
+            for made in mirror.take_snapshots(dataset=dataset):
+                assert made.success, made.sentence
+        _compact(mirror)
+        assert mirror.publish().success
+        _listen(mirror, sandbox)
+        assert mirror.materialize([last]).success
+        # the service exports an hour again, with a line that nobody can read
+        path = mirror.download_path(last, "frwiki")
+        sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
+        assert mirror.materialize([last]).success
+        mirror.configure(check_pages=5)
+        assert mirror.look_up().success
+        assert mirror.publish().success
+        yield mirror
+
+
+def _compact(mirror: Mirror) -> None:
+    """Compact all hours but the last."""
+    later = Warehouse(mirror.data, clock=lambda: NOW + timedelta(days=40))
+    assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 23)
+
+
+def _listen(mirror: Mirror, sandbox: Sandbox) -> None:
+    """Keep what the stream has since the middle of the last hour with a file, to its end."""
+    since = NOW - timedelta(minutes=90)
+    scope = mirror.settings.scope_of(ARTICLE_CHANGES)
+    wanted = sum(
+        (project, event.title.namespace) in scope
+        for project in PROJECTS
+        for event in sandbox.world.events(project, since, NOW)
+    )
+    lake = LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, scope=scope)
+    kept: list[int] = []
+    with mirror.client() as client:
+        keep(
+            client,
+            lake,
+            mirror.data / "state",
+            since=since,
+            clock=lambda: NOW,
+            ended=lambda: sum(kept) >= wanted,
+            say=lambda one: kept.append(one.step.row_count),
+            warn=pytest.fail,
+            options=StreamOptions(connections=1),
+            step_seconds=0.05,
+            publish=lambda: None if mirror.warehouse.publish_live() else "Nothing was published.",
+            publish_seconds=3600,
+        )
+
+
+def digests(data: Path) -> dict[str, str]:
+    """The number of rows and a digest of them, of each table and view, and of three calls of each macro."""
+    found = {}
+    with closing(Warehouse(data, clock=lambda: NOW).connect_published()) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        tables = connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main' AND database_name = current_database()"
+        ).fetchall()
+        asked = [f'FROM "main"."{name}"' for (name,) in tables] + queries(connection, 3)
+        for query in asked + [_of_a_page(connection, query) for query in asked if query.endswith(")")]:
+            if '"internal".' in query or any(f'"{name}"' in query for name in _LEFT_OUT):
+                continue
+            try:
+                found[query] = _digest(connection, query)
+            except duckdb.Error as error:  # an answer as well: of a title that is not there
+                found[query] = type(error).__name__
+    return found
+
+
+def _of_a_page(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    """A call of a macro, of a page and moments that are there."""
+    row = connection.execute(
+        "SELECT article_id, name FROM articles WHERE project_id = 'enwiki' ORDER BY ALL"
+    ).fetchone()
+    page, name = row or (0, "")
+    quoted = "'" + name.replace("'", "''") + "'"
+    return (
+        query.replace("'Page 1'", quoted)
+        .replace("100", str(page))
+        .replace("2026-11-19 06:00:00+00", f"{NOW - timedelta(minutes=70)}", 1)
+        .replace("2026-11-19 06:00:00+00", f"{NOW}")
+    )
+
+
+def _digest(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    # names of columns are in the JSON of each row
+    told = connection.execute(
+        f"SELECT count(*), md5(string_agg(line, '' ORDER BY line)) FROM (SELECT md5(to_json(t)::VARCHAR) AS line FROM "
+        f"(SELECT COLUMNS(lambda c: NOT regexp_matches(c, '{_OF_THE_WORK}')) FROM ({query})) AS t)"
+    ).fetchone()
+    return " ".join(map(str, told or ()))
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as environment, recorded(Path(sys.argv[1]), environment) as made:
+        sys.stdout.write(json.dumps(digests(made.data), indent=1))

@@ -48,9 +48,9 @@ _LEFT_OUT = ("about", "stream_runs")
 
 @contextmanager
 def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
-    """Fill a data folder: hours, one of them exported again, snapshots, Wikidata, structured contents, lookups, a stream and a compaction.
+    """Fill a data folder: hours, one of them exported again, snapshots, Wikidata, structured contents, a stream and a compaction.
 
-    Everything is published then.
+    Everything is published then. Lookups are left out: their moments become part of `articles`.
     """
     settings = Settings(
         state=folder / "sandbox",
@@ -85,8 +85,6 @@ def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
         path = mirror.download_path(last, "frwiki")
         sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
         assert mirror.materialize([last]).success
-        mirror.configure(check_pages=5)
-        assert mirror.look_up().success
         assert mirror.publish().success
         yield mirror
 

@@ -18,12 +18,17 @@ _log = logging.getLogger(__name__)
 
 
 def compared_with_stream(warehouse: Warehouse, dataset: Dataset, hour: datetime) -> list[Comparison]:
-    """How the stream and the files of an hour compare; none where no stream is kept. What differs, of this hour or one before, is in the log.
+    """The comparisons of an hour; none where no stream is kept."""
+    if dataset is not ARTICLE_CHANGES:
+        return []
+    return [one for one in compare_stream(warehouse) if one.batch_hour == hour]
+
+
+def compare_stream(warehouse: Warehouse) -> list[Comparison]:
+    """Compare the stream with the files of all hours that are due. Differences are in the log.
 
     Whatever keeps them from being compared costs no hour: the next load of one compares both.
     """
-    if dataset is not ARTICLE_CHANGES:
-        return []
     try:
         compared = warehouse.compare_stream()
     except MirrorError as error:
@@ -32,4 +37,4 @@ def compared_with_stream(warehouse: Warehouse, dataset: Dataset, hour: datetime)
     for one in compared:
         if one.difference_count and one.is_news:
             _log.warning("%s", one)
-    return [one for one in compared if one.batch_hour == hour]
+    return compared

@@ -15,6 +15,7 @@ from assets.published import fill_coverage
 from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
+from assets.steps.comparing import compare_stream
 from assets.steps.converting import convert_archives
 from pipelines.wiring import build_resources
 from resources import datasets, files
@@ -82,6 +83,8 @@ def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
         with lookup.alone(layout):
             lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
     fill_coverage(enterprise, store)
+    # changes of visibility are in the stream alone
+    compare_stream(store)
     store.publish(facts_of(settings.data))
     return done
 

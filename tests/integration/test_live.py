@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.steps.stream import keep
+from pipelines.operations.rebuild import rebuild
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake.live import LiveLake
@@ -56,6 +57,9 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         assert rows == [(last + timedelta(hours=1),)]
         assert_visible(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         assert_compared(mirror, sandbox, [*hours, last], lost={("enwiki", 0, last): lost})
+        mirror.warehouse.build_path.unlink()
+        assert rebuild(mirror.settings, **mirror.resources()).failures == []
+        assert_visible(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         # the service exports the hour again, with a line that nobody can read
         path = mirror.download_path(last, "frwiki")
         sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)

@@ -54,9 +54,10 @@ class RunConfig(BaseModel):
         return run_fields(cls.model_fields)
 
     @classmethod
-    def read(cls, context: dg.AssetExecutionContext) -> Self:
+    def read(cls, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Self:
         """The values of a run; raises dg.Failure for one that cannot be."""
-        return cls(**context.op_execution_context.op_config)
+        of_step = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
+        return cls(**of_step.op_config)
 
     def __init__(self, **values: Any) -> None:
         """Take the values of the run's configuration; raises dg.Failure for one that cannot be."""

@@ -95,3 +95,11 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
             **of_table,
         ),
     )
+
+
+def without_steps(dataset: Dataset, partitions: dg.PartitionsDefinition[str]) -> list[dg.AssetSpec]:
+    """The assets of a dataset that is not mirrored: they are in the graph, and the Dagster UI materializes none of them."""
+    return [
+        spec.replace_attributes(partitions_def=partitions, automation_condition=None, freshness_policy=None)
+        for spec in specs(dataset)
+    ]

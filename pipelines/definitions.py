@@ -19,7 +19,7 @@ from assets import current, layers, partitions, published, report, standing_chec
 from assets.families import hourly, lists, lookups, snapshots, streams
 from assets.maintenance import compacted
 from pipelines import settings as settings_module
-from pipelines.automation.jobs import build_jobs
+from pipelines.automation.jobs import build_jobs, stream
 from pipelines.automation.schedules import SCHEDULES
 from pipelines.automation.sensors import build_sensors
 from pipelines.process import history
@@ -38,28 +38,32 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
 
 
-def build_assets(hours: dg.HourlyPartitionsDefinition) -> tuple[dg.AssetsDefinition, ...]:
-    """The assets of every declared dataset, then what is made of all of them."""
-    return _assets(hours, *(datasets.datasets(family) for family in (Family.LIST, Family.SNAPSHOT, Family.HOURLY)))
-
-
 @functools.lru_cache(maxsize=4)
-def _assets(
-    hours: dg.HourlyPartitionsDefinition,
-    of_lists: tuple[Dataset, ...],
-    of_snapshots: tuple[Dataset, ...],
-    of_hours: tuple[Dataset, ...],
-) -> tuple[dg.AssetsDefinition, ...]:
-    # no setting is in them but the first hour: a command that builds definitions of its own mostly finds these made
-    return _referenced(
-        *lists.list_assets(of_lists),
-        *(asset for one in of_snapshots for asset in snapshots.snapshot_assets(one)),
-        *(hourly.hourly_assets(one, hours) for one in of_hours),
-        lookups.lookups,
-        streams.live_changes,
-        *(current.current_state(one) for one in current.STATES),
-        compacted.compacted,
-        published.published_warehouse(),
+def build_assets(
+    hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
+) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
+    """The assets of every declared dataset, then what is made of all of them. Hours and snapshots can be materialized of those `offered` alone."""
+    # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own mostly finds these made
+    of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
+    return (
+        *_referenced(
+            *lists.list_assets(datasets.datasets(Family.LIST)),
+            *(asset for one in of_snapshots if one in offered for asset in snapshots.snapshot_assets(one)),
+            *(hourly.hourly_assets(one, hours) for one in of_hours if one in offered),
+            lookups.lookups,
+            *(current.current_state(one) for one in current.STATES),
+            compacted.compacted,
+            published.published_warehouse(),
+        ),
+        streams.LIVE,
+        *(
+            spec
+            for one in (*of_snapshots, *of_hours)
+            if one not in offered
+            for spec in layers.without_steps(
+                one, hours if one.family is Family.HOURLY else partitions.snapshots_of(one)
+            )
+        ),
     )
 
 
@@ -89,13 +93,18 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 
 
 def build_defs(
-    settings: settings_module.Settings | None = None, *, asked: Sequence[datetime] = (), **overrides: Any
+    settings: settings_module.Settings | None = None,
+    *,
+    asked: Sequence[datetime] = (),
+    all_datasets: bool = False,
+    **overrides: Any,
 ) -> dg.Definitions:
     """Fresh definitions.
 
     Args:
         settings: Settings; default: those of the environment.
         asked: Hours that are partitions in any case.
+        all_datasets: Datasets that are not mirrored can be materialized, too: those that a command names.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of `build_resources`, and
             `loggers` for Dagster's own.
 
@@ -105,16 +114,18 @@ def build_defs(
     chosen = settings if settings is not None else settings_module.read()
     loggers = overrides.pop("loggers", None)
     hours = partitions.hours_since(first_hour(chosen, *asked))
-    jobs = build_jobs(lambda dataset: bool(chosen.scope_of(dataset)))
+    mirrored = tuple(one for one in datasets.datasets() if chosen.scope_of(one))
+    offered = datasets.datasets() if all_datasets else mirrored
+    jobs = build_jobs(mirrored, offered)
     return dg.Definitions(
         # what the page says is collected above the assets, with the settings
         assets=(
             layers.SERVICE,
-            *build_assets(hours),
+            *build_assets(hours, offered),
             *_referenced(report.report(functools.partial(page.write, chosen))),
         ),
         asset_checks=standing_checks.STANDING,
-        jobs=jobs,
+        jobs=[*jobs, stream],
         schedules=SCHEDULES,
         sensors=build_sensors(jobs),
         resources=_defined(build_resources(chosen) | overrides, chosen),

@@ -1,4 +1,8 @@
-"""A realtime stream as an asset: it is read for a while, and a sensor keeps it read. The steps are in `stream`."""
+"""A realtime stream: a job reads it for a while, and a sensor requests the next run. The steps are in `stream`.
+
+The events are an asset that Dagster itself cannot materialize: the job reports them. An asset of its own would be in "Materialize all", whose other
+assets would wait for an hour until its run is over.
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -87,24 +91,33 @@ class Brought:
         }
 
 
-@dg.asset(
-    key=KEY,
+#: Stream events in the lake, in the graph without a step of their own.
+LIVE = dg.AssetSpec(
+    KEY,
     deps=[layers.SERVICE],
     group_name="lake",
     kinds={"http", "parquet"},
     owners=list(OWNERS),
-    pool=STREAM_POOL,
-    config_schema=StreamConfig.config_schema(),
     metadata=lake_metadata(ARTICLE_CHANGES.table),
     description="Every event of the mirrored projects, seconds after it happened. Analysts find them as provisional rows of hours that have no file "
-    "so far. A run reads the stream for an hour and the next one goes on where it was: turn the sensor keep_streaming on, or run `wme stream`.",
+    "so far. A run of the job `stream` reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
+    "`wme stream`.",
 )
-def live_changes(
-    context: dg.AssetExecutionContext,
+
+
+@dg.op(
+    name="lake__live_changes",
+    out=dg.Out(dg.Nothing),
+    pool=STREAM_POOL,
+    config_schema=StreamConfig.config_schema(),
+    description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
+)
+def read_stream(
+    context: dg.OpExecutionContext,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
-) -> dg.MaterializeResult:  # type: ignore[type-arg]
+) -> None:
     """Keep the stream's events until the time is over; a run that is terminated or killed loses none that it had kept."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
     until = time.monotonic() + config.minutes * 60
@@ -136,4 +149,4 @@ def live_changes(
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info("%s", f"{counted(whole.events, 'event')} kept in {live.folder}. The next run goes on from there.")
-    return dg.MaterializeResult(metadata=whole.metadata())
+    context.log_event(dg.AssetMaterialization(KEY, metadata=whole.metadata()))

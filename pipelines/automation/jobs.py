@@ -16,7 +16,7 @@ from pipelines.process.dagster_internals import MAX_RETRIES_TAG
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Collection, Iterable
 
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
@@ -29,10 +29,24 @@ def of_snapshots(dataset: Dataset) -> str:
     return dataset.archive
 
 
-def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[UnresolvedAssetJobDefinition]:
-    """The jobs over the assets of every declared dataset; those over hours leave out what is not mirrored."""
+@dg.job(
+    name=STREAM,
+    # the sensor asks again, and waits longer each time: nobody else may
+    tags={MAX_RETRIES_TAG: "0"},
+    description="Reads the realtime stream for an hour. The next run resumes at its last offset.",
+)
+def stream() -> None:
+    """Read the stream. Not among those of `build_jobs`, which are over assets."""
+    streams.read_stream()
+
+
+def build_jobs(
+    mirrored: Collection[Dataset] | None = None, offered: Collection[Dataset] | None = None
+) -> list[UnresolvedAssetJobDefinition]:
+    """The jobs over the assets of every declared dataset; those over hours are of what is `mirrored`, those over snapshots of what is `offered`."""
+    mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
     state = dg.AssetSelection.assets(*current.KEYS, published.KEY)
-    hours = _all_of(filter(is_mirrored, datasets(Family.HOURLY)))
+    hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
     return [
         dg.define_asset_job(
             REFERENCE,
@@ -46,6 +60,7 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
                 description="Takes the newest version of one snapshot from the service to DuckDB.",
             )
             for dataset in datasets(Family.SNAPSHOT)
+            if dataset in offered
         ),
         dg.define_asset_job(
             HOURS,
@@ -74,13 +89,6 @@ def build_jobs(is_mirrored: Callable[[Dataset], bool] = lambda _: True) -> list[
             COMPACT,
             selection=dg.AssetSelection.assets(compacted.KEY),
             description="Writes files of the lake together into few, sorted ones.",
-        ),
-        dg.define_asset_job(
-            STREAM,
-            selection=dg.AssetSelection.assets(streams.KEY),
-            # the sensor asks again, and waits longer each time: nobody else may
-            tags={MAX_RETRIES_TAG: "0"},
-            description="Reads the realtime stream for an hour. The next run goes on where it was.",
         ),
     ]
 

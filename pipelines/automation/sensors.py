@@ -10,7 +10,6 @@ import dagster as dg
 
 from assets import layers
 from assets.failures import sentence
-from assets.families import streams
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
@@ -201,8 +200,7 @@ def _brings_hours(run: dg.DagsterRun) -> bool:
     """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # runs of commands have an empty one, which is all of their job
-        others = {streams.KEY, *(key for dataset in of_snapshots for key in layers.keys(dataset))}
-        return not run.asset_selection <= others
+        return not run.asset_selection <= {key for dataset in of_snapshots for key in layers.keys(dataset)}
     return run.job_name not in {jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots)}
 
 
@@ -296,10 +294,11 @@ def carry_to(layer: str, what: str) -> dg.AutomationConditionSensorDefinition:
 
 
 def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.SensorDefinition]:
-    """The sensors over every declared dataset."""
+    """The sensors over these jobs, and so over every dataset that is mirrored."""
+    names = {job.name for job in all_jobs}
     return [
         discover_hours,
-        *(discover_snapshots(dataset) for dataset in datasets(Family.SNAPSHOT)),
+        *(discover_snapshots(one) for one in datasets(Family.SNAPSHOT) if jobs.of_snapshots(one) in names),
         carry_to("lake", "Converts what is new in the archive"),
         carry_to("warehouse", "Loads what is new in the lake"),
         publish_pending,

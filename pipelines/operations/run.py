@@ -298,7 +298,7 @@ def _range(hours: Sequence[datetime]) -> dict[str, str]:
 
 def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> dg.Definitions:
     """Definitions whose runs print nothing themselves."""
-    return build_defs(settings, asked=hours, loggers={"quiet": QUIET}, **overrides)
+    return build_defs(settings, asked=hours, all_datasets=True, loggers={"quiet": QUIET}, **overrides)
 
 
 class _Here:

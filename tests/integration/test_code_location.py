@@ -14,9 +14,12 @@ from dagster._core.test_utils import instance_for_test
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from assets import layers
+from assets.families import streams
 from assets.partitions import EARLIEST
 from pipelines.definitions import build_defs
 from pipelines.settings import Settings
+from resources import datasets
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 
@@ -139,7 +142,7 @@ def graph_text(defs: dg.Definitions) -> str:
     for job in sorted(defs.resolve_all_job_defs(), key=lambda job: job.name):
         if not job.name.startswith("__"):
             keys = sorted(key.to_user_string() for key in job.asset_layer.executable_asset_keys)
-            lines.append(f"  {job.name}: {', '.join(keys)}")
+            lines.append(f"  {job.name}: {', '.join(keys) or 'steps of its own'}")
     repository = defs.get_repository_def()
     lines += ["", "schedules"]
     lines += [
@@ -156,7 +159,7 @@ def graph_text(defs: dg.Definitions) -> str:
 
 def test_the_graph_is_the_one_that_was_agreed_on(tmp_path):
     found = tmp_path / GRAPH.name
-    found.write_text(graph_text(build_defs(Settings(first_hour=EARLIEST))))
+    found.write_text(graph_text(build_defs(Settings(first_hour=EARLIEST, wikidata=True))))
     assert found.read_text() == GRAPH.read_text(), f"If the change is meant: cp {found} {GRAPH}"
 
 
@@ -297,7 +300,9 @@ def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one()
 
 
 def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
-    graph = build_defs(Settings()).resolve_asset_graph()
+    defs = build_defs(Settings(wikidata=True))
+    graph = defs.resolve_asset_graph()
+    assert [node.definition.pool for node in defs.resolve_job_def("stream").nodes] == ["stream"]
     pools = {key.to_user_string(): graph.get(key).pools for key in graph.get_all_asset_keys() if graph.get(key).pools}
     changes, snapshots = {"hours"}, {"snapshots"}
     assert pools == {
@@ -307,5 +312,23 @@ def test_pools_hold_what_fetches_much_and_nothing_that_others_wait_for():
         **dict.fromkeys(("archive/wikidata_snapshots", "lake/snapshot_entities"), snapshots),
         **dict.fromkeys(("archive/wikidata_batches", "lake/entity_changes", "warehouse/entity_changes"), changes),
         "lake/compacted": {"compaction"},
-        "lake/live_changes": {"stream"},
     }
+
+
+@pytest.mark.parametrize("wikidata", [False, True])
+def test_materialize_all_has_no_stream_and_nothing_that_is_not_mirrored(wikidata):
+    defs = build_defs(Settings(wikidata=wikidata))
+    graph = defs.resolve_asset_graph()
+    # the button of the Dagster UI takes every asset that can be executed
+    left_out = {key for key in graph.get_all_asset_keys() if not graph.get(key).is_executable}
+    of_wikidata = {key for one in datasets.datasets() if one.places for key in layers.keys(one)}
+    assert len(of_wikidata) == 6
+    assert left_out == {layers.SERVICE.key, streams.KEY} | (set() if wikidata else of_wikidata)
+    # all of them are in the graph all the same
+    assert graph.get(streams.KEY).parent_keys == {layers.SERVICE.key}
+    assert of_wikidata <= graph.get_all_asset_keys()
+    named = {one.name for one in defs.resolve_all_job_defs()}
+    sensors = {one.name for one in defs.get_repository_def().sensor_defs}
+    assert ("wikidata_snapshots" in named, "discover_wikidata_snapshots" in sensors) == (wikidata, wikidata)
+    # a command names what it wants
+    assert build_defs(Settings(wikidata=wikidata), all_datasets=True).resolve_job_def("wikidata_snapshots")

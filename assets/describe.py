@@ -105,6 +105,40 @@ def sized(metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+#: Metadata about the work of a run, as opposed to what there is now.
+_WORK = frozenset(
+    {
+        *("files_fetched", "bytes_fetched", "size_fetched", "requests", "quota_units", "form", "because"),
+        *("files_converted", "seconds", "seconds_by_archive", "changed", "dropped_versions"),
+    }
+)
+#: When the work was done that the metadata tell of, where that was in an earlier run.
+WORKED_AT = "unchanged_since"
+
+
+def earlier_materialization(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, data_version: str
+) -> dg.EventLogRecord | None:
+    """The newest materialization of a partition, where it is of this version."""
+    known = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1)
+    for record in known.records:
+        before = record.asset_materialization
+        if before is not None and (before.tags or {}).get("dagster/data_version") == data_version:
+            return record
+    return None
+
+
+def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
+    """The metadata about the work that made a partition, for a run that found it done; empty: it is not known.
+
+    A run without work would otherwise show zeros in the plots, in place of those of the run that fetched and converted the files.
+    """
+    if record is None or (before := record.asset_materialization) is None:
+        return {}
+    work = {name: value for name, value in before.metadata.items() if name in _WORK}
+    return work | {WORKED_AT: before.metadata.get(WORKED_AT) or dg.MetadataValue.timestamp(record.timestamp)}
+
+
 def _cell(column: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"

@@ -6,13 +6,18 @@ year and its range backfills of two dimensions are unreliable.
 
 from __future__ import annotations
 
+import json
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from pydantic import AwareDatetime, TypeAdapter
 
+from resources import files
 from resources.datasets import RETENTION, last_complete_hour
 from resources.datasets.paths import hour_folders
+from resources.errors import MirrorError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
 
 HOUR = timedelta(hours=1)
+_NOTE = TypeAdapter(AwareDatetime)
+_log = logging.getLogger(__name__)
 _FORMAT = "%Y-%m-%d-%H:%M"
 
 #: What no partition is older than, unless an operator says so: nobody can have archived it.
@@ -60,3 +67,32 @@ def recent_hours(now: datetime) -> list[datetime]:
     newest = last_complete_hour(now)
     hours = [newest - back * HOUR for back in reversed(range(RETENTION // HOUR))]
     return [hour for hour in hours if hour > now - RETENTION]
+
+
+def first_of_mirror(data: Path, now: datetime) -> datetime:
+    """The oldest hour that the service still had when the data folder was first used; the same in every process from then on.
+
+    Processes of one mirror load the definitions at different times, and a run over hours fails in a process whose partitions begin later. So the
+    hour is noted once, in `state/first_hour.json`. An absent or empty folder stays as it is: the hour is then that of `now`, as where the folder
+    cannot be written.
+    """
+    path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]
+
+    def noted() -> datetime | None:
+        found = files.read_cache(path, _NOTE)
+        # any other was noted by a clock that was wrong
+        return found.astimezone(UTC) if found is not None and EARLIEST <= found <= hour else None
+
+    try:
+        if (known := noted()) is not None:
+            return known
+        if not data.is_dir() or not any(data.iterdir()):
+            return hour
+        path.parent.mkdir(exist_ok=True)
+        with files.held(path.with_name(f"{path.name}.lock"), wait_seconds=10):
+            if (known := noted()) is not None:  # by another process meanwhile
+                return known
+            files.write(path, json.dumps(hour.isoformat()).encode() + b"\n")
+    except (OSError, MirrorError) as error:
+        _log.info("The first hour is not noted, so it is the oldest that the service still has (%s): %s", path, error)
+    return hour

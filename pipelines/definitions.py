@@ -78,17 +78,17 @@ def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]
 def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
     """The first hour that is a partition.
 
-    WME_FIRST_HOUR, by default the oldest hour that the service still has. Earlier where the archive,
+    WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. Earlier where the archive,
     the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
     """
-    kept = partitions.recent_hours(datetime.now(UTC))[0]
+    chosen = settings.first_hour or partitions.first_of_mirror(settings.data, datetime.now(UTC))
     layout = Layout(settings.data)
     made = [
         partitions.oldest_hour(folder)
         for one in datasets.datasets(Family.HOURLY)
         for folder in (layout.archive / one.archive, layout.lake / one.name)
     ]
-    first = min([settings.first_hour or kept, *asked, *(hour for hour in made if hour is not None)])
+    first = min([chosen, *asked, *(hour for hour in made if hour is not None)])
     return max(first, min(settings.first_hour or partitions.EARLIEST, partitions.EARLIEST))
 
 

@@ -155,7 +155,7 @@ class Settings(BaseModel):
     first_hour: Annotated[datetime | None, _parsed(values.hour)] = Field(
         None,
         description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest hour that the "
-        "service has.",
+        "service had when the data folder was first used.",
         examples=["2026-11-20T05"],
     )
     grace_hours: Annotated[float, _parsed(values.quantity("hours"))] = Field(

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.tags import BACKFILL_ID_TAG
+from dagster._core.storage.tags import BACKFILL_ID_TAG, SENSOR_NAME_TAG
 from pydantic import Field
 
 from assets import layers
 from assets.checks import hourly_checks
+from assets.describe import earlier_materialization, work_of
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hour_layers import Layer
@@ -97,6 +98,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
             allow_retries=False,
         )
     made: set[tuple[dg.AssetKey, datetime]] = set()
+    requested_at = _requested_at(context)
     with ExitStack() as stack:
         client = None
         if layers.archive_key(run.dataset) in selected:
@@ -114,7 +116,9 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
             try:
                 for layer in run.ingest(hour, selected, client):
                     made.add((layer.key, hour))
-                    yield from _materialize(context, layer, hour, alone=len(hours) == 1)
+                    # to find that nothing was damaged is the work of a run that converts again
+                    told = layer._replace(is_new=layer.is_new or run.again)
+                    yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
             except Exception as error:  # an hour fails alone, and every failure is named at the end
                 run.fail(hour, error)
                 if error is run.lost:
@@ -138,22 +142,41 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
         raise failed_hours(run.failed, len(hours) - len(left_out), what) from cause
 
 
-def _materialize(context: dg.AssetExecutionContext, layer: Layer, hour: datetime, *, alone: bool) -> Iterator[Any]:
+def _requested_at(context: dg.AssetExecutionContext) -> float | None:
+    """When a sensor requested the run; None: it did not.
+
+    While the run waits for its turn, a backfill may bring the same hours in. What it has made meanwhile is not reported again.
+    """
+    if SENSOR_NAME_TAG not in context.run.tags:
+        return None
+    record = context.instance.get_run_record_by_id(context.run.run_id)
+    return None if record is None else record.create_timestamp.timestamp()
+
+
+def _materialize(
+    context: dg.AssetExecutionContext, layer: Layer, hour: datetime, requested_at: float | None, *, alone: bool
+) -> Iterator[Any]:
     """Tell Dagster of one layer of one hour.
 
     A result of the asset would speak for every partition of the run at its end, also for those that failed. So only an
     hour that is alone in its run is reported as a result (which lets downstream assets follow in the same run).
     """
+    metadata = layer.metadata
+    if not layer.is_new:
+        record = earlier_materialization(context.instance, layer.key, key_of(hour), layer.data_version)
+        if record is not None and requested_at is not None and record.timestamp > requested_at:
+            return
+        metadata = metadata | work_of(record)
     if alone:
         yield dg.MaterializeResult(
-            asset_key=layer.key, metadata=layer.metadata, data_version=dg.DataVersion(layer.data_version)
+            asset_key=layer.key, metadata=metadata, data_version=dg.DataVersion(layer.data_version)
         )
         return
     context.log_event(
         dg.AssetMaterialization(
             layer.key,
             partition=key_of(hour),
-            metadata=layer.metadata,
+            metadata=metadata,
             tags={"dagster/data_version": layer.data_version},
         )
     )

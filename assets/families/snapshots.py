@@ -13,7 +13,7 @@ import dagster as dg
 from assets import layers
 from assets.checks import snapshot_checks
 from assets.checks.snapshot_checks import SnapshotsMade
-from assets.describe import lake_metadata_of, sized
+from assets.describe import earlier_materialization, lake_metadata_of, sized, work_of
 from assets.failures import RunConfig, as_failure
 from assets.partitions import snapshots_of
 from assets.steps import snapshot
@@ -74,6 +74,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                     archived = snapshot.fetch_snapshot(plan, client, lake.layout, workers)
                 missing.discard(archive)
                 yield _result(
+                    context,
                     archive,
                     archived.version,
                     sized(
@@ -87,6 +88,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                             "dagster/uri": str(plan.folder),
                         }
                     ),
+                    is_new=bool(plan.missing),
                 )
             else:
                 archived = snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
@@ -101,7 +103,8 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                         converter=converter,
                         engine=workers,
                     )
-                yield _result(in_lake, archived.version, lake_metadata_of(conversions))
+                is_new = any(one.converted for one in conversions)
+                yield _result(context, in_lake, archived.version, lake_metadata_of(conversions), is_new=is_new)
             yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
     @dg.multi_asset(
@@ -132,7 +135,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         }
         if loaded.boundary_at is not None:
             metadata["boundary_at"] = dg.MetadataValue.timestamp(loaded.boundary_at)
-        yield _result(in_warehouse, archived.version, metadata)
+        yield _result(context, in_warehouse, archived.version, metadata, is_new=loaded.changed)
         with as_failure():
             made = SnapshotsMade(dataset, {archived.identifier: archived}, {archived.identifier: conversions})
             yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
@@ -149,7 +152,11 @@ def _recalled(
         yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
 
-def _result(key: dg.AssetKey, version: str, metadata: dict[str, Any]) -> dg.MaterializeResult:  # type: ignore[type-arg]
+def _result(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, version: str, metadata: dict[str, Any], *, is_new: bool
+) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    if not is_new:
+        metadata = metadata | work_of(earlier_materialization(context.instance, key, context.partition_key, version))
     return dg.MaterializeResult(
         asset_key=key, metadata=metadata | {"version": version}, data_version=dg.DataVersion(version)
     )

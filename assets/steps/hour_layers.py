@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 class Layer(NamedTuple):
-    """One materialized layer of one hour: its asset, its metadata, and the version of the data."""
+    """One materialized layer of one hour: its asset, its metadata, the version of the data, and whether this run did anything for it."""
 
     key: dg.AssetKey
     metadata: dict[str, Any]
     data_version: str
+    is_new: bool
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -49,7 +50,8 @@ def archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
         metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
     if archived.remark:
         metadata["odd_records"] = archived.remark
-    return Layer(key, sized(metadata), _digest(f"{a.identifier} {a.version}" for a in archived.archives))
+    version = _digest(f"{a.identifier} {a.version}" for a in archived.archives)
+    return Layer(key, sized(metadata), version, is_new=bool(archived.fetched))
 
 
 def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[Conversion]) -> Layer:
@@ -64,7 +66,7 @@ def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Seque
     ]
     if drift:
         metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
-    return Layer(key, metadata, _digest(c.digest for c in conversions))
+    return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=any(c.converted for c in conversions))
 
 
 def hour_warehouse_layer(
@@ -105,4 +107,4 @@ def hour_warehouse_layer(
                 "different_count",
             ),
         )
-    return Layer(key, metadata, _digest(c.digest for c in conversions))
+    return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=load.changed)

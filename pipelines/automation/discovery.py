@@ -20,17 +20,22 @@ from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
+    ROOT_RUN_ID_TAG,
     RUN_FAILURE_REASON_TAG,
+    SCHEDULE_NAME_TAG,
+    SENSOR_NAME_TAG,
 )
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.formatting import counted, moment_text
 from resources.tables import RECHECKS, HourState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient
     from resources.lake import Layout
@@ -91,6 +96,23 @@ def missing_hours(
     ]
 
 
+def missing_now(
+    now: datetime,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+    dataset: Dataset,
+) -> list[datetime]:
+    """The same of what is mirrored of a dataset, by the warehouse as it is. Waits for nobody who writes it.
+
+    Raises:
+        MirrorError: The warehouse cannot be read now.
+    """
+    store = warehouse.glance
+    rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
+    return missing_hours(now, rows, lake.layout, enterprise.scope_of(dataset), dataset)
+
+
 def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
@@ -102,35 +124,77 @@ def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[t
     return any(looked_at < hour + recheck <= now for recheck in RECHECKS)
 
 
+class Open(NamedTuple):
+    """Missing hours by what is done about them.
+
+    Attributes:
+        wanted: No run is under way for them, and none failed so lately that they are left alone.
+        busy: Hours of a run that is under way.
+        waiting: Hours that are left alone after failures, each with the moment until then.
+    """
+
+    wanted: list[datetime]
+    busy: list[datetime]
+    waiting: dict[datetime, datetime]
+
+    @property
+    def sentence(self) -> str:
+        """Why nothing is wanted."""
+        parts = [f"{len(self.busy)} under way"] if self.busy else []
+        if self.waiting:
+            parts.append(
+                f"{len(self.waiting)} failed, and no run is requested before {moment_text(min(self.waiting.values()))} UTC (runs that are started by "
+                "hand do not change that)"
+            )
+        return f"{counted(len(self.busy) + len(self.waiting), 'hour')} missing: {', '.join(parts)}."
+
+
 def without_busy(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
-) -> list[datetime]:
-    """The hours that no run of these assets has under way, and that no run has failed at so lately that they are left alone."""
-    busy = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
-    failed = _failures(instance, now, layers)
-
-    def left_alone(hour: datetime) -> bool:
-        ends = [end for span, end in failed if span.first <= hour <= span.last]
-        return bool(ends) and now < max(ends) + WAITS[min(len(ends), len(WAITS)) - 1]
-
-    return [
-        hour for hour in hours if not any(span.first <= hour <= span.last for span in busy) and not left_alone(hour)
-    ]
+) -> Open:
+    """Sort out the hours that a run of these assets has under way, and those at which runs have failed so lately that they are left alone."""
+    spans_ = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
+    first_failures = _requested_failures(instance, now, layers)
+    found = Open([], [], {})
+    for hour in hours:
+        ends = [end for span, end in first_failures if span.first <= hour <= span.last]
+        until = max(ends) + WAITS[min(len(ends), len(WAITS)) - 1] if ends else now
+        if any(span.first <= hour <= span.last for span in spans_):
+            found.busy.append(hour)
+        elif now < until:
+            found.waiting[hour] = until
+        else:
+            found.wanted.append(hour)
+    return found
 
 
 def have_failed(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> bool:
     """Whether a run of these assets has failed at one of the hours lately."""
-    failed = [span for span, _ in _failures(instance, now, layers)]
+    failed = [span for _, span, _ in _failed_runs(instance, now, layers)]
     return any(span.first <= hour <= span.last for hour in hours for span in failed)
 
 
-def _failures(
+def _requested_failures(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> list[tuple[Span, datetime]]:
-    """The hours of each run of these assets that failed of itself, and when that was."""
-    failed: list[tuple[Span, datetime]] = []
+    """The hours of each run that a sensor or a schedule requested and that failed, and when it first did.
+
+    A re-execution is the same request, and what people start by hand is none: neither makes the waiting longer.
+    """
+    first: dict[str, tuple[Span, datetime]] = {}
+    for run, span, end in _failed_runs(instance, now, layers):
+        if run.tags.keys() & {SENSOR_NAME_TAG, SCHEDULE_NAME_TAG}:
+            root = run.tags.get(ROOT_RUN_ID_TAG, run.run_id)
+            first[root] = min(first.get(root, (span, end)), (span, end), key=lambda one: one[1])
+    return list(first.values())
+
+
+def _failed_runs(
+    instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
+) -> Iterator[tuple[dg.DagsterRun, Span, datetime]]:
+    """Each run of these assets that failed of itself, its hours, and when that was."""
     for record in instance.get_run_records(
         dg.RunsFilter(
             statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
@@ -140,8 +204,7 @@ def _failures(
         # a run that was killed says nothing about its hours
         own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
         if span and own:
-            failed.append((span, record.update_timestamp))
-    return failed
+            yield run, span, record.update_timestamp
 
 
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:

@@ -2,10 +2,14 @@
 
 import dagster as dg
 
+from assets import current, layers, published
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
-from pipelines.automation import jobs
-from resources.datasets import last_complete_hour
+from pipelines.automation import discovery, jobs
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import Family, datasets, last_complete_hour
+from resources.errors import MirrorError
+from resources.formatting import hour_text
 
 
 @dg.schedule(
@@ -15,12 +19,36 @@ from resources.datasets import last_complete_hour
     # asks again for an hour that was not there yet
     cron_schedule="20 * * * *",
     execution_timezone="UTC",
-    description="Takes the hour that has just ended from the service to the published file, if a publication is due.",
+    description="Takes the hour that has just ended from the service to the published file, if a publication is due. An hour that is loaded already "
+    "is not fetched again.",
 )
-def each_hour(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Ask for the last complete hour; its key makes a second tick of the same hour a no-op."""
-    key = key_of(last_complete_hour(context.scheduled_execution_time))
-    return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE)
+def each_hour(
+    context: dg.ScheduleEvaluationContext,
+    enterprise: EnterpriseResource,
+    lake: LakeResource,
+    warehouse: WarehouseResource,
+) -> dg.RunRequest | dg.SkipReason:
+    """Ask for the last complete hour of what is mirrored, as far as it is not loaded; else for what is pending, if anything is."""
+    moment, store = context.scheduled_execution_time, warehouse.glance
+    hour = last_complete_hour(moment)
+    key, state = key_of(hour), [*current.KEYS, published.KEY]
+    mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
+    try:
+        missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, lake, warehouse, one)]
+        is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())
+    except MirrorError:
+        missing = mirrored  # somebody writes the warehouse, and the run waits for them
+    wanted = [
+        one for one in missing if discovery.without_busy([hour], context.instance, moment, layers.keys(one)).busy == []
+    ]
+    if wanted:
+        some = [layer for one in wanted for layer in layers.keys(one)] + state if wanted != mirrored else None
+        return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE, asset_selection=some)
+    if missing:
+        return dg.SkipReason(f"A run has {hour_text(hour)} UTC under way. The sensor publish_pending publishes it.")
+    if is_pending:
+        return dg.RunRequest(run_key=f"{key} loaded", tags=WHEN_DUE, asset_selection=state)
+    return dg.SkipReason(f"{hour_text(hour)} UTC is loaded already, and nothing is pending.")
 
 
 each_day = dg.ScheduleDefinition(

@@ -19,12 +19,14 @@ from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
+    ROOT_RUN_ID_TAG,
     RUN_FAILURE_REASON_TAG,
     RUN_KEY_TAG,
+    SENSOR_NAME_TAG,
     UnresolvedAssetJobDefinition,
 )
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import RETENTION, Dataset, Family, datasets
+from resources.datasets import Dataset, Family, datasets
 from resources.enterprise.errors import AuthenticationError
 from resources.errors import MirrorError
 from resources.formatting import counted, moment_text
@@ -38,6 +40,8 @@ _KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_E
 _ANSWER_SECONDS = 10.0
 #: How long a stream that failed is left alone, after its first failure, its second, ...; the last of them repeats.
 STREAM_WAITS = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1))
+#: Runs of the stream that a look goes back at the most.
+_RUNS = 20
 
 
 @dg.sensor(
@@ -87,19 +91,16 @@ def _missing(
 ) -> list[dg.RunRequest] | str:
     """A run request per span of a dataset's missing hours, or why there is none."""
     now = datetime.now(UTC)
-    store = warehouse.glance
-    is_built = store.build_path.exists()
-    rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if is_built else []
-    missing = discovery.missing_hours(now, rows, lake.layout, enterprise.scope_of(dataset), dataset)
+    missing = discovery.missing_now(now, enterprise, lake, warehouse, dataset)
     key = layers.warehouse_key(dataset)
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
     # an operator may want to begin later than the service could
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
         return "Every hour of the last two days is loaded."
-    wanted = discovery.without_busy(missing, context.instance, now, layers.keys(dataset))
-    if not wanted:
-        return f"{counted(len(missing), 'hour')} missing, all of them under way or waiting after a failure."
+    open_ = discovery.without_busy(missing, context.instance, now, layers.keys(dataset))
+    if not (wanted := open_.wanted):
+        return open_.sentence
     with enterprise.client(_ANSWER_SECONDS) as client:
         if discovery.have_failed(wanted, context.instance, now, layers.keys(dataset)):
             hindrance = refusals.hindrance(wanted, client, lake.layout, enterprise.scope_of(dataset), now, dataset)
@@ -227,14 +228,20 @@ def keep_streaming(
                 # a run that was killed says nothing about the stream
                 and record.dagster_run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
             ),
-            context.instance.get_run_records(dg.RunsFilter(job_name=jobs.STREAM), limit=len(STREAM_WAITS)),
+            context.instance.get_run_records(dg.RunsFilter(job_name=jobs.STREAM), limit=_RUNS),
         )
     )
+    # not what people started or repeated by hand
+    asked = [
+        record
+        for record in failed
+        if SENSOR_NAME_TAG in record.dagster_run.tags and ROOT_RUN_ID_TAG not in record.dagster_run.tags
+    ]
     if failed and (why := refusals.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
             f"{why} No run is asked for until the definitions are loaded again, or a run that is started by hand succeeds."
         )
-    if failed and now < (again := failed[0].update_timestamp + STREAM_WAITS[len(failed) - 1]):
+    if asked and now < (again := asked[0].update_timestamp + STREAM_WAITS[min(len(asked), len(STREAM_WAITS)) - 1]):
         return dg.SkipReason(
             f"The last run failed; its page says why. The next one begins at {moment_text(again)} UTC."
         )

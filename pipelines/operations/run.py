@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import layers
+from assets.describe import WORKED_AT
 from assets.partitions import HOUR, hour_of, key_of
 from assets.published import KEY as PUBLISHED
 from assets.published import REPAIRED, WHEN_DUE
@@ -338,7 +339,8 @@ class _Here:
         hourly = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
         for event in result.all_events:
             if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
-                seconds: Any = event.step_materialization_data.materialization.metadata["seconds_by_archive"].value
+                metadata = event.step_materialization_data.materialization.metadata
+                seconds: Any = {} if WORKED_AT in metadata else metadata["seconds_by_archive"].value
                 table, hour = hourly[event.asset_key], hour_of(event.partition)
                 self.report.seconds |= {(table, hour, name): taken for name, taken in seconds.items()}
             if event.is_step_materialization and event.asset_key == PUBLISHED:

@@ -20,8 +20,11 @@ from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_START_TAG,
     MAX_RETRIES_TAG,
     PARTITION_NAME_TAG,
+    ROOT_RUN_ID_TAG,
     RUN_FAILURE_REASON_TAG,
     RUN_KEY_TAG,
+    SCHEDULE_NAME_TAG,
+    SENSOR_NAME_TAG,
 )
 
 
@@ -35,8 +38,11 @@ __all__ = [
     "ASSET_PARTITION_RANGE_START_TAG",
     "MAX_RETRIES_TAG",
     "PARTITION_NAME_TAG",
+    "ROOT_RUN_ID_TAG",
     "RUN_FAILURE_REASON_TAG",
     "RUN_KEY_TAG",
+    "SCHEDULE_NAME_TAG",
+    "SENSOR_NAME_TAG",
     "ExecutionPlan",
     "InstanceRef",
     "NoOpComputeLogManager",

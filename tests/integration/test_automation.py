@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -20,8 +21,8 @@ from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 from pydantic import SecretStr
 
-from assets import layers
-from assets.families import streams
+from assets import current, layers
+from assets.families import hourly, streams
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
 from assets.steps.hourly_run import HourlyRun
 from pipelines.automation import discovery, sensors
@@ -34,7 +35,7 @@ from pipelines.wiring import build_resources
 from resources import datasets, files
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.datasets.live import files_of
-from resources.formatting import hour_text
+from resources.formatting import hour_text, moment_text
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
 from resources.tables import HourState
@@ -150,16 +151,114 @@ def offered(sandbox: Sandbox, now: datetime) -> list[datetime]:
         (datetime(2026, 3, 29, 2, 20, tzinfo=UTC), "2026-03-29-01:00"),
     ],
 )
-def test_each_hour_asks_for_the_hour_that_has_just_ended(at, key):
-    defs = build_defs(Settings(first_hour=EARLIEST))
-    schedule = defs.resolve_schedule_def("each_hour")
+def test_each_hour_asks_for_the_hour_that_has_just_ended(at, key, tmp_path):
+    defs = build_defs(settings := Settings(first_hour=EARLIEST, data=tmp_path))
     with dg.DagsterInstance.ephemeral() as instance:
-        context = dg.build_schedule_context(
-            instance=instance, scheduled_execution_time=at, repository_def=defs.get_repository_def()
-        )
-        (request,) = schedule.evaluate_tick(context).run_requests
+        (request,) = evaluated(defs, settings, instance, at).run_requests
     assert request.partition_key == key
     assert request.run_key == key  # a second tick of this hour makes no second run
+    assert request.asset_selection is None
+
+
+def evaluated(defs: dg.Definitions, settings: Settings, instance: dg.DagsterInstance, at: datetime) -> Any:
+    """What the hourly schedule asks for at a moment."""
+    schedule = defs.resolve_schedule_def("each_hour")
+    resources = {
+        name: made for name, made in build_resources(settings).items() if name in schedule.required_resource_keys
+    }
+    with dg.build_schedule_context(
+        instance=instance, scheduled_execution_time=at, repository_def=defs.get_repository_def(), resources=resources
+    ) as context:
+        # an instance in memory has no reference to open it by
+        context._instance_ref, context._instance = object(), instance
+        return schedule.evaluate_tick(context)
+
+
+def test_an_hour_that_discovery_has_loaded_is_neither_fetched_nor_materialized_again_by_the_schedule(fresh):
+    hour = offered(fresh.sandbox, datetime.now(UTC))[-1]
+    at = hour + timedelta(minutes=80)
+
+    def tick() -> Any:
+        return evaluated(fresh.defs, fresh.settings, fresh.instance, at)
+
+    span = {ASSET_PARTITION_RANGE_START_TAG: key_of(hour), ASSET_PARTITION_RANGE_END_TAG: key_of(hour)}
+    run = create_run_for_test(fresh.instance, job_name="hours", status=dg.DagsterRunStatus.STARTED, tags=span)
+    assert tick().skip_message == f"A run has {hour_text(hour)} UTC under way. The sensor publish_pending publishes it."
+    fresh.instance.delete_run(run.run_id)
+    assert fresh.materialize([hour]).success
+
+    (request,) = tick().run_requests  # to publish it, where the sensor that does is off
+    assert request.partition_key is None
+    job = fresh.defs.resolve_job_def("hourly")
+    result = job.execute_in_process(
+        instance=fresh.instance, asset_selection=request.asset_selection, tags=dict(request.tags)
+    )
+    assert result.success
+    made = {one.asset_key.to_user_string() for one in result.get_asset_materialization_events()}
+    assert made == {"warehouse/articles", "warehouse/entities", "published/warehouse"}
+    assert tick().skip_message == f"{hour_text(hour)} UTC is loaded already, and nothing is pending."
+    # where nobody can look, the run itself does
+    with FileLock(fresh.settings.data / "state" / "warehouse.lock"):
+        assert [one.partition_key for one in tick().run_requests] == [key_of(hour)]
+
+
+def test_the_schedule_asks_for_the_datasets_alone_whose_hour_is_missing(fresh):
+    hour = offered(fresh.sandbox, datetime.now(UTC))[-1]
+    assert fresh.materialize([hour]).success
+    fresh.settings = fresh.settings.model_copy(update={"wikidata": True})
+    (request,) = evaluated(fresh.defs, fresh.settings, fresh.instance, hour + timedelta(minutes=80)).run_requests
+    assert request.partition_key == key_of(hour)
+    assert set(request.asset_selection) == {
+        *layers.keys(datasets.ENTITY_CHANGES),
+        *current.KEYS,
+        dg.AssetKey(["published", "warehouse"]),
+    }
+
+
+def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(fresh, monkeypatch):
+    *_, other, hour = offered(fresh.sandbox, datetime.now(UTC))
+
+    def shown() -> dict[str, dict[str, Any]]:
+        found = {}
+        for key in layers.keys(ARTICLE_CHANGES):
+            (record,) = fresh.instance.fetch_materializations(
+                dg.AssetRecordsFilter(asset_key=key, asset_partitions=[key_of(hour)]), limit=1
+            ).records
+            found[key.path[0]] = {
+                name: one.value for name, one in record.asset_materialization.metadata.items() if name != "preview"
+            }
+        return found
+
+    assert fresh.materialize([hour]).success
+    first = shown()
+    assert first["archive"]["files_fetched"] == 1
+    assert first["archive"]["bytes_fetched"] > 0
+    assert first["lake"]["files_converted"] == 1
+    assert first["warehouse"]["changed"]
+    # alone, and among others; the moment of the work stays as well
+    assert fresh.materialize([hour]).success
+    again = shown()
+    since = {again[layer].pop("unchanged_since") for layer in again}
+    assert again == first
+    assert fresh.materialize([other, hour]).success
+    third = shown()
+    assert {third[layer].pop("unchanged_since") for layer in third} == since
+    assert third == first
+    # a run of the sensor that was requested before: somebody else has reported the hour meanwhile
+    run = create_run_for_test(fresh.instance, job_name="hours", tags={"dagster/sensor_name": "discover_hours"})
+    with monkeypatch.context() as of_sensor:
+        of_sensor.setattr(hourly, "_requested_at", lambda _: 0.0)
+        asked = fresh.materialize([hour])
+    assert asked.success
+    assert asked.get_asset_materialization_events() == []
+    context = SimpleNamespace(run=run, instance=fresh.instance)
+    assert 0 <= datetime.now(UTC).timestamp() - hourly._requested_at(context) < 600
+    # what is work again is shown as such
+    for path in (fresh.settings.data / "lake" / "article_changes").rglob(f"hour={hour:%H}/*.parquet"):
+        path.unlink()
+    assert fresh.materialize([hour]).success
+    fourth = shown()
+    assert ("unchanged_since" in fourth["archive"], "unchanged_since" in fourth["lake"]) == (True, False)
 
 
 def test_the_daily_schedule_pulls_the_reference_lists():
@@ -227,22 +326,41 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
     hours = offered(fresh.sandbox, now)
     half = hours[len(hours) // 2]
 
-    def run(status: dg.DagsterRunStatus, first: datetime, last: datetime, **tags: str) -> None:
+    def run(status: dg.DagsterRunStatus, first: datetime, last: datetime, **tags: str) -> str:
         tags |= {ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)}
         # as a command runs it
-        create_run_for_test(fresh.instance, job_name="hours", status=status, tags=tags, asset_selection=frozenset())
+        made = create_run_for_test(
+            fresh.instance, job_name="hours", status=status, tags=tags, asset_selection=frozenset()
+        )
+        return made.run_id
 
     def wanted(at: datetime) -> list[datetime]:
-        return without_busy(hours, fresh.instance, at)
+        return without_busy(hours, fresh.instance, at).wanted
 
     run(dg.DagsterRunStatus.STARTED, half + HOUR, hours[-1] + 2 * HOUR)
     assert wanted(now) == [hour for hour in hours if hour <= half]
     assert max(last for _, last in spans_of(fresh.tick("discover_hours"))) == half
 
     step_failure = {"dagster/failure_reason": "STEP_FAILURE"}
+    # a backfill that failed does not keep the sensor from looking
+    run(dg.DagsterRunStatus.FAILURE, half, half, **step_failure)
+    assert half in wanted(datetime.now(UTC))
+    requested = step_failure | {"dagster/sensor_name": "discover_hours"}
     for number, wait in enumerate((*WAITS, WAITS[-1], WAITS[-1])):  # the service has the hour, so it is never given up
+        root = run(dg.DagsterRunStatus.FAILURE, half, half, **requested)
+        now = datetime.now(UTC)
+        waiting = without_busy(hours, fresh.instance, now).waiting
+        assert list(waiting) == [half], number
+        # repeated by hand, with the tags of the run; and started by hand
+        run(dg.DagsterRunStatus.FAILURE, half, half, **requested, **{"dagster/root_run_id": root})
         run(dg.DagsterRunStatus.FAILURE, half, half, **step_failure)
         now = datetime.now(UTC)
+        again = without_busy([half, hours[-1]], fresh.instance, now)
+        assert again.waiting == waiting
+        assert again.sentence == (
+            f"2 hours missing: 1 under way, 1 failed, and no run is requested before {moment_text(waiting[half])} UTC (runs that are started by hand "
+            "do not change that)."
+        )
         assert half not in wanted(now), number
         assert wanted(now) == hours[: hours.index(half)]
         assert half not in wanted(now + wait - timedelta(minutes=1))
@@ -476,13 +594,8 @@ def test_a_run_that_is_not_to_publish_ends_well_where_nothing_was_published_yet(
     fresh.settings = fresh.settings.model_copy(update={"publish_every": None})
     before, _gap, hour = offered(fresh.sandbox, datetime.now(UTC))[-3:]
     assert fresh.materialize([before]).success
-    schedule = fresh.defs.resolve_schedule_def("each_hour")
-    context = dg.build_schedule_context(
-        instance=fresh.instance,
-        scheduled_execution_time=hour + timedelta(minutes=80),
-        repository_def=fresh.defs.get_repository_def(),
-    )
-    (request,) = schedule.evaluate_tick(context).run_requests
+    tick = evaluated(fresh.defs, fresh.settings, fresh.instance, hour + timedelta(minutes=80))
+    (request,) = tick.run_requests
     assert request.partition_key == key_of(hour)
     result = fresh.defs.resolve_job_def("hourly").execute_in_process(
         instance=fresh.instance, partition_key=request.partition_key, tags=request.tags
@@ -563,17 +676,20 @@ def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftene
     assert fresh.defs.resolve_job_def("stream").tags == {"dagster/max_retries": "0"}
     assert len(fresh.tick("keep_streaming").run_requests) == 1
     state = fresh.settings.data / "state"
-    assert not state.exists()
-    state.mkdir(parents=True)
+    assert not (state / "stream.lock").exists()
+    state.mkdir(parents=True, exist_ok=True)
     with files.held(state / "stream.lock", wait_seconds=0):
         assert "`wme stream` for example" in fresh.tick("keep_streaming").skip_message
 
     def run(status: dg.DagsterRunStatus, **tags: str) -> str:
         return create_run_for_test(fresh.instance, job_name="stream", status=status, tags=tags).run_id
 
-    step_failure = {"dagster/failure_reason": "STEP_FAILURE"}
+    step_failure = {"dagster/failure_reason": "STEP_FAILURE", "dagster/sensor_name": "keep_streaming"}
     for number, wait in enumerate((*STREAM_WAITS, STREAM_WAITS[-1])):
-        run(dg.DagsterRunStatus.FAILURE, **step_failure)
+        root = run(dg.DagsterRunStatus.FAILURE, **step_failure)
+        message = fresh.tick("keep_streaming").skip_message
+        run(dg.DagsterRunStatus.FAILURE, **step_failure, **{"dagster/root_run_id": root})  # repeated by hand
+        assert fresh.tick("keep_streaming").skip_message == message
         assert "The last run failed; its page says why." in fresh.tick("keep_streaming").skip_message, number
         with monkeypatch.context() as later:
             later.setattr(sensors, "datetime", _moved(wait - timedelta(seconds=30)))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
 
+from assets import partitions
 from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations.run import run
 from pipelines.settings import Settings, SettingsError, read
+from resources import files
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.lake import Layout
 
@@ -48,6 +51,48 @@ def test_new_mirror_shows_what_the_service_still_keeps_and_no_hour_more(settings
 def test_hours_that_the_service_keeps_begin_within_its_two_days(now, oldest, count):
     hours = recent_hours(now)
     assert (hours[0], len(hours)) == (oldest, count)
+
+
+@pytest.mark.parametrize("age", [0, 1, 40])
+def test_every_process_begins_with_the_hour_that_the_first_one_noted(settings, age, monkeypatch):
+    """The Dagster UI, and the process of a run that it launches hours or days later."""
+    launched = datetime.now(UTC) - age * HOUR
+    assert partitions.first_of_mirror(settings.data, launched) == recent_hours(launched)[0]
+    assert not list(settings.data.iterdir()), "a backup is restored into an empty folder only"
+    (settings.data / "dagster").mkdir()  # as `wme ui` begins
+    of_ui = partitions.first_of_mirror(settings.data, launched)
+    for later in (launched + HOUR, launched + 100 * HOUR):
+        assert partitions.first_of_mirror(settings.data, later) == of_ui
+    assert first_hour(settings) == of_ui
+    assert key_of(of_ui) in keys(settings)
+    # a clock that was ahead does not hide what can be fetched
+    assert partitions.first_of_mirror(settings.data, launched - 5 * HOUR) == of_ui - 5 * HOUR
+    assert partitions.first_of_mirror(settings.data, launched) == of_ui - 5 * HOUR
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b'"2026"', b"{"])
+def test_a_note_that_cannot_be_read_is_made_again(settings, content):
+    path = settings.data / "state" / "first_hour.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    made = first_hour(settings)
+    assert made == partitions.first_of_mirror(settings.data, datetime.now(UTC) + 9 * HOUR)
+    assert key_of(made) in {key_of(hour) for hour in recent_hours(datetime.now(UTC) - HOUR)}
+
+
+def test_definitions_load_where_no_first_hour_can_be_noted(settings, monkeypatch):
+    (settings.data / "state").write_text("no folder")
+    assert first_hour(settings) in recent_hours(datetime.now(UTC) - HOUR)
+
+    def refuse(*_args, **_options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    (settings.data / "state").unlink()
+    (settings.data / "dagster").mkdir()
+    monkeypatch.setattr(files, "write", refuse)
+    assert first_hour(settings) in recent_hours(datetime.now(UTC) - HOUR)
+    assert first_hour(Settings(data=settings.data / "absent")) in recent_hours(datetime.now(UTC) - HOUR)
+    assert not (settings.data / "absent").exists()
 
 
 @pytest.mark.parametrize("layer", ["archive", "lake"])

@@ -7,6 +7,7 @@ import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
+from resources.engine import Outcome
 from resources.engine.progress import increments
 from resources.errors import MirrorError
 from resources.lake import ConversionError, LakeError, convert_again, digest_of, find_conversion
@@ -37,7 +38,26 @@ def convert_archives(
     converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> list[Conversion]:
-    """The archives as Parquet, in their order. What is converted already is kept.
+    """The archives as Parquet, in their order; see `attempts`.
+
+    Raises:
+        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
+        EngineError: The workers elsewhere cannot be used.
+    """
+    outcomes = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=engine)
+    return [outcome.unwrap() for outcome in outcomes]
+
+
+def attempts(
+    name: str,
+    archives: Sequence[Archive],
+    layout: Layout,
+    *,
+    bodies: Iterable[str],
+    converter: Converter | RemoteConverter,
+    engine: Engine,
+) -> list[Outcome[Archive, Conversion]]:
+    """What comes of each archive, in their order: a Parquet file, or the error that stopped it. What is converted already is kept.
 
     Args:
         name: What they are of, for whoever watches.
@@ -48,7 +68,6 @@ def convert_archives(
         engine: Runs several archives at once, as many as keep the converter busy, and hears of the progress.
 
     Raises:
-        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
         EngineError: The workers elsewhere cannot be used.
     """
     kept = frozenset(bodies)
@@ -65,15 +84,14 @@ def convert_archives(
                 return convert(archive, layout, bodies=kept, progress=increments(advance))
 
             outcomes = engine.map(one, archives, workers=converter.readers)
-    conversions = [outcome.unwrap() for outcome in outcomes]
-    for conversion in conversions:
-        if conversion.converted:
-            for remark in conversion.remarks:
-                _log.warning("%s of %s: %s", conversion.identifier, name, remark)
-    return conversions
+    for outcome in outcomes:
+        if outcome.result is not None and outcome.result.converted:
+            for remark in outcome.result.remarks:
+                _log.warning("%s of %s: %s", outcome.result.identifier, name, remark)
+    return outcomes
 
 
-def convert_archives_again(
+def attempts_again(
     name: str,
     archives: Sequence[Archive],
     layout: Layout,
@@ -81,11 +99,13 @@ def convert_archives_again(
     bodies: Iterable[str],
     converter: Converter | RemoteConverter,
     engine: Engine,
-) -> tuple[list[Conversion], bool]:
-    """The archives as Parquet, each converted whether or not its file is there; and whether a damaged file was replaced.
+) -> tuple[list[Outcome[Archive, Conversion]], bool]:
+    """The same, each converted whether or not its file is there; and whether a damaged file was replaced.
+
+    A file that is whole and has other rows is not changed: that is a ConversionError of its archive.
 
     Raises:
-        ConversionError: A file that is whole has other rows, and was not changed; or the converter's workers are elsewhere.
+        ConversionError: The converter's workers are elsewhere.
     """
     if isinstance(converter, RemoteConverter):
         raise ConversionError(
@@ -99,11 +119,14 @@ def convert_archives_again(
             archives,
             workers=converter.readers,
         )
-    made = [outcome.unwrap() for outcome in outcomes]
+    made = [outcome.result or (None, False) for outcome in outcomes]
     for conversion, is_replaced in made:
-        if is_replaced:
+        if conversion is not None and is_replaced:
             _log.warning("%s was damaged and was replaced.", conversion.path)
-    return [conversion for conversion, _ in made], any(is_replaced for _, is_replaced in made)
+    of_archives = [
+        Outcome(one.item, conversion, one.error) for one, (conversion, _) in zip(outcomes, made, strict=True)
+    ]
+    return of_archives, any(is_replaced for _, is_replaced in made)
 
 
 def known_conversions(

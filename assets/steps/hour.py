@@ -12,25 +12,25 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from assets.steps.converting import NotArchivedError, files_of
 from resources import datasets
 from resources.enterprise import errors, read_listing
-from resources.errors import MirrorError, ends_run
+from resources.errors import MirrorError, ends_run, retryable
 from resources.formatting import counted, hour_text, listed, size_text
 from resources.lake import Archive
 from resources.tables import HourState
 from resources.warehouse import HourStatus, LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
     from resources.datasets import Dataset
-    from resources.engine import Engine
+    from resources.engine import Engine, Outcome
     from resources.enterprise import Download, EnterpriseClient, Listing
     from resources.enterprise.models import Batch
     from resources.lake import Conversion, Layout
@@ -69,34 +69,53 @@ class Plan:
         return sum(record.approximate_bytes for record in self.missing)
 
 
-class OddRecordError(MirrorError):
-    """Some projects of an hour could not be loaded, because their records in the batch listing cannot be used.
+class PartialHourError(MirrorError):
+    """Some projects of an hour could not be loaded, because of their own files or records; the others were.
 
     Attributes:
-        places: Their (project, namespace) pairs.
+        reasons: Why, by their (project, namespace) pairs.
     """
 
     retryable = True
 
-    def __init__(self, *words: str, places: tuple[tuple[str, int], ...] = ()) -> None:
+    def __init__(self, *words: str, reasons: Mapping[tuple[str, int], str] | None = None) -> None:
         super().__init__(*words)
-        self.places = places
+        self.reasons = dict(reasons or {})
 
     @classmethod
-    def of(cls, hour: datetime, odd: Mapping[tuple[str, int], str]) -> OddRecordError:
-        """The error of an hour; `odd`: the pairs, each with what is wrong with its record."""
-        whose = listed([f"{project} namespace {namespace} ({why})" for (project, namespace), why in odd.items()], 3)
-        return cls(
-            f"The batch listing of {hour_text(hour)} UTC has records that cannot be used, so nothing of this hour was loaded for "
-            f"{whose}. The other projects of the hour are loaded. Run this hour again while the service keeps it (two days); if the "
-            "record stays as it is, tell the vendor.",
-            places=tuple(odd),
-        )
+    def of(
+        cls, hour: datetime, odd: Mapping[tuple[str, int], str], damaged: Mapping[tuple[str, int], Exception]
+    ) -> PartialHourError:
+        """The error of an hour.
+
+        Args:
+            hour: The hour.
+            odd: Pairs whose record in the batch listing cannot be used, each with the reason.
+            damaged: Pairs whose archive could not be fetched or converted, each with the error.
+        """
+        names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
+        words = [f"Nothing of {hour_text(hour)} UTC was loaded for {names}. The other projects of the hour are loaded."]
+        if odd:
+            whose = listed([f"{project} namespace {number} ({why})" for (project, number), why in odd.items()], 3)
+            words.append(
+                f"The batch listing has records that cannot be used: {whose}. Run this hour again while the service keeps it (two days); if the "
+                "record stays as it is, tell the vendor."
+            )
+        shown = [f"{project} namespace {number}: {why!s}" for (project, number), why in damaged.items()]
+        words += shown[:3] + ([f"And {len(shown) - 3:,} more."] if len(shown) > 3 else [])
+        reasons = {place: f"Its record in the batch listing cannot be used ({why})." for place, why in odd.items()}
+        error = cls(" ".join(words), reasons=reasons | {place: str(why) for place, why in damaged.items()})
+        if not odd and not any(map(retryable, damaged.values())):
+            error.retryable = False  # type: ignore[misc]  # it follows from the errors of the files
+        return error
 
 
 @dataclass(frozen=True)
 class ArchivedHour:
-    """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan."""
+    """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan.
+
+    `damaged` are (project, namespace) pairs whose archive could not be fetched or converted, each with the error: none of `archives` is theirs.
+    """
 
     hour: datetime
     archives: tuple[Archive, ...]
@@ -106,11 +125,37 @@ class ArchivedHour:
     seconds: Mapping[str, float] = field(default_factory=dict)  # of fetching, by identifier
     odd: Mapping[tuple[str, int], str] = field(default_factory=dict)
     remark: str | None = None
+    damaged: Mapping[tuple[str, int], Exception] = field(default_factory=dict)
+
+    @property
+    def partial(self) -> PartialHourError | None:
+        """The error of the projects that are left out; None: there are none."""
+        return PartialHourError.of(self.hour, self.odd, self.damaged) if self.odd or self.damaged else None
 
     def check(self) -> None:
-        """Raise OddRecordError where the list does not name the file of a mirrored project reliably."""
-        if self.odd:
-            raise OddRecordError.of(self.hour, self.odd)
+        """Raise PartialHourError where projects are left out."""
+        if (error := self.partial) is not None:
+            raise error
+
+    def converted(self, outcomes: Sequence[Outcome[Archive, Conversion]]) -> tuple[ArchivedHour, list[Conversion]]:
+        """The hour without the archives that could not be converted, and the conversions of the others.
+
+        Raises:
+            Exception: None could be converted, or one failed of what would fail all others as well: the error of the first.
+        """
+        failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
+        check_alone(failed.values(), len(outcomes))
+        good = [one for one in outcomes if one.error is None]
+        hour = replace(self, archives=tuple(one.item for one in good), damaged={**self.damaged, **failed})
+        return hour, [one.unwrap() for one in good]
+
+
+def check_alone(errors: Iterable[Exception], total: int) -> None:
+    """Raise the first of the errors where it is more than an error of single files of an hour, of which there are `total`."""
+    found = list(errors)
+    for error in found:
+        if len(found) == total or not isinstance(error, MirrorError) or ends_run(error):
+            raise error
 
 
 def plan_hour(
@@ -169,8 +214,10 @@ def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> Non
 def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedHour:
     """Land the wanted archives of an hour, then the list that names them. What is there and verified is not fetched.
 
+    An archive that cannot be landed leaves out its own project.
+
     Raises:
-        EnterpriseError: An archive could not be landed. The others are kept, and so are the parts of this one.
+        EnterpriseError: None could be landed, or the service itself fails. What was landed is kept, and so are the parts of the others.
     """
     hour, dataset = plan.hour, plan.dataset
     seconds: dict[str, float] = {}
@@ -184,8 +231,10 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
             return landed
 
         outcomes = engine.map(download, plan.wanted, ends=ends_run)
-    downloads = [outcome.unwrap() for outcome in outcomes]
-    pairs = list(zip(plan.wanted, downloads, strict=True))
+    failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
+    check_alone(failed.values(), len(outcomes))
+    pairs = [(one.item, one.unwrap()) for one in outcomes if one.error is None]
+    downloads = [landed for _, landed in pairs]
     listing = plan.listing
     if any(landed.version != record.version for record, landed in pairs):
         # exported again between listing and download: keep the listing that names what was landed
@@ -200,6 +249,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         seconds=seconds,
         odd=plan.odd,
         remark=plan.listing.remark,
+        damaged=failed,
     )
 
 
@@ -216,12 +266,17 @@ def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, versio
 
 
 def archived_hour(
-    hour: datetime, layout: Layout, scope: Scope, dataset: Dataset = datasets.ARTICLE_CHANGES
+    hour: datetime,
+    layout: Layout,
+    scope: Scope,
+    dataset: Dataset = datasets.ARTICLE_CHANGES,
+    *,
+    partial: bool = False,
 ) -> ArchivedHour:
     """The hour as it is in the archive. No network: conversion and load can be repeated for ever.
 
     Raises:
-        NotArchivedError: The hour, or one of its archives, is not there.
+        NotArchivedError: The hour, or one of its archives, is not there; with `partial`, none of its archives.
     """
     try:
         listing = read_listing(layout.batch_list(dataset, hour))
@@ -231,16 +286,18 @@ def archived_hour(
             f"Materialize archive/{dataset.archive} of this hour first; the service keeps an hour for two days."
         ) from error
     wanted, absent, odd = _within(listing, scope)
-    archives = []
+    archives, gone = [], dict[tuple[str, int], Exception]()
     for record in wanted:
         path = layout.batch_archive(dataset, hour, record.identifier, record.version)
         if not path.exists():
-            raise NotArchivedError(
+            gone[record.project_id, record.namespace_id] = NotArchivedError(
                 f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was not "
                 f"mirrored then, or the file was removed). Materialize archive/{dataset.archive} of this hour to fetch it."
             )
+            continue
         archives.append(_archive(dataset, hour, record, path, record.version))
-    return ArchivedHour(hour, tuple(archives), absent, odd=odd, remark=listing.remark)
+    check_alone(gone.values(), len(wanted) if partial else len(gone))
+    return ArchivedHour(hour, tuple(archives), absent, odd=odd, remark=listing.remark, damaged=gone)
 
 
 def load_hour(
@@ -254,12 +311,11 @@ def load_hour(
     """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage; `reload`: also what is loaded already."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
     statuses = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
-    statuses += [
-        HourStatus(
-            archived.hour, project, ns, HourState.MISSING, f"Its record in the batch listing cannot be used ({why})."
-        )
-        for (project, ns), why in archived.odd.items()
-    ]
+    if (partial := archived.partial) is not None:
+        statuses += [
+            HourStatus(archived.hour, project, ns, HourState.MISSING, why)
+            for (project, ns), why in partial.reasons.items()
+        ]
     return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), statuses, dataset=dataset, reload=reload)
 
 

@@ -10,13 +10,13 @@ from assets.failures import sentence
 from assets.steps.comparing import compared_with_stream
 from assets.steps.converting import (
     NotArchivedError,
-    convert_archives,
-    convert_archives_again,
+    attempts,
+    attempts_again,
     known_conversions,
 )
 from assets.steps.hour import (
     ArchivedHour,
-    OddRecordError,
+    PartialHourError,
     Plan,
     archived_hour,
     check_disk,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
     from resources.datasets import Dataset
-    from resources.engine import Engine
+    from resources.engine import Engine, Outcome
     from resources.enterprise import EnterpriseClient
-    from resources.lake import Conversion, Converter
+    from resources.lake import Archive, Conversion, Converter
     from resources.remote import RemoteConverter
 
     Scope = Sequence[tuple[str, int]]
@@ -132,15 +132,16 @@ class HourlyRun:
         """Take one hour through the selected layers, telling each as it is committed.
 
         Raises:
-            OddRecordError: Some projects were left out, and the others were taken through all layers. No layer is complete
+            PartialHourError: Some projects were left out, and the others were taken through all layers. No layer is complete
                 then, and none is told of.
         """
         archived = self.archived[hour] = self._archived(hour, client)
-        taken = self._take(hour, archived, selected)
-        if archived.odd:
-            list(taken)
-            archived.check()
-        yield from taken
+        is_whole = archived.partial is None
+        for layer in self._take(hour, archived, selected):
+            # the archive may be whole and a file of it damaged
+            if is_whole and (layer.key == layers.archive_key(self.dataset) or self.archived[hour].partial is None):
+                yield layer
+        self.archived[hour].check()
 
     def _take(self, hour: datetime, archived: ArchivedHour, selected: Collection[dg.AssetKey]) -> Iterator[Layer]:
         archive, lake, warehouse = layers.keys(self.dataset)
@@ -149,8 +150,9 @@ class HourlyRun:
         if lake not in selected and warehouse not in selected:
             return
         # already converted files are found by their digest, so the warehouse alone costs no second conversion
-        conversions, is_replaced = self._convert(hour, archived)
-        self.conversions[hour] = conversions
+        outcomes, is_replaced = self._convert(hour, archived)
+        archived, conversions = archived.converted(outcomes)
+        self.archived[hour], self.conversions[hour] = archived, conversions
         if lake in selected:
             yield hour_lake_layer(lake, archived, conversions)
         if warehouse in selected:
@@ -159,19 +161,20 @@ class HourlyRun:
             compared = compared_with_stream(self.warehouse.warehouse, self.dataset, hour)
             yield hour_warehouse_layer(warehouse, conversions, load, compared)
 
-    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Conversion], bool]:
+    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Outcome[Archive, Conversion]], bool]:
         how: dict[str, Any] = {"bodies": self.lake.bodies_of(self.dataset), "converter": self.converter}
         what = (hour_text(hour), archived.archives, self.lake.layout)
         if self.again:
-            return convert_archives_again(*what, **how, engine=self.engine)
-        return convert_archives(*what, **how, engine=self.engine), False
+            return attempts_again(*what, **how, engine=self.engine)
+        return attempts(*what, **how, engine=self.engine), False
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
         """The hour's archives: fetched where it was planned and the service answers, else those that are there."""
         try:
             if client is not None and hour in self.plans and self.lost is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            return archived_hour(hour, self.lake.layout, self.scope, self.dataset)
+            # an archive that is not there may only be the service's, which cannot be reached
+            return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.lost is None)
         except errors.UnreachableError as error:
             self.lost = error
             raise
@@ -211,8 +214,8 @@ class HourlyRun:
             self.failed[hour] = error
         if isinstance(error, names.UnknownNameError) or self.is_warehouse_unavailable:
             return
-        places = error.places if isinstance(error, OddRecordError) else self.scope
-        statuses = [HourStatus(hour, project, ns, state_of(error), sentence(error)) for project, ns in places]
+        reasons = error.reasons if isinstance(error, PartialHourError) else dict.fromkeys(self.scope, sentence(error))
+        statuses = [HourStatus(hour, *place, state_of(error), why) for place, why in reasons.items()]
         try:
             self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report

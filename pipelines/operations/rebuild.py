@@ -16,7 +16,7 @@ from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.comparing import compare_stream
-from assets.steps.converting import convert_archives
+from assets.steps.converting import attempts
 from pipelines.wiring import build_resources
 from resources import datasets, files
 from resources.data_folder import facts_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
-    from resources.engine import Engine
+    from resources.engine import Engine, Outcome
     from resources.lake import Conversion, Layout
     from resources.warehouse import Warehouse
 
@@ -67,10 +67,10 @@ def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
     workers: Engine = engine.engine(lambda _: None)
     with engine.converter(lake) as converter:
 
-        def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Conversion]:
+        def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, Conversion]]:
             bodies = lake.bodies_of(dataset)
-            made = convert_archives(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
-            done.file_count += sum(conversion.converted for conversion in made)
+            made = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
+            done.file_count += sum(one.result is not None and one.result.converted for one in made)
             return made
 
         for name, step in _steps(layout, store, enterprise, convert, done):
@@ -93,7 +93,7 @@ def _steps(
     layout: Layout,
     store: Warehouse,
     enterprise: EnterpriseResource,
-    convert: Callable[[str, Sequence[Any], Dataset], list[Conversion]],
+    convert: Callable[[str, Sequence[Any], Dataset], list[Outcome[Any, Conversion]]],
     done: Rebuilt,
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """The lists, then the snapshots with the oldest version first, then the hours: their names, and what takes each to DuckDB."""
@@ -102,12 +102,12 @@ def _steps(
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
 
     def load_snapshot(dataset: Dataset, archived: ArchivedSnapshot) -> None:
-        made = convert(archived.identifier, archived.archives, dataset)
+        made = [one.unwrap() for one in convert(archived.identifier, archived.archives, dataset)]
         done.snapshot_count += snapshot_sets.load_snapshot(archived, made, store).changed
 
     def load_hour(dataset: Dataset, hour: datetime) -> None:
         archived = batches.archived_hour(hour, layout, _scope(dataset, hour, layout, enterprise), dataset)
-        made = convert(hour_text(hour), archived.archives, dataset)
+        archived, made = archived.converted(convert(hour_text(hour), archived.archives, dataset))
         done.hour_count += batches.load_hour(archived, made, store, dataset).changed
         archived.check()
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 PHASES: tuple[tuple[Any, str, str], ...] = (
     (EnterpriseClient, "records", "reference"),
     (hourly_run, "fetch_hour", "download"),
-    (hourly_run, "convert_archives", "convert"),
+    (hourly_run, "attempts", "convert"),
     (hourly_run, "load_hour", "load"),
     (snapshot_sets, "fetch_snapshot", "download snapshot"),
     (snapshots, "convert_archives", "convert snapshot"),

@@ -7,6 +7,7 @@ from before the beginning that the service no longer has, are no part of it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -87,7 +88,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gap:
-    """Hours in a row that are not there, for one reason."""
+    """Hours in a row that are not there, for one reason; `varies`: it is that of the first, and those of the others differ in their files or numbers."""
 
     project_id: str
     namespace_id: int
@@ -96,6 +97,7 @@ class Gap:
     state: str
     reason: str | None
     dataset: str = ARTICLE_CHANGES.name
+    varies: bool = False
 
     @property
     def hour_count(self) -> int:
@@ -113,7 +115,8 @@ class Gap:
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
-        return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}".strip()
+        more = " The other hours failed alike: the table `hours` has the reason of each." if self.varies else ""
+        return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}{more}".strip()
 
 
 @dataclass(frozen=True)
@@ -283,14 +286,20 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
             found = Gap(
                 place.project_id, place.namespace_id, cell.batch_hour, cell.batch_hour, state, reason, place.dataset
             )
-        if found and under_way and (found.state, found.reason) == (under_way.state, under_way.reason):
-            under_way = replace(under_way, last=cell.batch_hour)
+        if found and under_way and (found.state, _kind(found.reason)) == (under_way.state, _kind(under_way.reason)):
+            varies = under_way.varies or found.reason != under_way.reason
+            under_way = replace(under_way, last=cell.batch_hour, varies=varies)
             continue
         if under_way:
             yield under_way
         under_way = found
     if under_way:
         yield under_way
+
+
+def _kind(reason: str | None) -> str | None:
+    """A reason without what is of one hour alone: paths, dates and numbers."""
+    return None if reason is None else re.sub(r"\S*[/\d]\S*", "", reason)
 
 
 def _prefix(dataset: str) -> str:

@@ -64,14 +64,25 @@ def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exporte
     assert [one.row_count for one in sorted(bench.convert(found), key=lambda one: one.project_id)] == [2, 1]
 
 
-def test_an_hour_is_archived_only_when_all_its_files_are(bench):
+def test_an_hour_is_archived_without_the_files_that_cannot_be_fetched(bench):
     bench.serve("enwiki", 1)
     bench.serve("frwiki", 1, version="f" * 32)
     with pytest.raises(errors.IntegrityError):
-        bench.fetch(EN, FR)
+        bench.fetch(FR)
     assert not bench.layout.batch_list(ARTICLE_CHANGES, HOUR).exists()
     with pytest.raises(NotArchivedError, match=r"Nothing of 2026-11-01 05:00 UTC is archived"):
         batches.archived_hour(HOUR, bench.layout, [EN])
+    fetched = bench.fetch(EN, FR)
+    assert [one.project_id for one in fetched.archives] == ["enwiki"]
+    assert {place: type(error) for place, error in fetched.damaged.items()} == {FR: errors.IntegrityError}
+    # so that it can be loaded from the archive for ever
+    assert batches.archived_hour(HOUR, bench.layout, [EN]).archives == fetched.archives
+    with pytest.raises(NotArchivedError, match="The archive of frwiki_namespace_0 "):
+        batches.archived_hour(HOUR, bench.layout, [EN, FR])
+    found = batches.archived_hour(HOUR, bench.layout, [EN, FR], partial=True)
+    assert (found.archives, found.damaged.keys()) == (fetched.archives, {FR})
+    with pytest.raises(NotArchivedError):
+        batches.archived_hour(HOUR, bench.layout, [FR], partial=True)
     bench.serve("frwiki", 1)
     assert len(bench.fetch(EN, FR).fetched) == 1  # the other was kept
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import duckdb
@@ -144,6 +145,22 @@ def test_hours_in_a_row_are_one_sentence_with_their_reason(survey):
         f"enwiki namespace 0 2026-03-04 08:00: missing. {LOST}",
         f"enwiki namespace 0 2026-03-04 10:00 to 2026-03-04 12:00 (3 hours): missing. {LOST}",
         f"enwiki namespace 0 2026-03-04 13:00: past_retention. {LOST}",
+    ]
+
+
+def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey):
+    (place,) = survey(enwiki="llmmml")
+    reasons = {
+        9: "lake/date=2026-03-04/hour=10/a_1f.gz: it ends at byte 9.",
+        10: "lake/date=2026-03-04/hour=11/a_2b.gz: it ends at byte 7.",
+    }
+    cells = [replace(cell, reason=reasons.get(cell.batch_hour.hour - 2, cell.reason)) for cell in place.cells]
+    assert told([replace(place, cells=tuple(cells))]) == [
+        (
+            f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {reasons[9]} The other hours failed alike: the table `hours` has "
+            "the reason of each."
+        ),
+        f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}",
     ]
 
 

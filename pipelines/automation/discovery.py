@@ -51,6 +51,9 @@ ASKING_SECONDS: Final = 15.0
 #: while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
+#: How long the runs of a backfill may take to be there. They say which hours it brings in.
+LAUNCHING: Final = timedelta(minutes=5)
+
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
 _DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
 #: Of a run that is asked for and not ended.
@@ -129,7 +132,7 @@ class Open(NamedTuple):
 
     Attributes:
         wanted: No run is under way for them, and none failed so lately that they are left alone.
-        busy: Hours of a run that is under way.
+        busy: Hours of a run that is under way, or all of them while a backfill is launched.
         waiting: Hours that are left alone after failures, each with the moment until then.
     """
 
@@ -154,18 +157,29 @@ def without_busy(
 ) -> Open:
     """Sort out the hours that a run of these assets has under way, and those at which runs have failed so lately that they are left alone."""
     spans_ = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
+    is_launching = _is_launching(instance, now, layers)
     first_failures = _requested_failures(instance, now, layers)
     found = Open([], [], {})
     for hour in hours:
         ends = [end for span, end in first_failures if span.first <= hour <= span.last]
         until = max(ends) + WAITS[min(len(ends), len(WAITS)) - 1] if ends else now
-        if any(span.first <= hour <= span.last for span in spans_):
+        if is_launching or any(span.first <= hour <= span.last for span in spans_):
             found.busy.append(hour)
         elif now < until:
             found.waiting[hour] = until
         else:
             found.wanted.append(hour)
     return found
+
+
+def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]) -> bool:
+    """Whether somebody has just launched a backfill of these assets, whose runs may be still to come."""
+    return any(
+        backfill.status.value == "REQUESTED"
+        and now - datetime.fromtimestamp(backfill.backfill_timestamp, UTC) < LAUNCHING
+        and not set(layers).isdisjoint(backfill.asset_selection or ())
+        for backfill in instance.get_backfills(limit=10)
+    )
 
 
 def have_failed(

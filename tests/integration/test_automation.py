@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
@@ -26,7 +27,7 @@ from assets.families import hourly, streams
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
 from assets.steps.hourly_run import HourlyRun
 from pipelines.automation import discovery, sensors
-from pipelines.automation.discovery import RECHECKS, WAITS, missing_hours, without_busy
+from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, missing_hours, without_busy
 from pipelines.automation.sensors import STREAM_WAITS
 from pipelines.definitions import build_defs
 from pipelines.report.status import collect
@@ -375,6 +376,30 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
         tags={"dagster/partition": "enwiki_namespace_0"},
     )
     assert hours[0] in wanted(datetime.now(UTC))
+
+
+def test_discovery_waits_for_the_runs_of_a_backfill_that_was_just_launched(fresh):
+    hours = offered(fresh.sandbox, datetime.now(UTC))
+    now = datetime.now(UTC)
+
+    def launch(name: str, layer: str, status: BulkActionStatus = BulkActionStatus.REQUESTED) -> None:
+        fresh.instance.add_backfill(
+            PartitionBackfill(
+                name,
+                status,
+                from_failure=False,
+                tags={},
+                backfill_timestamp=now.timestamp(),
+                asset_selection=[dg.AssetKey(layer.split("/"))],
+            )
+        )
+
+    launch("of others", "archive/reference")
+    launch("ended", "archive/batches", BulkActionStatus.COMPLETED_SUCCESS)
+    assert without_busy(hours, fresh.instance, now).wanted == hours
+    launch("of hours", "archive/batches")
+    assert without_busy(hours, fresh.instance, now).busy == hours
+    assert without_busy(hours, fresh.instance, now + LAUNCHING).wanted == hours
 
 
 def test_a_look_that_has_no_time_left_asks_for_the_older_hours_only(fresh, monkeypatch):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assets.steps.converting import NotArchivedError, files_of
@@ -26,7 +27,6 @@ from resources.warehouse import HourStatus, LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
     from pathlib import Path
 
     from resources.datasets import Dataset
@@ -114,7 +114,9 @@ class PartialHourError(MirrorError):
 class ArchivedHour:
     """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan.
 
-    `damaged` are (project, namespace) pairs whose archive could not be fetched or converted, each with the error: none of `archives` is theirs.
+    Attributes:
+        damaged: (Project, namespace) pairs whose archive could not be fetched or converted, each with the error: none of `archives` is theirs.
+        listed_at: When the service was asked for the batch listing; None: now.
     """
 
     hour: datetime
@@ -126,6 +128,7 @@ class ArchivedHour:
     odd: Mapping[tuple[str, int], str] = field(default_factory=dict)
     remark: str | None = None
     damaged: Mapping[tuple[str, int], Exception] = field(default_factory=dict)
+    listed_at: datetime | None = None
 
     @property
     def partial(self) -> PartialHourError | None:
@@ -278,8 +281,10 @@ def archived_hour(
     Raises:
         NotArchivedError: The hour, or one of its archives, is not there; with `partial`, none of its archives.
     """
+    list_path = layout.batch_list(dataset, hour)
     try:
-        listing = read_listing(layout.batch_list(dataset, hour))
+        listing = read_listing(list_path)
+        listed_at = datetime.fromtimestamp(list_path.stat().st_mtime, UTC)
     except FileNotFoundError as error:
         raise NotArchivedError(
             f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. "
@@ -297,7 +302,9 @@ def archived_hour(
             continue
         archives.append(_archive(dataset, hour, record, path, record.version))
     check_alone(gone.values(), len(wanted) if partial else len(gone))
-    return ArchivedHour(hour, tuple(archives), absent, odd=odd, remark=listing.remark, damaged=gone)
+    return ArchivedHour(
+        hour, tuple(archives), absent, odd=odd, remark=listing.remark, damaged=gone, listed_at=listed_at
+    )
 
 
 def load_hour(
@@ -310,7 +317,10 @@ def load_hour(
 ) -> HourLoad:
     """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage; `reload`: also what is loaded already."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
-    statuses = [HourStatus(archived.hour, project, ns, HourState.ABSENT, reason) for project, ns in archived.absent]
+    statuses = [
+        HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)
+        for project, ns in archived.absent
+    ]
     if (partial := archived.partial) is not None:
         statuses += [
             HourStatus(archived.hour, project, ns, HourState.MISSING, why)

@@ -149,13 +149,19 @@ class SnapshotLoad:
 
 @dataclass(frozen=True)
 class HourStatus:
-    """What is known of one hour of one project and namespace; `reason` says in a sentence why it is not loaded."""
+    """The state of one hour of one project and namespace.
+
+    Attributes:
+        reason: The reason why it is not loaded, in a sentence.
+        checked_at: When the service was last asked; None: now.
+    """
 
     batch_hour: datetime
     project_id: str
     namespace_id: int
     state: HourState
     reason: str | None = None
+    checked_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def record(
         if has_file:
             continue
         row_count = 0 if status.state is HourState.EMPTY else None
-        told = [status.state.value, status.reason, now, row_count]
+        told = [status.state.value, status.reason, status.checked_at or now, row_count]
         if found:
             connection.execute(
                 f"UPDATE hours SET state = ?, reason = ?, checked_at = ?, row_count = ? WHERE {is_row}",  # noqa: S608

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from datetime import timedelta
 
 import pytest
 
@@ -120,6 +122,18 @@ def test_projects_that_the_list_does_not_name_are_noted_as_absent_with_the_load(
     load = batches.load_hour(archived, bench.convert(archived), bench.warehouse)
     assert (load.row_count, load.changed) == (2, True)
     assert bench.states() == {(HOUR, *EN): "loaded", (HOUR, *IT): "absent"}
+
+
+def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_listed(bench):
+    """A rebuild asks nobody, so a later listing may still name the project."""
+    bench.serve("enwiki", 1)
+    bench.fetch(EN, IT)
+    listed_at = HOUR + timedelta(hours=2)
+    os.utime(bench.layout.batch_list(ARTICLE_CHANGES, HOUR), times=(listed_at.timestamp(),) * 2)
+    archived = batches.archived_hour(HOUR, bench.layout, [EN, IT])
+    batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+    checked = {row.project_id: row.checked_at for row in bench.warehouse.coverage(published=False)}
+    assert checked == {"enwiki": bench.clock(), "itwiki": listed_at}
 
 
 def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, monkeypatch):

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from resources.damage import UNREADABLE, read_footer
+from resources.files import within
 from resources.tables import LOADS, REJECTED_LINES
 from resources.warehouse.database.connect import answer, has_table, is_exhausted
 from resources.warehouse.database.sql import column_list, identifier, statement
@@ -142,9 +143,15 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def files_of_versions(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, table_name: str
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, table_name: str, *, checked: bool = True
 ) -> dict[tuple[str, int, datetime], tuple[str, ...]]:
-    """The files that have the rows of the kept versions of a dataset's snapshots, by project, namespace and source_at."""
+    """The files that have the rows of the kept versions of a dataset's snapshots, by project, namespace and source_at.
+
+    `checked` is false where `read.faults` looks at the files before any is opened, and leaves out those with wrong names.
+
+    Raises:
+        UnusableFileError: The ledger names something outside of the lake.
+    """
     place = "loads.project_id, loads.namespace_id, loads.source_at"
     found = answer(
         connection,
@@ -161,7 +168,7 @@ def files_of_versions(
     root = lake_root.resolve()
     files: dict[tuple[str, int, datetime], list[str]] = defaultdict(list)
     for project, namespace, source_at, path in found:
-        files[project, namespace, source_at].append(str(root / path))
+        files[project, namespace, source_at].append(str(within(root, path) if checked else root / path))
     return {version: tuple(paths) for version, paths in files.items()}
 
 

@@ -89,7 +89,7 @@ def insert_hours_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, p
 
 
 def kept_hours(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_root: Path) -> KeptHours:
-    """The lake files of the loaded hours of a dataset."""
+    """The lake files of the loaded hours of a dataset. Their names are not checked: `read.faults` does that."""
     root = lake_root.resolve()
     found = connection.execute(
         "SELECT lake_path FROM loads WHERE table_name = ? AND row_count > 0 AND compaction_id IS NULL ORDER BY batch_hour, lake_path",

@@ -87,15 +87,17 @@ class Version:
         )
 
 
-def versions(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_only: bool = False) -> list[Version]:
-    """The kept versions, or those underneath `articles` alone."""
+def versions(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, *, bases_only: bool = False, checked: bool = True
+) -> list[Version]:
+    """The kept versions, or those underneath `articles` alone; for `checked` see `files_of_versions`."""
     source = "internal.bases" if bases_only else "snapshots WHERE table_name = 'snapshot_articles'"
     found = answer(
         connection,
         "SELECT snapshot_id, snapshot_version, project_id, namespace_id, source_at "  # noqa: S608  constant words
         f"FROM {source} ORDER BY boundary_at, snapshot_id, snapshot_version",
     )
-    files = files_of_versions(connection, lake_root, SNAPSHOT_ARTICLES.name)
+    files = files_of_versions(connection, lake_root, SNAPSHOT_ARTICLES.name, checked=checked)
     return [
         Version(identifier, version, project, namespace, source_at, files.get((project, namespace, source_at), ()))
         for identifier, version, project, namespace, source_at in found

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from resources.files import UnusableFileError
 from resources.tables import ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
 from resources.warehouse.database.formulas import STATE
@@ -62,17 +63,19 @@ def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: d
     try:
         with transaction(connection):
             return take_in(connection, lake_root, now)
-    except duckdb.Error as error:
+    except (duckdb.Error, UnusableFileError) as error:
         raise _unreadable(connection, lake_root, error) from error
 
 
 def _unreadable(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, error: duckdb.Error
-) -> duckdb.Error | LakeFileError:
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, error: duckdb.Error | UnusableFileError
+) -> duckdb.Error | UnusableFileError | LakeFileError:
     """The failure as a sentence that names the files at fault; as it is where none is."""
-    if is_exhausted(error):
+    if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
-    wanted = [Path(path) for base in versions(connection, lake_root, bases_only=True) for path in base.paths]
+    wanted = [
+        Path(path) for base in versions(connection, lake_root, bases_only=True, checked=False) for path in base.paths
+    ]
     older = "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first"
     if (known := window(connection)) is not None:
         asked = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}

@@ -125,7 +125,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
     )
     paths = [root / relative for table, relative in named if table == "article_changes"]
     looked_up = [root / relative for table, relative in named if table == "lookups"]
-    kept = versions(connection, lake_root)
+    kept = versions(connection, lake_root, checked=False)
     others = bodies.kept(connection, lake_root)
     of_snapshots = (*(version.paths for version in kept), *(version.files for version in others))
     older = [root / path for path, _ in cold]

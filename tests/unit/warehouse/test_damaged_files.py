@@ -11,6 +11,8 @@ import pytest
 
 from assets.steps.repair import Repair
 from resources.damage import read_footer
+from resources.datasets import SNAPSHOT_ARTICLES
+from resources.files import UnusableFileError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, QueryError, named
 from resources.warehouse.read import faults as faults_
@@ -119,6 +121,23 @@ def test_a_ledger_that_names_other_files_shows_none_of_them(lake, warehouse, nam
     assert done.replaced == []
     assert len(done.failed) == 1
     assert victim.read_bytes() == path.read_bytes()
+
+
+def test_a_ledger_that_names_other_files_of_a_snapshot_has_none_of_them_read(lake, warehouse):
+    """Neither by what makes `articles`, nor by the checks."""
+    warehouse.load_snapshot(snapshot := lake.snapshot([[lake.change(1, "A", 20)]]))
+    victim = warehouse.data / "victim/x.parquet"
+    victim.parent.mkdir()
+    victim.write_bytes(snapshot.files[0].path.read_bytes())
+    with duckdb.connect(warehouse.build_path) as connection:
+        connection.execute("UPDATE loads SET lake_path = '../victim/x.parquet'")
+    with (
+        pytest.raises(UnusableFileError, match=r"'\.\./victim/x\.parquet' does not name a file within"),
+        warehouse.auditing() as auditor,
+    ):
+        auditor.snapshots([snapshot.snapshot_id], SNAPSHOT_ARTICLES)
+    with pytest.raises(LakeFileError, match="is not the name of a lake file"):
+        warehouse.apply_changes()
 
 
 def test_a_look_costs_no_footer_of_a_file_that_did_not_change(lake, warehouse, monkeypatch):

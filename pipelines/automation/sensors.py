@@ -131,7 +131,8 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"discover_{dataset.archive}",
         job_name=jobs.of_snapshots(dataset),
-        minimum_interval_seconds=3600,
+        # often, because a look at a service that is slow to answer ends after seconds; listing costs no quota (assumed)
+        minimum_interval_seconds=600,
         description="Compares the versions of the service's snapshots with the archived ones, and requests a run for each that "
         "differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
     )

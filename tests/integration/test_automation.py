@@ -533,6 +533,19 @@ def test_a_snapshot_under_way_does_not_keep_hours_from_being_published(fresh):
     assert fresh.tick("publish_pending").skip_message.startswith("1 run under way")
 
 
+def test_a_listing_that_takes_too_long_is_asked_for_again_within_minutes(fresh, monkeypatch):
+    """A sandbox makes its snapshots at the first listing, and a service may be as slow."""
+    fresh.sandbox.faults.add(path="/v2/snapshots", kind="delay", seconds=5.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(sensors, "_ANSWER_SECONDS", 0.2)
+        asked = fresh.tick("discover_snapshots")
+    assert (bool(asked.skip_message), asked.run_requests, asked.cursor) == (True, [], None)
+    (request,) = fresh.tick("discover_snapshots").run_requests
+    assert request.partition_key == "enwiki_namespace_0"
+    for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
+        assert fresh.defs.resolve_sensor_def(f"discover_{dataset.archive}").minimum_interval_seconds <= 600
+
+
 def test_without_the_service_the_snapshots_wait(fresh):
     fresh.sandbox.faults.add(path="/v2/snapshots", kind="status", status=403, count=None)
     assert fresh.tick("discover_snapshots").skip_message

@@ -7,11 +7,13 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from resources.sandbox.claim import SandboxConflictError
 from resources.sandbox.options import parse
-from resources.sandbox.provision import provide
+from resources.sandbox.provision import provide, snapshot_hour
 from resources.sandbox.server import Sandbox, running
 from resources.sandbox.store.exports import newest_hour
 
@@ -56,10 +58,13 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
     """
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
     try:
+        settings = options.settings
+        if options.snapshot_hour is None and settings.now is None:
+            settings = replace(settings, snapshot_hour=snapshot_hour(settings.state, datetime.now(UTC)))
         with (
             _caught_signals() as signals,
             running(
-                options.settings,
+                settings,
                 port=options.port,
                 object_port=options.object_port,
                 realtime_port=options.realtime_port,

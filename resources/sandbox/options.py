@@ -55,6 +55,7 @@ class Options:
     realtime_port: int
     idle: float | None
     prepare: int
+    snapshot_hour: int | None
     accounts: tuple[Account, ...]
     quotas: tuple[Quota, ...]
     admitted: tuple[tuple[str, str], ...]
@@ -103,6 +104,7 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
         realtime_port=parsed.realtime_port,
         idle=parsed.idle,
         prepare=parsed.prepare,
+        snapshot_hour=parsed.snapshot_hour,
         accounts=(*parsed.account, *parsed.temporary),
         quotas=tuple(parsed.quota),
         admitted=tuple(parsed.admit),
@@ -128,6 +130,7 @@ def settings_from(parsed: argparse.Namespace) -> Settings:
         single_member=parsed.single_member,
         stream_rate=parsed.stream_rate,
         speed=parsed.speed,
+        snapshot_hour=parsed.snapshot_hour or 0,
         now=parsed.now,
         overlap=parsed.overlap,
         source_2025=parsed.source_2025,
@@ -143,6 +146,8 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None, prepa
     words += ["--entities", str(settings.entities)]
     words += ["--chunk-bytes", str(settings.chunk_bytes), "--prepare", str(prepare)]
     words += ["--stream-rate", f"{settings.stream_rate:g}", "--speed", f"{settings.speed:g}"]
+    if settings.snapshot_hour:
+        words += ["--snapshot-hour", str(settings.snapshot_hour)]
     if settings.articles is not None:
         words += ["--articles", str(settings.articles)]
     if settings.now is not None:
@@ -234,6 +239,13 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
         type=_factor,
         default=Settings.speed,
         help="let the clock run so many times as fast as real time, from the first start on (default: %(default)g)",
+    )
+    add(
+        "--snapshot-hour",
+        type=_whole(0, 23),
+        metavar="HOUR",
+        help="hour of the day (UTC) in which snapshots are exported (default: three hours before the first start, so that the newest hours follow "
+        "them; 0 where the clock is stopped)",
     )
     add(
         "--stream-rate",

@@ -1,8 +1,9 @@
-"""The accounts that a sandbox starts with: those of the command line and of the environment."""
+"""What a sandbox starts with: the accounts of the command line and of the environment, and the hour of its snapshots."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.private import write_private
@@ -11,9 +12,25 @@ from resources.sandbox.settings import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from resources.sandbox.accounts.accounts import Accounts
     from resources.sandbox.options import Options
+
+
+#: Before the first start: exports have ended by then, and the three newest hours follow them.
+_SNAPSHOTS_BEFORE = timedelta(hours=3)
+
+
+def snapshot_hour(state: Path, now: datetime) -> int:
+    """Return the hour of the day (UTC) in which a folder's snapshots are exported, which is chosen at its first start."""
+    state.mkdir(parents=True, exist_ok=True)
+    kept = state / "snapshot-hour.json"
+    hour = read_state(kept).get("hour") if kept.exists() else None
+    if not isinstance(hour, int):
+        hour = (now - _SNAPSHOTS_BEFORE).astimezone(UTC).hour
+        write_private(kept, json.dumps({"hour": hour}).encode())
+    return hour % 24
 
 
 def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) -> list[str]:

@@ -82,6 +82,7 @@ class Settings:
         chunk_bytes: Uncompressed bytes after which a chunk of a snapshot ends. The service's are 100,000,000.
         stream_rate: Messages a second on a stream of all parts; one of fewer has its share. 0: no throttle.
         speed: How many times as fast as real time the clock runs, where it does not stand still.
+        snapshot_hour: Hour of the day (UTC) in which the exports of snapshots start.
         single_member: Snapshots have a single member, as newer documentation describes. False: one for every chunk.
     """
 
@@ -100,6 +101,7 @@ class Settings:
     chunk_bytes: int = 8_000_000
     stream_rate: float = 50.0
     speed: float = 1.0
+    snapshot_hour: int = 0
     single_member: bool = False
 
     def __post_init__(self) -> None:
@@ -128,6 +130,8 @@ class Settings:
             raise ValueError(f"`articles` must be between 1 and {MOST_ARTICLES:,}; it is {self.articles:,}.")
         if not 0 <= self.entities <= MOST_ARTICLES:
             raise ValueError(f"`entities` must be between 0 and {MOST_ARTICLES:,}; it is {self.entities:,}.")
+        if not 0 <= self.snapshot_hour < 24:
+            raise ValueError(f"`snapshot_hour` must be between 0 and 23; it is {self.snapshot_hour}.")
         if self.corpus is not None and not self.corpus.is_dir():
             raise ValueError(f"The corpus {self.corpus} is not a folder; name a folder of .ndjson or .ndjson.gz files.")
 
@@ -150,7 +154,7 @@ class Settings:
     def identity(self) -> str:
         """What the sandbox's data comes from: `sandbox-<seed>-<digest of everything else that shapes the world>`.
 
-        Neither the address, nor the state folder, nor the clock, nor the pace of streams is part of it.
+        Neither the address, nor the state folder, nor the clock, nor the hour of snapshots, nor the pace of streams is part of it.
         """
         shape = json.dumps(
             [

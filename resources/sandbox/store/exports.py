@@ -1,6 +1,6 @@
 """What is published at a moment: the newest hour, the day's export of each snapshot, and an older copy for free accounts.
 
-Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC and end hours later; the next
+Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in an hour that can be set) and end hours later; the next
 one replaces the one before under the same identifiers. Free accounts see a copy that is renewed on the first of the
 month (in the public source of August 2025: on the 2nd and the 21st).
 """
@@ -125,7 +125,7 @@ class Exports:
     def upcoming(self, identifier: str) -> Turn:
         """The next export of the schedule: the first that has not ended."""
         now = self._clock.now()
-        for ahead in range(2):
+        for ahead in (-1, 0, 1):  # that of yesterday may end after midnight
             started, ended = self._contents.snapshot_times(identifier, now + ahead * _DAY)
             if ended > now:
                 break

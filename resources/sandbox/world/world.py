@@ -45,7 +45,7 @@ _EXPORT_SECONDS = 55
 #: The list of an hour appears no earlier than this after the hour's end, and this long after the last export.
 _LISTED_AT_LEAST = timedelta(minutes=4)
 _LISTED_AFTER = timedelta(seconds=80)
-#: Minutes after midnight at which a project's snapshots are exported, and how long that may take.
+#: Minutes after the full hour at which a project's snapshots are exported, and how long that may take.
 _SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
 _SNAPSHOT_SECONDS = 5_400
 
@@ -255,7 +255,12 @@ class World:
         midnight = micros(day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
         project, _ = self.parts(identifier)
         draw = salt("snapshot", self._settings.seed, project, midnight)
-        started = midnight + _SNAPSHOT_FROM * _MINUTE + draw % (_SNAPSHOT_SPAN * _MINUTE)
+        started = (
+            midnight
+            + self._settings.snapshot_hour * HOUR
+            + _SNAPSHOT_FROM * _MINUTE
+            + draw % (_SNAPSHOT_SPAN * _MINUTE)
+        )
         took = salt("snapshot", self._settings.seed, identifier, midnight) % (_SNAPSHOT_SECONDS * 1_000_000)
         return moment_of(started), moment_of(started + 5 * _MINUTE + took)
 

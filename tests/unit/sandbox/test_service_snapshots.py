@@ -12,7 +12,11 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
+from resources.sandbox.clock import Clock
+from resources.sandbox.provision import snapshot_hour
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.store.exports import Exports, Turn, newest_hour
+from resources.sandbox.world.world import World
 from tests.unit.sandbox.conftest import logged_in, prepared_state
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
@@ -392,3 +396,26 @@ class TestOutOfTurn:
             client.call(ONE)
         folder = next((client.sandbox.settings.state / "snapshots").glob("*/*/enwiki_namespace_0"))
         assert len(list(folder.iterdir())) <= 3
+
+
+@pytest.mark.parametrize("hour", range(24))
+def test_the_newest_hours_follow_the_snapshots_of_a_sandbox_that_was_just_made(tmp_path, hour):
+    for minute in (0, 3, 12, 59):
+        now = NOW.replace(hour=hour, minute=minute)
+        state = tmp_path / str(minute)
+        chosen = snapshot_hour(state, now)
+        world = World(Settings(state=state, seed=hour, snapshot_hour=chosen))
+        exports, newest = Exports(world, Clock(now)), newest_hour(world, now)
+        for identifier in exports.identifiers():
+            turn = exports.turn(identifier, free=False)
+            assert newest - timedelta(hours=2) + timedelta(minutes=15) <= turn.started < turn.ended <= now
+        # a later start keeps to it
+        assert snapshot_hour(state, now + timedelta(hours=5)) == chosen
+
+
+def test_an_export_that_ends_after_midnight_is_the_next_one_until_then(tmp_path):
+    world = World(Settings(state=tmp_path, snapshot_hour=23))
+    started, ended = world.snapshot_times("enwiki_namespace_0", NOW)
+    exports = Exports(world, Clock(ended - timedelta(seconds=1)))
+    assert exports.upcoming("enwiki_namespace_0") == Turn(started, ended)
+    assert exports.turn("enwiki_namespace_0", free=False).started < started

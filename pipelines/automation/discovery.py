@@ -55,7 +55,8 @@ WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 LAUNCHING: Final = timedelta(minutes=5)
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
-_DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
+#: States of which a run over the hour changes nothing.
+DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
 #: Of a run that is asked for and not ended.
 UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -87,14 +88,13 @@ def missing_hours(
     """
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
-        if row.state in _DONE:
+        if row.state in DONE:
             done.setdefault(row.batch_hour, set()).add((row.project_id, row.namespace_id))
     return [
         hour
         for hour in recent_hours(now)
         if (
-            not done.get(hour, set()).issuperset(scope)
-            or _due_again(layout.batch_list(dataset, hour), hour, now, scope)
+            not done.get(hour, set()).issuperset(scope) or due_again(layout.batch_list(dataset, hour), hour, now, scope)
         )
     ]
 
@@ -116,7 +116,8 @@ def missing_now(
     return missing_hours(now, rows, lake.layout, enterprise.scope_of(dataset), dataset)
 
 
-def _due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
+def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
+    """Return whether the listing of an hour lacked a mirrored project and the time to fetch it again has come."""
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
     except FileNotFoundError:

@@ -72,6 +72,10 @@ hours_option = click.option(
 )
 
 
+#: The option `--quiet`, for commands that cron runs.
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but failures, for cron.")
+
+
 def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option `--dataset`, for commands that handle any dataset of a family."""
     return click.option(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli import service, terminal
-from pipelines.cli.parameters import HOUR, DatasetName
+from pipelines.cli.parameters import HOUR, DatasetName, quiet_option
 from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from pipelines.settings import read as read_settings
 from resources import datasets
@@ -51,7 +51,10 @@ GROUP BY ALL ORDER BY a.project_id""",
 
 @click.command()
 @click.option(
-    "--hours", "count", type=click.IntRange(1, 48), help="Number of newest hours to fetch and load.  [default: 3]"
+    "--hours",
+    "count",
+    type=click.IntRange(1, 48),
+    help="Number of newest hours to fetch and load.  [default: 3, and those before them that the mirror lacks and the service still keeps]",
 )
 @click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05; instead of --hours.")
 @click.option("--to", "last", type=HOUR, help="Last hour (UTC).  [default: the same as --from]")
@@ -60,11 +63,14 @@ GROUP BY ALL ORDER BY a.project_id""",
     "--reference/--no-reference", default=None, help="Fetch the reference lists, or not.  [default: once a day]"
 )
 @click.option(
-    "--snapshots/--no-snapshots",
-    default=None,
-    help="First fetch the snapshots of projects that have none yet, or not. With an account, snapshots cost quota.  "
-    "[default: with the sandbox only]",
+    "--snapshots",
+    type=click.Choice(["missing", "newer"]),
+    is_flag=False,
+    flag_value="missing",
+    help="First fetch snapshots: of projects that have none yet (missing, also without a word), or with newer also those that the "
+    "service has exported again. With an account, snapshots cost quota.  [default: missing with the sandbox, else none]",
 )
+@click.option("--no-snapshots", is_flag=True, help="Fetch no snapshots, also with the sandbox.")
 @click.option(
     "--dataset",
     "wanted",
@@ -81,7 +87,7 @@ GROUP BY ALL ORDER BY a.project_id""",
     metavar="[MINUTES]",
     help=f"When a host cannot be reached, wait for it up to this many minutes ({DEFAULT_MINUTES} without a number), then continue.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but failures, for cron.")
+@quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables, for scripts.")
 def run(
     *,
@@ -90,7 +96,8 @@ def run(
     last: datetime | None,
     dry_run: bool,
     reference: bool | None,
-    snapshots: bool | None,
+    snapshots: str | None,
+    no_snapshots: bool,
     wanted: tuple[Dataset, ...],
     wait: int | None,
     quiet: bool,
@@ -99,6 +106,8 @@ def run(
     """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
     if dry_run and (quiet or as_json):
         raise click.UsageError("--dry-run prints what it found: it goes neither with --quiet nor with --json.")
+    if snapshots and no_snapshots:
+        raise click.UsageError("--snapshots and --no-snapshots exclude each other.")
     if first is not None and count is not None:
         raise click.UsageError("--hours and --from exclude each other.")
     if last is not None and first is None:
@@ -113,6 +122,7 @@ def run(
 
     from assets import names
     from pipelines.cli.terminal_engine import TerminalEngine
+    from pipelines.operations import pending
     from pipelines.operations import run as runs
     from pipelines.wiring import build_resources, engine_fields
     from resources.enterprise.errors import UnreachableError
@@ -123,22 +133,28 @@ def run(
     settings = read_settings()
     enterprise = build_resources(settings)["enterprise"]
     service.announce(settings)
-    layout = Layout(settings.data)
+    layout, warehouse = Layout(settings.data), Warehouse(settings.data)
     hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []
+    with_lacking = first is None and count is None
+    say = partial(terminal.ERR.print, markup=False)
 
     def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
         """Check the names and choose the hours, once; returns the snapshots to begin with."""
         names.check(client, layout, settings.projects, settings.namespaces)
-        if not hours:
+        if first is None:
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
-        if not (settings.sandbox if snapshots is None else snapshots):
+        if no_snapshots or not (snapshots or settings.sandbox):
             return {}
+        say("Listing the snapshots of the service")
         # unasked, those that `articles` begins with: the others are whole projects once more
         chosen = wanted or (() if snapshots else (datasets.SNAPSHOT_ARTICLES,))
-        return runs.missing_snapshots(client, enterprise, Warehouse(settings.data), chosen)
+        return pending.snapshots_to_fetch(client, enterprise, warehouse, layout, chosen, newer=snapshots == "newer")
 
     def attempt() -> RunReport:
         try:
+            if settings.sandbox and settings.access.found_sandbox() is None:
+                say("Starting the sandbox, which then makes its first archives: about half a minute")
+            say("Looking for the newest hours")
             with enterprise.client() as client:
                 missing = choose(client)
         except UnreachableError as error:
@@ -149,21 +165,29 @@ def run(
                 hours,
                 snapshots=missing,
                 refresh_reference=reference,
+                with_lacking=with_lacking,
+                say=say,
                 engine=TerminalEngine(**engine_fields(settings)),
             )
 
     if dry_run:
         with enterprise.client() as client:
             missing = choose(client)
+            if with_lacking:
+                lacking = pending.lacking_hours(enterprise, warehouse, layout, hours[-1], datetime.now(UTC))
+                hours = sorted({*hours, *lacking})
             _show_dry_run(runs.dry_run(hours, missing, client, enterprise, layout))
+        if with_lacking and any(missing.values()):
+            terminal.say(
+                "The hours since a new snapshot was exported are fetched as well, as far as the service keeps them."
+            )
         return
-    say = partial(terminal.ERR.print, markup=False)
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
     told_of_lake(settings, report)
     if as_json:
-        terminal.echo(json.dumps(_as_json(settings, hours, report), ensure_ascii=False, indent=2))
+        terminal.echo(json.dumps(_as_json(settings, report), ensure_ascii=False, indent=2))
     elif hours and not quiet:
-        _show_run(settings, hours, report)
+        _show_run(settings, report)
     if report.failures:
         raise click.ClickException("\n".join(report.failures))
 
@@ -203,7 +227,7 @@ def _show_dry_run(plan: Any) -> None:
     )
 
 
-def _as_json(settings: Settings, hours: list[datetime], report: RunReport) -> dict[str, Any]:
+def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
     """What a run did: each file of its hours, whether analysts see them yet, and every failure."""
     from resources.warehouse import Warehouse
 
@@ -215,7 +239,7 @@ def _as_json(settings: Settings, hours: list[datetime], report: RunReport) -> di
         "is_published": has_file and warehouse.unpublished_revision() is None,
         "hours": [
             {"table": dataset.name, **vars(row), "batch_hour": row.batch_hour.isoformat(), "seconds": seconds}
-            for dataset, row, seconds in _rows(warehouse, hours, report)
+            for dataset, row, seconds in _rows(warehouse, report)
         ],
         "failures": report.failures,
         "repaired": report.repaired,
@@ -223,18 +247,16 @@ def _as_json(settings: Settings, hours: list[datetime], report: RunReport) -> di
     }
 
 
-def _rows(
-    warehouse: Warehouse, hours: list[datetime], report: RunReport
-) -> Iterator[tuple[Dataset, SummaryRow, float]]:
+def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, SummaryRow, float]]:
     """The hours by dataset, project and namespace, each with the seconds of fetching and converting."""
     # not of the published file, which this run may have left as it was
-    for dataset in datasets.datasets(Family.HOURLY) if hours else ():
-        for row in warehouse.summary(hours=hours, published=False, dataset=dataset):
+    for dataset in datasets.datasets(Family.HOURLY) if report.hours else ():
+        for row in warehouse.summary(hours=report.hours, published=False, dataset=dataset):
             archive = f"{row.project_id}_namespace_{row.namespace_id}"
             yield dataset, row, report.seconds.get((dataset.name, row.batch_hour, archive), 0.0)
 
 
-def _show_run(settings: Settings, hours: list[datetime], report: RunReport) -> None:
+def _show_run(settings: Settings, report: RunReport) -> None:
     from resources.tables import HourState
     from resources.warehouse import Warehouse, next_text
     from resources.warehouse.read import coverage
@@ -257,7 +279,7 @@ def _show_run(settings: Settings, hours: list[datetime], report: RunReport) -> N
             size_text(row.ndjson_bytes),
             seconds,
         )
-        for dataset, row, seconds in _rows(warehouse, hours, report)
+        for dataset, row, seconds in _rows(warehouse, report)
     ]
     columns = (
         *(
@@ -293,11 +315,13 @@ def _show_run(settings: Settings, hours: list[datetime], report: RunReport) -> N
     terminal.say(
         f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced as a whole, never locked)\n"
     )
-    if report.failures:
-        return  # what failed comes next, and must not be below examples
+    shown = settings.data / "state" / "examples"
+    if report.failures or shown.exists():
+        return  # a failure must not be below examples, and nobody needs them twice
     for question, query in EXAMPLES.items():
         answer = warehouse.sql(query)
         terminal.OUT.print(question, style="bold")
         terminal.OUT.print(query, markup=False, style="dim")
         terminal.show(answer.columns, answer.rows)
         terminal.OUT.print()
+    shown.touch()

@@ -23,24 +23,26 @@ from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
+from pipelines.operations import pending
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from pipelines.process.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from pipelines.settings import SettingsError
+from pipelines.wiring import build_resources
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import hour_text
 from resources.lake import Layout
+from resources.warehouse import WarehouseBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, SnapshotPlan
-    from resources.warehouse import Warehouse
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)
@@ -52,6 +54,7 @@ class RunReport:
 
     Attributes:
         failures: A sentence for each failure, in the order they happened.
+        hours: The hours that the run was about, in order; without those that were loaded from the archive alone.
         seconds: Fetching and converting by (table, hour, archive); next to nothing where it was there already.
         unavailable: `service` or `warehouse`: what no job could use after a failure, so that none was run that needs it.
         unreachable: The service is what was not available, and may be so later: a host could not be reached.
@@ -59,6 +62,7 @@ class RunReport:
     """
 
     failures: list[str] = field(default_factory=list)
+    hours: list[datetime] = field(default_factory=list)
     seconds: dict[tuple[str, datetime, str], float] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
     unreachable: bool = False
@@ -160,22 +164,6 @@ def reference_due(layout: Layout, now: datetime) -> bool:
     return False
 
 
-def missing_snapshots(
-    client: EnterpriseClient, enterprise: EnterpriseResource, warehouse: Warehouse, wanted: Iterable[Dataset] = ()
-) -> dict[Dataset, list[str]]:
-    """The service's snapshots of mirrored projects and namespaces of which none is loaded, by dataset (default: each)."""
-    missing = {}
-    for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
-        scope = enterprise.scope_of(dataset) or dataset.places
-        order = {place: number for number, place in enumerate(scope)}
-        loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
-        listing, open_ = client.snapshots(dataset), [one for one in scope if one not in loaded]
-        records = snapshot_sets.mirrored(listing, open_)
-        records.sort(key=lambda one: order[one.project_id, one.namespace_id])
-        missing[dataset] = [one.identifier for one in records] + list(snapshot_sets.odd(listing, open_))
-    return missing
-
-
 def dry_run(
     hours: Iterable[datetime],
     snapshots: Mapping[Dataset, Iterable[str]],
@@ -203,42 +191,74 @@ def run(
     *,
     snapshots: Mapping[Dataset, Sequence[str]] | None = None,
     refresh_reference: bool | None = None,
+    with_lacking: bool = False,
+    say: Callable[[str], None] = lambda _: None,
     **overrides: Any,
 ) -> RunReport:
     """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish where that is due.
 
-    What succeeded is published even where an hour or a snapshot failed; what failed is in the report.
+    Snapshots and hours that are archived and not loaded are loaded as well. What succeeded is published even where an hour or a
+    snapshot failed; what failed is in the report.
 
     Args:
         settings: Settings.
         hours: Hours, consecutive.
         snapshots: Identifiers of snapshots to have in their newest version, by dataset.
         refresh_reference: Pull the reference lists, or not; None: when they are due.
+        with_lacking: Fetch also the hours before these that the mirror lacks and the service still keeps.
+        say: Hears a line before each job.
         overrides: Resources in place of the settings' own.
 
     Raises:
         SettingsError: The hours lie before any that the mirror could have.
         KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
     """
-    if hours and hours[0] < (first := first_hour(settings, *hours)):
+    first = first_hour(settings, *hours)
+    if hours and hours[0] < first:
         raise SettingsError(
             f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the first hour of the mirror. Nothing was done. Choose "
             "later hours, or set WME_FIRST_HOUR if older ones are archived."
         )
-    defs = _defs(settings, hours, **overrides)
-    due = reference_due(Layout(settings.data), datetime.now(UTC)) if refresh_reference is None else refresh_reference
+    defs, layout = _defs(settings, hours, **overrides), Layout(settings.data)
+    resources = build_resources(settings) | overrides
+    enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
+    due = reference_due(layout, datetime.now(UTC)) if refresh_reference is None else refresh_reference
     with _run_here(settings) as here:
         # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
         if due:
+            say("Reference lists")
             here.execute(defs, jobs.REFERENCE)
-        for dataset, identifiers in (snapshots or {}).items():
-            here.instance.add_dynamic_partitions(dataset.archive, list(identifiers))
-            for identifier in identifiers:
+        for dataset, identifier in ((one, name) for one, names in (snapshots or {}).items() for name in names):
+            if not here.report.unavailable:
+                say(f"Snapshot {identifier} ({dataset.name})")
+                here.load_snapshot(defs, dataset, identifier)
+        if "warehouse" in here.report.unavailable:
+            return here.report
+        try:
+            for dataset in filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
+                identifiers, unreadable = pending.archived_snapshots(dataset, enterprise, store, layout)
+                here.report.failures += unreadable
+                for identifier in identifiers:
+                    say(f"Snapshot {identifier} ({dataset.name}), from the archive")
+                    here.load_snapshot(defs, dataset, identifier, selection=layers.keys(dataset)[1:])
+            needed = hours and with_lacking and "warehouse" not in here.report.unavailable
+            lacking = pending.lacking_hours(enterprise, store, layout, hours[-1], datetime.now(UTC)) if needed else ()
+            here.report.hours = sorted({*hours, *(hour for hour in lacking if hour >= first)})
+            for span in pending.spans(here.report.hours):
                 if not here.report.unavailable:
-                    here.execute(defs, jobs.of_snapshots(dataset), partition_key=identifier)
-        if hours and not here.report.unavailable:
-            here.execute(defs, jobs.HOURS, _range(hours))
-        here.execute(defs, jobs.PUBLISH, WHEN_DUE)
+                    say(_text(span))
+                    here.execute(defs, jobs.HOURS, _range(span))
+            for dataset in filter(enterprise.scope_of, datasets.datasets(Family.HOURLY)):
+                if "warehouse" not in here.report.unavailable:
+                    archived = {*pending.archived_hours(dataset, enterprise, store, layout)} - {*here.report.hours}
+                    for span in pending.spans(archived):
+                        say(f"{_text(span)} ({dataset.name}), from the archive")
+                        here.execute(defs, jobs.HOURS, _range(span), selection=layers.keys(dataset)[1:])
+            say("Current articles and the published file")
+            here.execute(defs, jobs.PUBLISH, WHEN_DUE)
+        except WarehouseBusyError as error:
+            here.report.failures.append(str(error))
+            here.report.unavailable.add("warehouse")
     return here.report
 
 
@@ -282,10 +302,8 @@ def from_archive(
             here.execute(_defs(wanted, hours, **overrides), jobs.HOURS, _range(hours), selection=behind)
         defs = _defs(settings, **overrides)
         for dataset, identifiers in (snapshots or {}).items():
-            here.instance.add_dynamic_partitions(dataset.archive, list(identifiers))
-            behind, job = layers.keys(dataset)[1:], jobs.of_snapshots(dataset)
             for name in identifiers:
-                here.execute(defs, job, selection=behind, partition_key=name)
+                here.load_snapshot(defs, dataset, name, selection=layers.keys(dataset)[1:])
         here.execute(defs, jobs.PUBLISH)
     return here.report
 
@@ -295,6 +313,10 @@ def _range(hours: Sequence[datetime]) -> dict[str, str]:
         ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
         ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
     }
+
+
+def _text(span: Sequence[datetime]) -> str:
+    return f"Hours {hour_text(span[0])} to {hour_text(span[-1])} UTC"
 
 
 def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> dg.Definitions:
@@ -364,6 +386,13 @@ class _Here:
         if not result.success and not sentences:
             sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
         self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]
+
+    def load_snapshot(
+        self, defs: dg.Definitions, dataset: Dataset, name: str, *, selection: Sequence[dg.AssetKey] | None = None
+    ) -> None:
+        """Run the job over one snapshot."""
+        self.instance.add_dynamic_partitions(dataset.archive, [name])
+        self.execute(defs, jobs.of_snapshots(dataset), selection=selection, partition_key=name)
 
 
 @contextmanager

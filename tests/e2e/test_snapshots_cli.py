@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from assets.steps.hour import fetch_hour, plan_hour
 from assets.steps.snapshot import DISK_FACTOR
 from pipelines.process.interrupts import SENTENCE
+from pipelines.settings import read
+from resources.datasets import ARTICLE_CHANGES
+from resources.engine import Engine, LineReporter
 from resources.enterprise import is_intact
+from resources.lake import Layout
 from resources.sandbox import Settings, running
+from resources.warehouse import Warehouse
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 PROJECTS = ("enwiki", "frwiki")
@@ -187,6 +193,34 @@ def test_what_was_downloaded_costs_a_run_nothing(environ, call):
     assert "; 2 quota units." in before.out
     assert call("snapshots", "download", NAME, OTHER, environ=environ).code == 0
     assert "; 0 quota units." in call(*dry, environ=environ).out
+
+
+def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, service, hours):
+    """A snapshot of `wme snapshots download`, and an hour of a run that was killed before it could load it."""
+    assert call("snapshots", "download", NAME, environ=environ).code == 0
+    first, killed, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours)
+    told = call("run", "--no-reference", "--from", first, environ=environ)
+    assert told.code == 0, told.err
+    assert f"Snapshot {NAME} (snapshot_articles), from the archive" in told.err
+    settings = read(environ)
+    with settings.access.client() as client:
+        layout, engine = Layout(settings.data), Engine(1, LineReporter(str))
+        fetch_hour(plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES)), client, layout, engine)
+    # the gap is known from the first run after it on, and the next one closes it
+    assert call("run", "--no-reference", "--from", last, environ=environ).code == 0
+    service.requests.clear()
+    told = call("run", "--no-reference", "--from", last, environ=environ)
+    assert told.code == 0, told.err
+    assert (
+        f"Hours {killed.replace('T', ' ')}:00 to {killed.replace('T', ' ')}:00 UTC (article_changes), from the archive"
+        in told.err
+    )
+    assert downloads(service) == []
+    warehouse = Warehouse(settings.data)
+    states = warehouse.sql("SELECT DISTINCT batch_hour, state FROM hours WHERE project_id = 'frwiki' ORDER BY 1").rows
+    assert states == [(hour, "loaded") for hour in hours]
+    bases = warehouse.sql("SELECT project_id, count(*) FROM snapshots GROUP BY ALL").rows
+    assert bases == [("enwiki", 1)]
 
 
 def test_download_of_several_as_json(environ, call, archive):

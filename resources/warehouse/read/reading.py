@@ -13,6 +13,7 @@ from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, STREAM_COMPARISONS, VISIBILITY_CHANGES
 from resources.warehouse.database.connect import answer
+from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, identifier, statement
 from resources.warehouse.errors import QueryError
 from resources.warehouse.read import lookups
@@ -119,6 +120,28 @@ class Reader:
         query = "SELECT project_id, namespace_id FROM snapshots WHERE table_name = ?"
         with self._reading(published=published) as connection:
             return frozenset(answer(connection, query, [dataset.name]))
+
+    def snapshot_versions(self, dataset: Dataset) -> dict[str, dict[str, datetime]]:
+        """The loaded versions of each snapshot of a dataset, and when the service exported them."""
+        query = (
+            "SELECT snapshot_id, snapshot_version, coalesce(exported_at, loaded_at) FROM snapshots WHERE table_name = ?"
+        )
+        found: dict[str, dict[str, datetime]] = {}
+        for name, version, exported_at in self._build(query, [dataset.name]):
+            found.setdefault(name, {})[version] = exported_at
+        return found
+
+    def beginnings(self, dataset: Dataset) -> dict[tuple[str, int], datetime]:
+        """The first hour that is mirrored of a dataset, by project and namespace; what was only asked for has none."""
+        query = (
+            f"SELECT project_id, namespace_id, first_hour FROM ({statement('load/beginnings')}) WHERE table_name = ?"  # noqa: S608
+        )
+        return {(project, namespace): hour for project, namespace, hour in self._build(query, [dataset.name])}
+
+    def lacking_hours(self, dataset: Dataset) -> list[datetime]:
+        """Hours of a dataset of which a project or namespace is known not to be loaded, in order."""
+        query = f"SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND state NOT IN ({FORMULAS['covered']}) ORDER BY 1"  # noqa: S608
+        return [hour for (hour,) in self._build(query, [dataset.name])]
 
     def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[Scope]:
         """The (project, namespace) pairs of which anything is known of a dataset, with their gaps before an hour."""

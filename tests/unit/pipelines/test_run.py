@@ -11,16 +11,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipelines.operations import pending
 from pipelines.operations import run as runs
 from pipelines.settings import Settings
 from resources.access import Access
 from resources.adapters import ConfiguredEnterprise, ConfiguredWarehouse
-from resources.datasets import SNAPSHOT_ARTICLES, named
+from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
-from resources.tables import REFERENCE_TABLES
-from resources.warehouse import Warehouse
+from resources.tables import REFERENCE_TABLES, HourState
+from resources.warehouse import HourStatus, Warehouse
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.warehouse.conftest import Clock as Late
@@ -123,7 +124,9 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     listed(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
-    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
+        SNAPSHOT_ARTICLES: wanted
+    }
     assert not warehouse.build_path.exists()  # nothing is made only to look
 
     lake = Lake(tmp_path)
@@ -131,7 +134,48 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")])
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
-    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
+    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
+        SNAPSHOT_ARTICLES: wanted[:2]
+    }
+    listed(fake, *served)
+    # versions have no order: one that is not archived is a newer one
+    found = pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES], newer=True)
+    assert found == {SNAPSHOT_ARTICLES: wanted}
+
+
+def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_keeps(tmp_path):
+    lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
+    mirrored = ConfiguredEnterprise(access=Access(str(tmp_path)), projects=("enwiki",))
+
+    def lacking(newest=5, now=6):
+        found = pending.lacking_hours(mirrored, warehouse, Layout(tmp_path), lake.hour(newest), lake.hour(now))
+        return [int((hour - lake.hour(0)) / ONE) for hour in found]
+
+    assert lacking() == []
+    assert not warehouse.build_path.exists()
+    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")])
+    assert lacking() == [], "frwiki is not mirrored"
+    # a snapshot whose boundary lies in hour 1
+    warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 90)]]))
+    assert lacking() == [1, 2, 3, 4, 5]
+    for hour in (1, 2, 4):
+        warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(hour, "A", hour * 60)])])
+    warehouse.record_statuses([HourStatus(lake.hour(3), "enwiki", 0, HourState.MISSING, "Its run failed.")])
+    assert lacking() == [3, 5]
+    warehouse.record_statuses([HourStatus(lake.hour(3), "enwiki", 0, HourState.ABSENT, "The listing lacks it.")])
+    assert (lacking(), lacking(newest=4)) == ([5], [])
+    # an hour whose listing lacked a project is due again
+    listing = Layout(tmp_path).batch_list(ARTICLE_CHANGES, lake.hour(3))
+    listing.parent.mkdir(parents=True)
+    listing.write_bytes(b"[]")
+    listed_at = lake.hour(4).timestamp()
+    os.utime(listing, (listed_at, listed_at))
+    assert (lacking(), lacking(now=7)) == ([3, 5], [3, 5])
+    os.utime(listing)
+    assert lacking() == [5]
+    listing.write_bytes(b"no list")
+    assert lacking() == [3, 5]
+    assert lacking(newest=60, now=61)[:2] == [14, 15], "the service keeps two days"
 
 
 def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as_ever(client, fake, tmp_path):
@@ -139,9 +183,13 @@ def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as
     mirrored = ConfiguredEnterprise(access=Access(str(tmp_path)), projects=("frwiki", "enwiki"))
     listed(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
     wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
-    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
+    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
+        SNAPSHOT_ARTICLES: wanted
+    }
     listed(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
-    assert runs.missing_snapshots(client, mirrored, warehouse, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
+    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
+        SNAPSHOT_ARTICLES: wanted[::-1]
+    }
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,146 @@
+"""The work of a run beyond the hours that it was asked for: snapshots, hours that the mirror lacks, and archives that are not loaded.
+
+Nothing is written here, so a dry run uses the same functions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assets.partitions import HOUR, recent_hours
+from assets.steps import hour as batches
+from assets.steps import snapshot as snapshot_sets
+from assets.steps.converting import NotArchivedError
+from pipelines.automation.discovery import DONE, due_again
+from resources import datasets
+from resources.datasets import Family
+from resources.errors import MirrorError
+from resources.tables import HourState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from resources.adapters import EnterpriseResource
+    from resources.datasets import Dataset
+    from resources.enterprise import EnterpriseClient
+    from resources.lake import Layout
+    from resources.warehouse import Warehouse
+
+
+def snapshots_to_fetch(
+    client: EnterpriseClient,
+    enterprise: EnterpriseResource,
+    warehouse: Warehouse,
+    layout: Layout,
+    wanted: Iterable[Dataset] = (),
+    *,
+    newer: bool = False,
+) -> dict[Dataset, list[str]]:
+    """Name the service's snapshots of mirrored projects and namespaces of which none is loaded, by dataset (default: each).
+
+    With `newer` also those whose present version is not archived.
+    """
+    found = {}
+    for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
+        scope = enterprise.scope_of(dataset) or dataset.places
+        order = {place: number for number, place in enumerate(scope)}
+        loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
+        listing = client.snapshots(dataset)
+        records = [
+            record
+            for record in snapshot_sets.mirrored(listing, scope)
+            if (record.project_id, record.namespace_id) not in loaded
+            or (newer and not snapshot_sets.is_archived(record, layout, dataset))
+        ]
+        records.sort(key=lambda one: order[one.project_id, one.namespace_id])
+        odd = snapshot_sets.odd(listing, scope if newer else [one for one in scope if one not in loaded])
+        found[dataset] = [one.identifier for one in records] + list(odd)
+    return found
+
+
+def lacking_hours(
+    enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout, newest: datetime, now: datetime
+) -> list[datetime]:
+    """Return the hours since the mirror began, up to `newest`, that the service still keeps and that a run can complete, in order.
+
+    They are those of which a mirrored project is not loaded, and those whose listing lacked one and is due again.
+    """
+    recent = [hour for hour in recent_hours(now) if hour <= newest]
+    lacking: set[datetime] = set()
+    for dataset in datasets.datasets(Family.HOURLY) if recent and warehouse.build_path.exists() else ():
+        scope = enterprise.scope_of(dataset)
+        mirrored = set(scope)
+        begun = {place: hour for place, hour in warehouse.beginnings(dataset).items() if place in mirrored}
+        states = {
+            (row.batch_hour, row.project_id, row.namespace_id): row.state
+            for row in warehouse.coverage(since=recent[0], published=False, dataset=dataset)
+        }
+        for hour in recent:
+            here = [states.get((hour, *place)) for place, first in begun.items() if first <= hour]
+            if any(state not in DONE for state in here) or (
+                HourState.ABSENT in here and _is_due(layout.batch_list(dataset, hour), hour, now, scope)
+            ):
+                lacking.add(hour)
+    return sorted(lacking)
+
+
+def _is_due(listing: Path, hour: datetime, now: datetime, scope: Sequence[tuple[str, int]]) -> bool:
+    try:
+        return due_again(listing, hour, now, scope)
+    except MirrorError:
+        return True  # the listing is damaged; a run over the hour replaces it
+
+
+def archived_hours(
+    dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
+) -> list[datetime]:
+    """Return the hours of a dataset that the mirror lacks although all their files are archived, in order."""
+    found = []
+    scope = enterprise.scope_of(dataset)
+    for hour in warehouse.lacking_hours(dataset) if scope and warehouse.build_path.exists() else ():
+        try:
+            archived = batches.archived_hour(hour, layout, scope, dataset)
+        except MirrorError:
+            continue  # something is missing or damaged: a run over the hour fetches it, or says why it cannot
+        if not archived.odd:
+            found.append(hour)
+    return found
+
+
+def archived_snapshots(
+    dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
+) -> tuple[list[str], list[str]]:
+    """Name the mirrored snapshots that are archived in a newer version than is loaded; then a sentence for each that cannot be read."""
+    newest, failures = [], []
+    for project, namespace in enterprise.scope_of(dataset):
+        name = f"{project}_namespace_{namespace}"
+        if not layout.snapshot_archive(dataset, name).is_dir():
+            continue
+        try:
+            newest.append(snapshot_sets.archived_snapshot(name, layout, dataset=dataset))
+        except NotArchivedError:
+            continue  # its download is not complete yet
+        except MirrorError as error:
+            failures.append(str(error))
+    # the warehouse, which another process may hold, is asked only where that is of use
+    loaded = warehouse.snapshot_versions(dataset) if newest and warehouse.build_path.exists() else {}
+    found = [
+        one.identifier
+        for one in newest
+        for versions in (loaded.get(one.identifier, {}),)
+        if one.version not in versions and all(one.exported_at > moment for moment in versions.values())
+    ]
+    return found, failures
+
+
+def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
+    """Group hours into runs of consecutive ones."""
+    found: list[list[datetime]] = []
+    for hour in sorted(hours):
+        if found and found[-1][-1] + HOUR == hour:
+            found[-1].append(hour)
+        else:
+            found.append([hour])
+    return found

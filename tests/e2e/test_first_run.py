@@ -1,0 +1,61 @@
+"""The first run of a newcomer, without an account: the sandbox of the data folder, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli.run import EXAMPLES
+from resources import access
+from resources.sandbox import Settings, find
+from resources.warehouse import Warehouse
+
+AGO = timedelta(hours=7)
+
+
+@pytest.fixture
+def environ(tmp_path, monkeypatch):
+    """The environment of an empty data folder whose own sandbox has a small world; that ends with the test."""
+
+    def small(data):
+        return Settings(state=data / "sandbox", changes_per_hour=60, body_bytes=500, entities=0)
+
+    monkeypatch.setattr(access, "sandbox_settings", small)
+    # its first start was hours ago, for another command
+    state = tmp_path / "data" / "sandbox"
+    state.mkdir(parents=True)
+    (state / "snapshot-hour.json").write_text(json.dumps({"hour": (datetime.now(UTC) - AGO).hour}))
+    yield {"WME_DATA": str(tmp_path / "data"), "WME_MIN_FREE_GB": "0"}
+    if (record := find(state)) is not None:
+        os.kill(record.pid, signal.SIGTERM)
+
+
+def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
+    """Whatever the time of the snapshots: the hours since them are fetched."""
+    before = datetime.now(UTC)
+    told = call("run", environ=environ)
+    assert told.code == 0, told.err
+    assert told.err.splitlines()[2:5] == [
+        "Starting the sandbox, which then makes its first archives: about half a minute",
+        "Looking for the newest hours",
+        "Listing the snapshots of the service",
+    ]
+    assert "missing" not in told.out
+    assert all(question in told.out for question in EXAMPLES)
+    checked = call("status", "--check", environ=environ)
+    assert (checked.code, "\n! " in checked.out) == (0, False), checked.out
+    assert call("status", "--check", "--quiet", environ=environ) == (0, "", "")
+    states = Warehouse(Path(environ["WME_DATA"])).project_states()
+    assert len(states) == 3
+    assert all(state.exact_from_at < state.exact_until_at for state in states), states
+    assert all(before - timedelta(hours=9) < state.base_boundary_at < before - timedelta(hours=5) for state in states)
+    # nobody needs the examples twice
+    again = call("run", "--no-reference", environ=environ)
+    assert again.code == 0, again.err
+    assert not any(question in again.out for question in EXAMPLES)
+    assert "DuckDB file: " in again.out

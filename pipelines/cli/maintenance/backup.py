@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pipelines.cli import terminal
+from pipelines.cli.parameters import quiet_option
 from pipelines.settings import read_data
 from resources.formatting import counted, size_text
 
@@ -17,7 +18,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.argument("destination", type=_FOLDER)
 @click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, this one included. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
-def backup(*, destination: Path, keep: int | None, dry_run: bool) -> None:
+@quiet_option
+def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:
     """Back up the mirror into a folder of DESTINATION, while runs go on.
 
     Only files that are new since the previous backup are copied; the others are hard links to it. A backup that was killed is continued by the
@@ -25,6 +27,9 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool) -> None:
     """
     from pipelines.operations import backup as backups
 
+    if dry_run and quiet:
+        raise click.UsageError("--dry-run prints what it found, so it does not go with --quiet.")
+    terminal.hush(answers=quiet, progress=quiet)
     data, destination = read_data(), destination.absolute()
     if dry_run:
         found = backups.plan(data, destination)

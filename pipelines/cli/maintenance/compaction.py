@@ -7,13 +7,15 @@ from datetime import timedelta
 import click
 
 from pipelines.cli import terminal
+from pipelines.cli.parameters import quiet_option
 from pipelines.settings import read as read_settings
 from resources.formatting import counted, hour_text, size_text
 
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
-def compact(*, dry_run: bool) -> None:
+@quiet_option
+def compact(*, dry_run: bool, quiet: bool) -> None:
     """Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.
 
     Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from the compacted ones.
@@ -28,6 +30,9 @@ def compact(*, dry_run: bool) -> None:
     from resources.remote import compactor
     from resources.warehouse import Warehouse
 
+    if dry_run and quiet:
+        raise click.UsageError("--dry-run prints what it found, so it does not go with --quiet.")
+    terminal.hush(answers=quiet, progress=quiet)
     settings = read_settings()
     hot = None if settings.hot_days is None else timedelta(days=settings.hot_days)
     warehouse = Warehouse(settings.data, storage_version=settings.storage_version)

@@ -1,0 +1,67 @@
+"""A mirror that cron alone keeps, by the lines of the operator's guide."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from resources.warehouse import Warehouse
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """The recipe's commands, each as cron would give it to a shell; only the two paths are those of this test."""
+    text = (ROOT / "docs" / "operator.md").read_text()
+    [recipe] = re.findall(r"^```cron\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    project, backups = tmp_path / "srv", tmp_path / "backups"
+    project.mkdir()
+    (project / ".venv").symlink_to(ROOT / ".venv")
+    commands = [re.fullmatch(r"(?:[\d*]+ +){5}(.+)", line)[1] for line in recipe.splitlines()]
+    return [line.replace("/srv/mirror", str(project)).replace("/mnt/backup/mirror", str(backups)) for line in commands]
+
+
+def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(lines, account, service, hours, tmp_path):
+    environ = account.environ(tmp_path / "data")
+    warehouse = Warehouse(Path(environ["WME_DATA"]))
+
+    def run_all():
+        for line in lines:
+            done = subprocess.run(
+                ["/bin/sh", "-c", line],
+                env=bare() | environ,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_SECONDS,
+                check=False,
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), line
+        (loaded,) = warehouse.sql(
+            "SELECT list(snapshot_version) FROM snapshots WHERE table_name = 'snapshot_articles'"
+        ).rows
+        assert warehouse.sql("SELECT DISTINCT state FROM hours WHERE state NOT IN ('loaded', 'empty')").rows == []
+        return set(loaded[0])
+
+    try:
+        # a snapshot from before the newest hours: a run fetches all hours since
+        service.clock.set(hours[0] - 2 * HOUR)
+        for project in ("enwiki", "frwiki"):
+            service.exports.export(f"{project}_namespace_0")
+        service.clock.release()
+        first, states = run_all(), warehouse.project_states()
+        assert len(first) == 2
+        assert all(state.exact_from_at < state.exact_until_at for state in states), states
+        service.exports.export("enwiki_namespace_0")
+        assert len(run_all() - first) == 1, "the newer snapshot was fetched and loaded"
+        later = {state.project_id: state.base_boundary_at for state in warehouse.project_states()}
+        assert [later[state.project_id] > state.base_boundary_at for state in states] == [True, False]
+    finally:
+        service.clock.release()
+        service.exports.clear()
+    assert len(list((tmp_path / "backups").glob("*/MD5SUMS"))) == 2

@@ -95,7 +95,7 @@ class Access:
         settings = sandbox_settings(data)
         data_folder.claim(data, f"sandbox {settings.identity}")
         try:
-            endpoint = sandbox.attach(settings)
+            endpoint = sandbox.attach(settings, owner=data_folder.ui_lock(data))
         except (sandbox.SandboxConflictError, sandbox.SandboxStartError, ValueError) as error:
             raise SandboxError(str(error)) from error
         return Service(

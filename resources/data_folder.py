@@ -31,6 +31,11 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 _MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
 
 
+def ui_lock(data: Path) -> Path:
+    """Return the file that `wme ui` holds a lock on while it serves a data folder. The lock ends with the process."""
+    return data.absolute() / "dagster" / "ui.lock"
+
+
 class BackupUnderWayError(MirrorError):
     """Files are copied at this moment, or removed."""
 

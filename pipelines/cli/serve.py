@@ -56,6 +56,7 @@ def ui(*, port: int, prepare: bool) -> None:
         with instance.opened(settings.dagster_home) as opened:
             terminal.say(f"Dagster's instance: {opened.root_directory}")
         return
+    instance.unserved(settings.data)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -63,7 +64,7 @@ def ui(*, port: int, prepare: bool) -> None:
         except OSError as error:
             # Dagster would report it in the middle of starting, and go on
             raise click.ClickException(
-                f"Port {port} cannot be used ({error.strerror}), perhaps because of another `wme ui`. Nothing was started; "
+                f"Port {port} cannot be used ({error.strerror}), perhaps because of the `wme ui` of another data folder. Nothing was started; "
                 "choose another port with --port."
             ) from None
     service.announce(settings)

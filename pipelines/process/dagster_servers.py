@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pipelines.process import supervisor
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
@@ -31,6 +33,8 @@ def webserver(middleware: Callable[..., Any], hosts: Sequence[str]) -> None:
 
 def development() -> None:
     """Run `dagster dev` (web server, daemon, one code server for both) with the guarded web server in place of Dagster's."""
+    supervisor.end_with_supervisor()
+
     from dagster import _cli
     from dagster._cli import dev
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from filelock import FileLock
 
-from pipelines.process import interrupts
+from pipelines.process import supervisor
 from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
 from pipelines.process.processes import end_killed
 from pipelines.values import PROJECT
 from resources import files
 from resources.adapters import POOLS
-from resources.data_folder import ready
+from resources.data_folder import ready, ui_lock
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -116,16 +116,28 @@ def _damage_named(home: Path) -> Iterator[None]:
         ) from error
 
 
+def unserved(data: Path) -> None:
+    """See that no `wme ui` serves a data folder.
+
+    Raises:
+        InstanceError: One does; nothing was started.
+    """
+    lock = ui_lock(data)
+    if lock.exists():
+        if (taken := supervisor.hold(lock)) is None:
+            raise InstanceError(supervisor.refusal(lock))
+        taken.release()
+
+
 def serve(data: Path, port: int = 3000) -> None:
-    """Run the Dagster UI and daemon on the instance of a data folder, in the foreground; Ctrl-C stops both."""
+    """Run the Dagster UI and daemon on the instance of a data folder, in the foreground; Ctrl-C stops both and their runs."""
     data = data.absolute()
     # absolute, because Dagster's processes run in the project's folder and not in the caller's
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
     with opened(data / FOLDER):
         pass  # set up and tidied before anything else opens it
     os.chdir(PROJECT)
-    interrupts.release()
     # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
     words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_servers"]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
-    os.execv(sys.executable, words)  # noqa: S606 - our own environment's command
+    os.execv(sys.executable, supervisor.words(ui_lock(data), words))  # noqa: S606 - our own environment's command

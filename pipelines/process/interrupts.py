@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SENTENCE = "Stopped. What was committed stays; run the same command again to go on."
-#: For tidying. Whatever takes longer is given up.
+#: For tidying, by default.
 TIDY_SECONDS = 3.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,8 +30,11 @@ _tidying: list[Callable[[], object]] = []
 _ending = threading.Lock()
 
 
-def watch() -> None:
-    """From now on end the process with 128 + the number of the signal, whatever it does. Once, from the main thread."""
+def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
+    """From now on end the process with 128 + the number of the signal, whatever it does. Once, from the main thread.
+
+    Tidying that takes longer than `tidy_seconds` is given up.
+    """
     # one that is ignored was meant to be: `nohup`, and jobs in the background of a script
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
     # blocked as well: Dagster has a handler of its own while a run goes on, whatever was there before
@@ -39,12 +42,7 @@ def watch() -> None:
     screen = _Screen()
     # registered first, so called last: behind it, an interrupt comes too late to change how the process ends
     atexit.register(_ending.acquire)
-    threading.Thread(target=_wait, args=(numbers, screen), name="interrupts", daemon=True).start()
-
-
-def release() -> None:
-    """Give the signals back to this thread, for a program that takes the place of this one."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    threading.Thread(target=_wait, args=(numbers, screen, tidy_seconds), name="interrupts", daemon=True).start()
 
 
 @contextmanager
@@ -57,13 +55,13 @@ def tidied(tidy: Callable[[], object]) -> Iterator[None]:
         _tidying.remove(tidy)
 
 
-def _wait(numbers: set[signal.Signals], screen: _Screen) -> None:
+def _wait(numbers: set[signal.Signals], screen: _Screen, tidy_seconds: float) -> None:
     number = signal.sigwait(numbers)
     with _ending:
         code = 128 + number
         screen.leave()
         threading.Thread(target=_tidy, args=(code,), daemon=True).start()
-        patience = threading.Timer(TIDY_SECONDS, os._exit, [code])
+        patience = threading.Timer(tidy_seconds, os._exit, [code])
         patience.daemon = True
         patience.start()
         signal.sigwait(numbers)  # who asks a second time does not wait

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from resources.sandbox.claim import SandboxConflictError
+from resources.sandbox.claim import SandboxConflictError, is_held
 from resources.sandbox.options import parse
 from resources.sandbox.provision import provide, snapshot_hour
 from resources.sandbox.server import Sandbox, running
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
+#: Without a request, once the owner has ended: another command may be using the sandbox.
+_OWNERLESS_SECONDS = 3.0
 
 _WELCOME = """\
 The sandbox answers at {url} (signed downloads at {object_url}, streams at {realtime_url}). Its data is synthetic.
@@ -57,6 +59,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
         state: Default of `--state`; None: it must be given.
     """
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
+    was_owned = _is_owned(options.owner)  # before the seconds of starting, in which the owner may end
     try:
         settings = options.settings
         if options.snapshot_hour is None and settings.now is None:
@@ -78,7 +81,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
             if not signals:
                 sys.stdout.write(_welcome(sandbox, options, lines))
                 sys.stdout.flush()
-            _wait(sandbox, signals, options.idle)
+            _wait(sandbox, signals, options, was_owned)
     except OSError as error:
         sys.stderr.write(f"{_sentence(error)}\n")
         return 1
@@ -130,12 +133,23 @@ def _caught_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _wait(sandbox: Sandbox, signals: list[int], idle: float | None) -> None:
+def _is_owned(owner: Path | None) -> bool:
+    return owner is not None and is_held(owner)
+
+
+def _wait(sandbox: Sandbox, signals: list[int], options: Options, was_owned: bool) -> None:
+    idle, owner = options.idle, options.owner
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
             sandbox.control.ending = True
             sys.stdout.write(f"There was no request for {idle:g} seconds: the sandbox stops.\n")
             return
+        is_owned = _is_owned(owner)
+        if was_owned and not is_owned and sandbox.journal.idle_seconds() >= _OWNERLESS_SECONDS:
+            sandbox.control.ending = True
+            sys.stdout.write(f"The process that held {owner} has ended: the sandbox stops.\n")
+            return
+        was_owned |= is_owned
 
 
 def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str:

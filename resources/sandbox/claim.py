@@ -91,8 +91,17 @@ def claimed(settings: Settings) -> Iterator[None]:
 
 def is_claimed(state: Path) -> bool:
     """Whether a process is the sandbox of the folder: one that starts, answers, or ends."""
+    return _is_taken(_lock(state))
+
+
+def is_held(lock: Path) -> bool:
+    """Return True while a process holds a lock on an existing file."""
+    return lock.exists() and _is_taken(FileLock(lock, timeout=0))
+
+
+def _is_taken(lock: FileLock) -> bool:
     try:
-        with _lock(state):
+        with lock:
             return False
     except Timeout:
         return True

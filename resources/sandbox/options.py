@@ -54,6 +54,7 @@ class Options:
     object_port: int
     realtime_port: int
     idle: float | None
+    owner: Path | None
     prepare: int
     snapshot_hour: int | None
     accounts: tuple[Account, ...]
@@ -103,6 +104,7 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
         object_port=parsed.object_port,
         realtime_port=parsed.realtime_port,
         idle=parsed.idle,
+        owner=parsed.owner,
         prepare=parsed.prepare,
         snapshot_hour=parsed.snapshot_hour,
         accounts=(*parsed.account, *parsed.temporary),
@@ -138,7 +140,9 @@ def settings_from(parsed: argparse.Namespace) -> Settings:
     )
 
 
-def command_line(settings: Settings, *, idle_seconds: float | None = None, prepare: int = 0) -> list[str]:
+def command_line(
+    settings: Settings, *, idle_seconds: float | None = None, owner: Path | None = None, prepare: int = 0
+) -> list[str]:
     """The arguments that serve these settings."""
     words = ["serve", "--state", str(settings.state.absolute()), "--seed", str(settings.seed)]
     words += ["--projects", ",".join(settings.projects), "--namespaces", ",".join(map(str, settings.namespaces))]
@@ -162,6 +166,8 @@ def command_line(settings: Settings, *, idle_seconds: float | None = None, prepa
         words += ["--corpus", str(settings.corpus.absolute())]
     if idle_seconds is not None:
         words += ["--idle", str(idle_seconds)]
+    if owner is not None:
+        words += ["--owner", str(owner.absolute())]
     return words
 
 
@@ -176,6 +182,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
     add("--object-port", type=ports, default=0, help="port of signed downloads (default: a free one)")
     add("--realtime-port", type=ports, default=0, help="port of the streams (default: a free one)")
     add("--idle", type=_seconds, metavar="SECONDS", help="stop after this long without a request (default: never)")
+    add(
+        "--owner",
+        type=Path,
+        metavar="FILE",
+        help="stop when the process that held a lock on this file has ended (default: no file)",
+    )
     add(
         "--prepare",
         type=_whole(0, _KEPT_HOURS),

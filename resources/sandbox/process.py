@@ -49,8 +49,10 @@ class Endpoint:
     pid: int
 
 
-def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS) -> Endpoint:
+def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Path | None = None) -> Endpoint:
     """The sandbox of `settings.state`: the one that runs, or a new one, detached, that ends when idle for so long.
+
+    With `owner`, a file, the new one also ends soon after the process that holds a lock on it.
 
     Processes that attach at the same time get the same sandbox. One that was killed is replaced. One that still prepares
     its archives is waited for as long as it gets on. A sandbox that runs keeps its clock whatever `settings.now` says.
@@ -64,7 +66,7 @@ def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS) -> Endpoin
     if (endpoint := _running(settings, state)) is not None:
         return endpoint
     with FileLock(state / "attach.lock"):
-        return _running(settings, state) or _start(settings, state, idle_seconds)
+        return _running(settings, state) or _start(settings, state, idle_seconds, owner)
 
 
 def _running(settings: Settings, state: Path) -> Endpoint | None:
@@ -122,18 +124,19 @@ def _join(settings: Settings, state: Path) -> Endpoint | None:
     return Endpoint(record.url, record.object_url, record.realtime_url, username, password, record.identity, record.pid)
 
 
-def _start(settings: Settings, state: Path, idle_seconds: float) -> Endpoint:
+def _start(settings: Settings, state: Path, idle_seconds: float, owner: Path | None) -> Endpoint:
     log = state / "sandbox.log"
     # posix_spawn and not subprocess: the sandbox outlives this process, which therefore never waits for it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "resources.sandbox", *command_line(settings, idle_seconds=idle_seconds)],
+        [sys.executable, "-m", "resources.sandbox", *command_line(settings, idle_seconds=idle_seconds, owner=owner)],
         {**os.environ, "PYTHONPATH": _python_path()},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()),
         ],
         setsid=True,
         setsigmask=(),  # whoever starts it may have signals blocked, which it would inherit
@@ -149,6 +152,16 @@ def _start(settings: Settings, state: Path, idle_seconds: float) -> Endpoint:
             break
         time.sleep(_POLL_SECONDS)
     raise SandboxStartError(f"The sandbox did not start; the last lines of {log} are: {_tail(log)}")
+
+
+def _inheritable() -> list[int]:
+    """List the open descriptors behind standard error that a new process would inherit, and so hold open for hours."""
+    found = []
+    for path in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # that of the listing is closed by now
+            if int(path.name) > 2 and os.get_inheritable(int(path.name)):
+                found.append(int(path.name))
+    return found
 
 
 def _ended(pid: int) -> bool:

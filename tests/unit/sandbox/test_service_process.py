@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from filelock import FileLock
 
 from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, process, running
 from resources.sandbox.__main__ import main
@@ -99,6 +100,18 @@ def test_an_idle_sandbox_ends_and_says_so(state):
     wait_until(lambda: ended(endpoint.pid))
     assert "the sandbox stops" in (state / "sandbox.log").read_text()
     assert find(state) is None
+
+
+def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it(state):
+    owner, (reading, writing) = FileLock(state.parent / "owner.lock"), os.pipe()
+    os.set_inheritable(writing, True)
+    with owner:
+        endpoint = attach(small(state), owner=Path(owner.lock_file))
+        os.close(writing)
+        assert os.read(reading, 1) == b""  # the end of the pipe: the sandbox does not hold it open
+    os.close(reading)
+    wait_until(lambda: ended(endpoint.pid))
+    assert "owner.lock has ended: the sandbox stops" in (state / "sandbox.log").read_text()
 
 
 def test_a_sandbox_that_cannot_start_shows_its_log(state):

@@ -1,0 +1,105 @@
+"""The process of `wme ui` over a small command in place of Dagster's servers: one for each lock, and nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.process import supervisor
+from pipelines.process.interrupts import SENTENCE
+from tests.unit.sandbox.conftest import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Prints its group, then waits; a run in it ends by an interrupt, which prints a traceback.
+SERVERS = """
+import os, signal, subprocess, sys
+from pipelines.process import supervisor
+supervisor.end_with_supervisor()
+run = "import signal; signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT)); print('a run', flush=True); signal.pause()"
+started = subprocess.Popen([sys.executable, "-c", run])
+print(os.getpgrp(), flush=True)
+signal.signal(signal.SIGTERM, lambda *_: None)
+started.wait()
+"""
+
+
+def start(lock, code=SERVERS, ignored=()):
+    """Start a supervisor, as the shell of a script does with `ignored` signals."""
+
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    return subprocess.Popen(
+        supervisor.words(lock, [sys.executable, "-c", code]),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=ignore,  # noqa: PLW1509 - no thread of the tests holds a lock that this needs
+    )
+
+
+def group_of(process):
+    """The group of the command, once its run has begun."""
+    shown = {process.stderr.readline().strip(), process.stderr.readline().strip()}
+    assert "a run" in shown
+    (group,) = shown - {"a run"}
+    return int(group)
+
+
+def is_empty(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return None
+
+
+@pytest.mark.parametrize(
+    ("number", "ignored"),
+    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGTERM, (signal.SIGINT,))],
+    ids=["Ctrl-C", "SIGTERM", "SIGTERM in the background of a script"],
+)
+def test_a_signal_ends_the_group_in_order_with_one_sentence(tmp_path, number, ignored):
+    process = start(tmp_path / "ui.lock", ignored=ignored)
+    group = group_of(process)
+    process.send_signal(number)
+    _, shown = process.communicate(timeout=60)
+    # the run's traceback is not shown: it was interrupted because the operator asked for it
+    assert (process.returncode, shown) == (128 + number, f"{SENTENCE}\n")
+    assert is_empty(group)
+
+
+def test_nothing_outlives_a_supervisor_that_was_killed(tmp_path):
+    process = start(tmp_path / "ui.lock")
+    group = group_of(process)
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: is_empty(group))
+    # its lock has ended with it
+    assert supervisor.hold(tmp_path / "ui.lock") is not None
+
+
+def test_a_second_one_is_refused_while_the_first_runs(tmp_path):
+    process = start(tmp_path / "ui.lock")
+    group_of(process)
+    _, shown = (second := start(tmp_path / "ui.lock")).communicate(timeout=60)
+    assert second.returncode == 1
+    assert shown == f"{supervisor.refusal(tmp_path / 'ui.lock')}\n"
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+def test_servers_that_end_by_themselves_are_reported_with_what_they_said(tmp_path):
+    process = start(tmp_path / "ui.lock", code="import sys; sys.exit('the port is taken')")
+    _, shown = process.communicate(timeout=60)
+    said, sentence = shown.splitlines()
+    assert (process.returncode, said) == (1, "the port is taken")
+    assert sentence.startswith("Dagster's servers have ended by themselves (exit code 1).")

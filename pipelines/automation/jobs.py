@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
-REFERENCE, HOURS, HOURLY, LOOKUPS, PUBLISH = "reference", "hours", "hourly", "lookups", "publish"
+REFERENCE, HOURS, HOUR_TO_PUBLISHED, LOOKUPS, PUBLISH = "reference", "hours", "hour_to_published", "lookups", "publish"
 COMPACT, STREAM, REPORT = "compact", "stream", "report"
 
 
@@ -65,10 +65,12 @@ def build_jobs(
         dg.define_asset_job(
             HOURS,
             selection=hours,
-            description="Takes hourly files from the service to DuckDB: a range of hours in one run.",
+            description="Takes hourly files from the service to DuckDB: a range of hours in one run. `publish` then publishes them.",
         ),
         dg.define_asset_job(
-            HOURLY, selection=hours | state, description="Takes one hour from the service to the published file."
+            HOUR_TO_PUBLISHED,
+            selection=hours | state,
+            description="Takes one hour from the service to the published file: `hours` and `publish` in one run.",
         ),
         dg.define_asset_job(
             LOOKUPS,

@@ -14,7 +14,7 @@ from resources.formatting import hour_text
 
 @dg.schedule(
     name="each_hour",
-    job_name=jobs.HOURLY,
+    job_name=jobs.HOUR_TO_PUBLISHED,
     # a batch listing appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
     # asks again for an hour that was not there yet
     cron_schedule="20 * * * *",

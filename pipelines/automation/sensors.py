@@ -1,7 +1,6 @@
 """The sensors: they look for what is missing at the service or pending here, and ask for runs."""
 
 import hashlib
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -249,41 +248,40 @@ def keep_streaming(
     return dg.RunRequest(run_key=f"{now:%Y-%m-%dT%H:%M:%S}")
 
 
-def end_killed_runs(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:
-    """The sensor that ends the runs whose process is gone."""
-    names = {job.name for job in all_jobs}
+@dg.sensor(
+    name="end_killed_runs",
+    # assets and no jobs: the UI would show it as what starts each of them
+    asset_selection=dg.AssetSelection.all(),
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for them for "
+    "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
+)
+def end_killed_runs(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    """End what is dead, and ask again for what nobody else does."""
+    origin, repository = context.code_location_origin, context.repository_def
+    ended = processes.end_killed(context.instance, None if origin is None else origin.location_name)
+    again = [
+        _again(run, repository.get_job(run.job_name))
+        for run in processes.wanted_again(context.instance)
+        if repository is not None and repository.has_job(run.job_name)
+    ]
+    again = [request for request in again if not _was_asked_for(context.instance, request)]
+    if again:
+        return dg.SensorResult(run_requests=again)
+    if ended:
+        return dg.SkipReason(f"Ended because their process is gone: {', '.join(run.run_id for run in ended)}.")
+    return dg.SkipReason("Every run that is under way has its process.")
 
-    @dg.sensor(
-        name="end_killed_runs",
-        jobs=all_jobs,
-        minimum_interval_seconds=30,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for them for "
-        "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
-    )
-    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """End what is dead, and ask again for what nobody else does."""
-        origin = context.code_location_origin
-        ended = processes.end_killed(context.instance, None if origin is None else origin.location_name)
-        again = [_again(run) for run in processes.wanted_again(context.instance) if run.job_name in names]
-        again = [request for request in again if not _was_asked_for(context.instance, request)]
-        if again:
-            return dg.SensorResult(run_requests=again)
-        if ended:
-            return dg.SkipReason(f"Ended because their process is gone: {', '.join(run.run_id for run in ended)}.")
-        return dg.SkipReason("Every run that is under way has its process.")
 
-    return look
-
-
-def _again(run: dg.DagsterRun) -> dg.RunRequest:
+def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
     own = {name: value for name, value in run.tags.items() if name in _KEPT_TAGS}
     return dg.RunRequest(
         run_key=f"again {run.run_id}",
-        job_name=run.job_name,
         tags=own,
         partition_key=run.tags.get(PARTITION_NAME_TAG),
-        asset_selection=sorted(run.asset_selection) if run.asset_selection else None,
+        # runs of commands have an empty selection, which is all of their job
+        asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
     )
 
 
@@ -311,5 +309,5 @@ def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.S
         carry_to("warehouse", "Loads what is new in the lake"),
         publish_pending,
         keep_streaming,
-        end_killed_runs(all_jobs),
+        end_killed_runs,
     ]

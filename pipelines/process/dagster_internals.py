@@ -18,6 +18,7 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    HIDDEN_TAG_PREFIX,
     MAX_RETRIES_TAG,
     PARTITION_NAME_TAG,
     ROOT_RUN_ID_TAG,
@@ -36,6 +37,7 @@ def storages_are_imported() -> bool:
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
     "ASSET_PARTITION_RANGE_START_TAG",
+    "HIDDEN_TAG_PREFIX",
     "MAX_RETRIES_TAG",
     "PARTITION_NAME_TAG",
     "ROOT_RUN_ID_TAG",

@@ -18,6 +18,7 @@ import dagster as dg
 from filelock import FileLock, Timeout
 
 from pipelines.process import interrupts
+from pipelines.process.dagster_internals import HIDDEN_TAG_PREFIX
 from resources import files
 
 if TYPE_CHECKING:
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
         StepDependencyConfig,
     )
 
-#: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its tags.
-_PROCESS_TAG: Final = "wme/process"
-_SAID_BY_TAG: Final = "wme/process_of"
+#: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its tags. Dagster's UI
+#: does not show tags with this prefix, which would be on every run of its list.
+_PROCESS_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_process"
+_SAID_BY_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_process_of"
 #: On a run that a command began and did not end: Dagster tries again only what its daemon has launched.
-_AGAIN_TAG: Final = "wme/again"
+_AGAIN_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_again"
 
 #: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
 _SILENT_SECONDS: Final = 60.0

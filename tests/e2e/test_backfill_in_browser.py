@@ -355,7 +355,7 @@ def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
         ("/assets", "published"),
         ("/asset-groups", "archive"),
         ("/automation", "discover_hours"),
-        ("/jobs", "hourly"),
+        ("/jobs", "hour_to_published"),
         ("/deployment/concurrency", "snapshots"),
     ):
         page.goto(mirror.url + path)

@@ -465,14 +465,14 @@ def test_what_a_killed_command_had_begun_is_asked_for_once_more(fresh):
         fresh.instance,
         job_name="hours",
         status=dg.DagsterRunStatus.STARTED,
-        tags={**span, "wme/process": "gone"},
+        tags={**span, ".dagster/wme_process": "gone"},
         asset_selection=frozenset({LAKE, WAREHOUSE}),
     )
     (request,) = fresh.tick("end_killed_runs").run_requests
     assert fresh.instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.FAILURE
-    assert request.job_name == "hours"
+    assert request.job_name == "__ASSET_JOB"  # of these assets: the sensor is no job's
     assert span.items() <= request.tags.items()
-    assert "wme/process" not in request.tags
+    assert ".dagster/wme_process" not in request.tags
     assert request.asset_selection == [LAKE, WAREHOUSE]
     # until the daemon has made a run of it, under the same key
     (again,) = fresh.tick("end_killed_runs").run_requests
@@ -635,7 +635,7 @@ def test_a_run_that_is_not_to_publish_ends_well_where_nothing_was_published_yet(
     tick = evaluated(fresh.defs, fresh.settings, fresh.instance, hour + timedelta(minutes=80))
     (request,) = tick.run_requests
     assert request.partition_key == key_of(hour)
-    result = fresh.defs.resolve_job_def("hourly").execute_in_process(
+    result = fresh.defs.resolve_job_def("hour_to_published").execute_in_process(
         instance=fresh.instance, partition_key=request.partition_key, tags=request.tags
     )
     assert result.success

@@ -64,7 +64,7 @@ def test_workspace_yaml_loads_from_any_folder(tmp_path, monkeypatch, clean):
         assert entry.code_location is not None
         assert entry.code_location.name == "enterprise-content-mirror"
         (repository,) = entry.code_location.get_repositories().values()
-        assert {job.name for job in repository.get_all_jobs()} >= {"hourly", "hours", "publish", "reference"}
+        assert {job.name for job in repository.get_all_jobs()} >= {"hour_to_published", "hours", "publish", "reference"}
     assert not (tmp_path / "data").exists()
 
 
@@ -245,7 +245,7 @@ def test_no_field_of_any_run_takes_a_variable_of_the_process_and_no_address_acco
 def shown(settings: Settings) -> str:
     """What the page of the resource `enterprise` says of it, and the launchpad."""
     defs = build_defs(settings)
-    fields = dict(fields_of(defs.resolve_job_def("hourly").run_config_schema.config_type))
+    fields = dict(fields_of(defs.resolve_job_def("hour_to_published").run_config_schema.config_type))
     page = defs.get_repository_def().get_top_level_resources()["enterprise"].description
     assert fields["resources.enterprise.config"].description == page
     return page

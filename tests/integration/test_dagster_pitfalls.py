@@ -102,7 +102,7 @@ def test_of_the_runs_over_hours_one_is_started_at_a_time_and_a_snapshot_beside_i
     assert daemon.instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])) == len(waiting) - 2
 
 
-@pytest.mark.parametrize("job", ["hours", "hourly"])
+@pytest.mark.parametrize("job", ["hours", "hour_to_published"])
 def test_a_backfill_of_a_job_from_the_pages_heeds_the_policy(daemon, job):
     (location,) = daemon.create_request_context().code_locations
     (repository,) = location.get_repositories()

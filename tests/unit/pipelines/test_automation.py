@@ -33,15 +33,21 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     ]
     with datasets.also(*more):
         defs = build_defs(Settings())
-        sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(build_jobs())}
+        sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors()}
     changes = {"archive/file_changes", "lake/file_changes", "warehouse/file_changes"}
-    assert changes < keys(defs, "hours") < keys(defs, "hourly")
+    assert changes < keys(defs, "hours") < keys(defs, "hour_to_published")
     assert {"lake/licences", "warehouse/licences"} < keys(defs, "reference")
     layers = ("archive", "lake", "warehouse")
     assert keys(defs, "kept_pages") == {f"{layer}/kept_pages" for layer in layers}
     assert keys(defs, "snapshots") == {"archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles"}
     assert sensors["discover_kept_pages"] == {"kept_pages"}
     assert not any("kept" in job.name for job in build_jobs())
+
+
+def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():
+    sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors()}
+    assert sensors["end_killed_runs"] == set()
+    assert max(map(len, sensors.values())) == 1
 
 
 def test_private_names_of_dagster_are_in_three_modules():

@@ -116,7 +116,7 @@ def test_a_run_that_was_being_canceled_is_canceled_and_not_asked_for_again(insta
 
 def test_a_run_of_another_machine_is_left_alone(instance):
     # its lock lies there
-    run = run_of(instance, {"wme/process": "0" * 32})
+    run = run_of(instance, {".dagster/wme_process": "0" * 32})
     assert processes.end_killed(instance) == []
     assert statuses(instance, run) == ["STARTED"]
 
@@ -125,7 +125,7 @@ def test_a_run_that_is_tried_again_is_not_taken_for_the_one_that_was_killed(inst
     """Dagster hands on the tags of the first."""
     with holding(instance) as (_, tags):
         first = run_of(instance, {}, location=HERE)
-        instance.add_run_tags(first, tags | {"wme/process_of": first})
+        instance.add_run_tags(first, tags | {".dagster/wme_process_of": first})
     second = run_of(
         instance,
         instance.get_run_by_id(first).tags | {"dagster/retry_number": "1"},
@@ -158,7 +158,7 @@ def test_every_run_of_the_code_location_says_its_process_before_its_first_step(t
     @dg.op
     def look(context):
         tags = context.instance.get_run_by_id(context.run_id).tags
-        seen.append((tags["wme/process_of"] == context.run_id, tags["wme/process"]))
+        seen.append((tags[".dagster/wme_process_of"] == context.run_id, tags[".dagster/wme_process"]))
 
     @dg.job(executor_def=processes.executor)
     def looking() -> None:

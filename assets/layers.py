@@ -58,6 +58,13 @@ def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
     return archive_key(dataset), lake_key(dataset), warehouse_key(dataset)
 
 
+#: What people type where Dagster asks for a partition of a snapshot.
+SNAPSHOT_KEYS: Final = (
+    "A partition is one snapshot, by the service's identifier: the project, `_namespace_` and the number of the namespace, for example "
+    "`enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots download` add those of the mirrored projects."
+)
+
+
 def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, dg.AssetSpec, dg.AssetSpec]:
     """The assets of all three, in the same order."""
     archive, lake, warehouse = keys(dataset)
@@ -68,8 +75,9 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
         "freshness_policy": OF_FAMILY.get(dataset.family),
     }
     made_by = _VERSIONS.get(dataset.family)
+    more = f"\n\n{SNAPSHOT_KEYS}" if dataset.family is Family.SNAPSHOT else ""
     of_table: dict[str, Any] = common | {
-        "description": table.description,
+        "description": f"{table.description}{more}",
         "code_version": None if made_by is None else made_by(table),
     }
     if dataset.family in _STEPWISE:
@@ -80,7 +88,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
             deps=[SERVICE],
             group_name="archive",
             kinds={"http", "file"},
-            description=dataset.description,
+            description=f"{dataset.description}{more}",
             **common,
         ),
         dg.AssetSpec(

@@ -88,6 +88,12 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
         run.recall(recent_hours(datetime.now(UTC)))
         yield from hourly_checks.of_run(run, context.selected_asset_check_keys)
         return
+    if not context.has_partition_key and not context.has_partition_key_range:
+        raise dg.Failure(
+            "The run names no hour. Nothing was done. Launch it with a partition, or with a range of them, from the assets or from the job's page of "
+            "partitions: an hour in UTC, for example 2026-11-20-05:00. The sensor discover_hours requests hours that are missing.",
+            allow_retries=False,
+        )
     hours = [hour_of(key) for key in context.partition_keys]
     for path in sweep(run.lake.layout):
         context.log.info("Removed %s, which a killed run left unfinished.", path.name)

@@ -5,7 +5,8 @@ partitions are the service's identifiers, which a sensor adds (`discover_snapsho
 its partition. The steps themselves are in `snapshot`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import dagster as dg
@@ -26,7 +27,10 @@ from resources.adapters import (
     WarehouseResource,
 )
 from resources.datasets import Dataset
+from resources.datasets.paths import safe
 from resources.enterprise import SnapshotOptions
+from resources.enterprise.errors import NotFound
+from resources.formatting import listed
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
@@ -62,14 +66,22 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
             return
-        identifier = context.partition_key
+        identifier = _identifier(context, dataset)
         made = SnapshotsMade(dataset)
         workers = engine.engine(context.log.info)
         missing = set(selected)
         with as_failure(context, missing):
             if archive in selected:
                 with enterprise.client() as client:
-                    plan = snapshot.plan_snapshot(identifier, client, lake.layout, lake.min_free_gb, dataset, config)
+                    try:
+                        plan = snapshot.plan_snapshot(
+                            identifier, client, lake.layout, lake.min_free_gb, dataset, config
+                        )
+                    except NotFound as error:
+                        if snapshot.archived_sets(lake.layout.snapshot_archive(dataset, identifier), dataset):
+                            raise
+                        known = (record.identifier for record in client.snapshots(dataset))
+                        raise _refused(context, dataset, known) from error
                     context.log.info("%s", plan.sentence)
                     archived = snapshot.fetch_snapshot(plan, client, lake.layout, workers)
                 missing.discard(archive)
@@ -119,8 +131,9 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         if not context.selected_asset_keys:
             yield from _recalled(context, dataset, lake, warehouse)
             return
+        identifier = _identifier(context, dataset)
         with as_failure(context, [in_warehouse]):
-            archived = snapshot.archived_snapshot(context.partition_key, lake.layout, dataset=dataset)
+            archived = snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
             conversions = snapshot.all_conversions(
                 archived, lake.layout, lake.bodies_of(dataset), lake.record_bytes_max
             )
@@ -141,6 +154,33 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
             yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
     return [files, load]
+
+
+def _identifier(context: dg.AssetExecutionContext, dataset: Dataset) -> str:
+    """Return the partition of a run, which is the service's identifier of a snapshot."""
+    if not context.has_partition_key:
+        raise dg.Failure(
+            "The run names no snapshot. Nothing was done. Launch it with a partition, from the assets or from the job's page of partitions. "
+            f"{layers.SNAPSHOT_KEYS}",
+            allow_retries=False,
+        )
+    try:
+        return safe(context.partition_key)
+    except ValueError:
+        raise _refused(context, dataset) from None
+
+
+def _refused(context: dg.AssetExecutionContext, dataset: Dataset, known: Iterable[str] = ()) -> dg.Failure:
+    """Return the failure of a partition that the service does not know, and remove it: a slip would be shown as failed for ever."""
+    identifier, known = context.partition_key, sorted(known)
+    near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
+    hint = f"Did you mean {listed(near, 3)}? " if near else ""
+    context.instance.delete_dynamic_partition(dataset.archive, identifier)
+    return dg.Failure(
+        f"The service has no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right one and "
+        f"materialize it. {layers.SNAPSHOT_KEYS}",
+        allow_retries=False,
+    )
 
 
 def _recalled(

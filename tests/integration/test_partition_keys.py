@@ -1,0 +1,76 @@
+"""Partitions that are not named, or named wrongly: the run says what to do instead, and no red partition stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assets.layers import SNAPSHOT_KEYS
+from pipelines.definitions import build_defs
+from pipelines.settings import Settings
+from resources import datasets
+from resources.datasets import Family
+
+if TYPE_CHECKING:
+    from tests.integration.mirror import Mirror
+
+
+def run(mirror: Mirror, job: str, key: str | None = None) -> list[str]:
+    """The sentences of a job's run of a partition, or of none, as the launchpad would start it."""
+    tags = {} if key is None else {"dagster/partition": key}
+    if key is not None:
+        mirror.instance.add_dynamic_partitions("snapshots", [key])
+    return mirror._run(job, tags, None, {}).sentences
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("enwiki", "Did you mean enwiki_namespace_0"),
+        ("enwikii_namespace_0", "Did you mean enwiki_namespace_0"),
+        ("?", "was removed"),
+    ],
+)
+def test_a_key_that_the_service_does_not_know_is_explained_and_leaves_no_partition(
+    mirror: Mirror, key: str, hint: str
+) -> None:
+    (sentence,) = run(mirror, "snapshots", key)
+    assert sentence.startswith(f"The service has no snapshot {key!r}. ")
+    assert hint in sentence
+    assert sentence.endswith(SNAPSHOT_KEYS)
+    assert mirror.instance.get_dynamic_partitions("snapshots") == []
+
+
+def test_a_snapshot_that_is_archived_keeps_its_partition_when_the_service_drops_it(mirror: Mirror) -> None:
+    assert run(mirror, "snapshots", "enwiki_namespace_0") == []
+    mirror.sandbox.faults.add(path="*/snapshots/enwiki_namespace_0", kind="status", status=404, count=None)
+    (sentence,) = run(mirror, "snapshots", "enwiki_namespace_0")
+    assert "The service has no snapshot" not in sentence
+    assert mirror.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence"),
+    [
+        ("snapshots", "The run names no snapshot. Nothing was done. "),
+        ("hours", "The run names no hour. Nothing was done. "),
+    ],
+)
+def test_a_run_without_a_partition_says_what_to_do_instead(mirror: Mirror, job: str, sentence: str) -> None:
+    told = run(mirror, job)
+    assert told
+    assert all(one.startswith(sentence) for one in told)
+
+
+def test_the_keys_are_explained_at_each_asset_that_asks_for_one() -> None:
+    explained = {
+        spec.key.to_user_string()
+        for spec in build_defs(Settings()).resolve_all_asset_specs()
+        if SNAPSHOT_KEYS in spec.description
+    }
+    assert explained == {
+        f"{layer}/{name}"
+        for dataset in datasets.datasets(Family.SNAPSHOT)
+        for layer, name in (("archive", dataset.archive), ("lake", dataset.name), ("warehouse", dataset.name))
+    }

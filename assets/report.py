@@ -9,6 +9,7 @@ import dagster as dg
 from assets import published
 from assets.describe import OWNERS, sized
 from assets.failures import as_failure
+from resources.data_folder import REPORT_PATH
 from resources.formatting import markdown_text, size_text
 
 KEY = dg.AssetKey(["published", "report"])
@@ -55,7 +56,8 @@ def report(write: Writer) -> dg.AssetsDefinition:
         kinds={"html"},
         owners=list(OWNERS),
         description="One HTML page that needs no network, made of the published file: what needs attention, coverage, lag, changes by project, most "
-        "edited pages, deletions and moves, rejects, throughput, quota and storage. `wme report` writes the same.",
+        "edited pages, deletions and moves, rejects, throughput, quota and storage. The web server of `wme ui` shows it at [/report](/report); `wme report` writes "
+        "the same file.",
     )
     def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         """Write the page; an open browser shows it after a reload."""
@@ -65,13 +67,14 @@ def report(write: Writer) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata=sized(
                 {
-                    "page": dg.MetadataValue.url(made.path.as_uri()),
-                    "dagster/uri": str(made.path),
-                    "bytes": made.size_bytes,
                     "attention": dg.MetadataValue.md(
                         "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
                     ),
                     "attention_count": made.attention_count,
+                    # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a page
+                    "page": dg.MetadataValue.url(REPORT_PATH),
+                    "dagster/uri": str(made.path),
+                    "bytes": made.size_bytes,
                     "pictures": made.picture_count,
                     "seconds": round(made.seconds, 3),
                 }

@@ -26,9 +26,16 @@ if TYPE_CHECKING:
 
 #: For a new history of runs, tokens and locks, whatever a run fetches.
 ROOM_BYTES = 8_000_000
+#: Path of the report at the web server of the Dagster UI.
+REPORT_PATH = "/report"
 _POLL_SECONDS = 0.05
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 _MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
+
+
+def report(data: Path) -> Path:
+    """Return the file of the report, a page for people."""
+    return data / "report.html"
 
 
 def ui_lock(data: Path) -> Path:

@@ -1,6 +1,7 @@
 """The sensors: they look for what is missing at the service or pending here, and ask for runs."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path

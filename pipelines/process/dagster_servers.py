@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _GUARDED = "pipelines.process.webserver"
 
 
-def webserver(middleware: Callable[..., Any], hosts: Sequence[str]) -> None:
-    """Run the command line of `dagster-webserver`, whose requests pass through `middleware(app, hosts=hosts)` first."""
+def webserver(middleware: Callable[[Any], Any]) -> None:
+    """Run the command line of `dagster-webserver`, whose requests pass through `middleware(app)` first."""
     from dagster_webserver import app, cli
     from starlette.middleware import Middleware
 
     class Guarded(app.DagsterWebserver):  # type: ignore[misc, name-defined]
         def build_middleware(self) -> list[Middleware]:
-            return [Middleware(middleware, hosts=hosts), *super().build_middleware()]
+            return [Middleware(middleware), *super().build_middleware()]
 
     app.DagsterWebserver = Guarded  # type: ignore[attr-defined]
     cli.main()  # type: ignore[no-untyped-call]

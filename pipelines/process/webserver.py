@@ -1,4 +1,4 @@
-"""Dagster's web server, which answers its own pages and programs and refuses other websites: `python -m pipelines.process.webserver`.
+"""Dagster's web server, with the report at /report, which refuses other websites: `python -m pipelines.process.webserver`.
 
 Dagster checks neither `Host` nor `Origin` and runs mutations by GET, so any page in the operator's browser could start runs. The server
 has no login: this check protects from other websites, not from people and programs that reach the port.
@@ -8,17 +8,21 @@ Options are those of `dagster-webserver`.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse
 
 from pipelines import settings, values
 from pipelines.process import dagster_servers
+from resources import data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Names of this machine, with any port: a port of it may be forwarded.
@@ -32,6 +36,14 @@ _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch
 #: loopback, and older ones never do. A further policy beside Dagster's own: browsers keep to both.
 _FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
+#: Of the page of the report to the UI that serves it; relative, because a proxy may give the UI any name.
+_LINKS: Final = b"""<nav aria-label="Dagster UI">
+<a href="./">Dagster UI</a>
+<a href="assets/published/warehouse?view=checks">Checks</a>
+<a href="assets/warehouse/article_changes?view=partitions">Hours</a>
+<a href="runs">Runs</a>
+</nav>
+"""
 
 
 class Guard:
@@ -96,6 +108,42 @@ class Guard:
         return None
 
 
+class WithReport:
+    """ASGI middleware that serves the report, with links to the UI, which a file has no address for.
+
+    Args:
+        app: The server.
+        page: File of the report, which may not be there yet.
+    """
+
+    def __init__(self, app: ASGIApp, page: Path) -> None:
+        self._app = app
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for the report; pass on all others."""
+        if (
+            scope["type"] != "http"
+            or scope["path"] != data_folder.REPORT_PATH
+            or scope["method"] not in {"GET", "HEAD"}
+        ):
+            await self._app(scope, receive, send)
+            return
+        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+        answer: Response
+        try:
+            page = await asyncio.to_thread(self._page.read_bytes)
+        except FileNotFoundError:
+            answer = PlainTextResponse(
+                "There is no report yet. Materialize published/report in the Dagster UI, or run `wme report`.\n",
+                404,
+                headers,
+            )
+        else:
+            answer = HTMLResponse(page.replace(b"</header>", _LINKS + b"</header>", 1), headers=headers)
+        await answer(scope, receive, send)
+
+
 def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
     """The refusal of a request that changes something in a form that every website can send."""
     if scope["method"] not in _READING:
@@ -136,7 +184,9 @@ def _quoted(text: str) -> str:
 def main() -> None:
     """Run `dagster-webserver` with the guard."""
     settings.load_env_file()
-    dagster_servers.webserver(Guard, settings.read().ui_hosts)
+    chosen = settings.read()
+    page = data_folder.report(chosen.data)
+    dagster_servers.webserver(lambda app: Guard(WithReport(app, page), chosen.ui_hosts))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resources import data_folder
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Layout:
     @property
     def report(self) -> Path:
         """The page about the mirror."""
-        return self.root / "report.html"
+        return data_folder.report(self.root)
 
     def archive_hour(self, dataset: Dataset, hour: datetime) -> Path:
         """Folder of one hour's archives."""

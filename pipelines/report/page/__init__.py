@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.report import status as statuses
+from pipelines.report.page import attention
 from resources import files
 from resources.errors import MirrorError
 from resources.formatting import listed, moment_text
@@ -68,6 +69,7 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
             raise
         if str(error) not in status.troubles:
             status.troubles.append(str(error))
+    lines = attention.lines(status)
     environment = Environment(
         loader=PackageLoader("pipelines.report.page", "."),
         autoescape=True,
@@ -78,10 +80,11 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
     environment.filters |= {"cell": content.cell_text, "svg": Markup}
     environment.tests["link"] = lambda value: isinstance(value, content.Link)
     page = environment.get_template("page.html").render(
+        headline=list(content.headline(status)),
         facts=list(_facts(status)),
         cards=cards,
-        troubles=(shown := _troubles(status)),
-        more=len(status.troubles) - len(shown),
+        troubles=(shown := _shown(lines)),
+        more=len(lines) - len(shown),
         moment=moment_text(moment),
     )
     path = (output or Layout(settings.data).report).absolute()
@@ -91,20 +94,19 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
         path=path,
         size_bytes=len(encoded),
         attention=shown,
-        attention_count=len(status.troubles),
+        attention_count=len(lines),
         picture_count=sum(card.picture is not None for card in cards),
         seconds=time.monotonic() - began,
     )
 
 
-def _troubles(status: statuses.Status) -> list[str]:
-    """The sentences in the order of `wme status`, where the command that closes gaps is behind them; not all, where they are many."""
-    gaps = {gap.sentence for gap in status.gaps}
+def _shown(lines: Sequence[attention.Line]) -> list[str]:
+    """The lines in the order of `wme status`, where the command that closes gaps is behind them; not all, where they are many."""
     shown, left = [], {True: _GAPS, False: _SHOWN}
-    for text in status.troubles:
-        if left[text in gaps]:
-            left[text in gaps] -= 1
-            shown.append(text)
+    for line in lines:
+        if left[line.is_gap]:
+            left[line.is_gap] -= 1
+            shown.append(line.text)
     return shown
 
 

@@ -97,6 +97,24 @@ def _axis(first: datetime, last: datetime) -> _Axis:
     return _Axis(step, [begin + n * step for n in range((end - begin) // step + 2)])
 
 
+def headline(status: Status) -> Iterator[tuple[str, str]]:
+    """The four figures that say how fresh the mirror is and whether it can go on, by name."""
+    newest = sorted(place.newest_hour for place in status.places if place.newest_hour is not None)
+    text = "none is loaded" if not newest else f"{hour_text(newest[-1])} UTC"
+    if newest and newest[0] < newest[-1]:
+        text += f" (furthest behind: {hour_text(newest[0])})"
+    yield "Newest hour", text
+    at = status.figures.get("published_at")
+    yield "Published", f"{moment_text(datetime.fromisoformat(at))} UTC" if at else "nothing yet"
+    stream = status.stream
+    text = "not kept"
+    if stream is not None:
+        text = f"{'read' if stream['is_running'] else 'not read now'}, {stream['lag_seconds']:,.0f} s behind"
+    yield "Stream", text
+    free = status.figures.get("free_bytes")
+    yield "Disk free", "unknown" if free is None else size_text(free)
+
+
 def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]:
     """All of the page behind what needs attention, the most urgent first."""
     [(first, last, first_load, last_load)] = published.sql(statement("read/page/span")).rows
@@ -195,7 +213,8 @@ def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
     usual, longest = ([None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3))
     newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
     sentence = (
-        f"Hours from the end of an hour to its load, by {axis.name} of the hour: half of the files, and the last one."
+        f"Hours from the end of an hour to its load, by {axis.name} of the hour: half of the files, and the last one. Hours from before the mirror of "
+        "their project began, which a backfill brought, and hours that were loaded again are left out."
     )
     if newest:
         sentence += f" The newest complete hour is {hour_text(newest[-1][0])} UTC; furthest behind is {newest[0][1]}, at {hour_text(newest[0][0])} UTC."
@@ -209,7 +228,7 @@ def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
     return Card(
         "Lag and freshness",
         sentence,
-        figures.lines(axis.edges, [usual, longest], "h", sentence) if len(axis.edges) > 2 else None,
+        figures.lines(axis.edges, [usual, longest], "h", sentence) if len(axis.edges) > 2 and any(usual) else None,
         legend,
         [behind, table],
     )

@@ -110,13 +110,18 @@ class Gap:
         return [self.first + number * _HOUR for number in range(self.hour_count)]
 
     @property
+    def place(self) -> str:
+        """The project and namespace, as `Place.name` has them."""
+        return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
+
+    @property
     def sentence(self) -> str:
         """Which hours, what became of them, and what to do."""
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
         more = " The other hours failed alike: the table `hours` has the reason of each." if self.varies else ""
-        return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id} {span}: {self.state}. {self.reason or ''}{more}".strip()
+        return f"{self.place} {span}: {self.state}. {self.reason or ''}{more}".strip()
 
 
 @dataclass(frozen=True)

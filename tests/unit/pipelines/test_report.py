@@ -15,13 +15,16 @@ import pytest
 
 from assets import report
 from pipelines.definitions import build_defs
-from pipelines.report.page import _facts, write
+from pipelines.report import status as statuses
+from pipelines.report.page import _facts, attention, content, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
-from pipelines.report.status import Status
+from pipelines.report.status import Status, collect
 from pipelines.settings import Settings
 from resources.errors import MirrorError
 from resources.tables import NO_SNAPSHOT
+from resources.warehouse.database.sql import statement
+from resources.warehouse.read.coverage import Gap, Place
 from tests.unit.pipelines.test_status import ONE, Mirror
 from tests.unit.warehouse.conftest import START
 
@@ -100,8 +103,8 @@ def test_each_question_has_its_card(filled):
     assert wrote.attention == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
     assert NO_SNAPSHOT.replace("`", "") in page.text
     assert (wrote.path, wrote.size_bytes) == (filled.data / "report.html", len(page.source.encode()))
-    # the quota has nothing to show, and the loads were all in one hour
-    assert wrote.picture_count == page.tags["svg"] == 5
+    # the quota has nothing to show, the loads were all in one hour, and all hours had ended before
+    assert wrote.picture_count == page.tags["svg"] == 4
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
     assert all(len(label) > 40 for label in labels)
     assert "9 changes since 2026-11-01 00:00 UTC. The most are of enwiki: 100.0%." in page.text
@@ -167,14 +170,86 @@ def test_the_page_does_not_name_the_account(filled):
     assert list(_facts(told)) == [("articles", "3")]
 
 
-def test_the_sentences_are_cut_and_say_so(mirror):
-    projects = tuple(f"p{number}wiki" for number in range(60))
+def test_the_sentences_are_cut_and_say_so(mirror, monkeypatch):
     mirror.load(0)
     mirror.publish()
-    wrote, page = made(mirror, 4, projects=projects)
-    assert wrote.attention_count >= 60
-    assert len(wrote.attention) <= 30
-    assert f"{wrote.attention_count - len(wrote.attention)} more; wme status lists them all." in page.text
+    different = [f"Trouble {number}." for number in range(60)]
+    monkeypatch.setattr(statuses, "collect", lambda *_: Status(troubles=different))
+    wrote, page = made(mirror, 4)
+    assert wrote.attention_count == 60
+    assert wrote.attention == different[:20]
+    assert "40 more; wme status lists them all." in page.text
+
+
+def test_sentences_that_differ_only_in_the_project_are_one_line(mirror):
+    mirror.load(0)
+    mirror.publish()
+    wrote, _ = made(mirror, 4, projects=tuple(f"p{number:02}wiki" for number in range(60)))
+    shown = [line for line in wrote.attention if "no hour of it was loaded" in line]
+    names = ", ".join(f"p{number:02}wiki namespace 0" for number in range(5))
+    assert shown == [f"{names} and 55 more: no hour of it was loaded so far. `wme run` fetches the newest ones."]
+    assert wrote.attention_count == len(wrote.attention)
+
+
+def gap(project, first, last, reason="The archive is damaged."):
+    return Gap(project, 0, START + first * ONE, START + last * ONE, "missing", reason)
+
+
+def test_gaps_of_one_reason_are_grouped_by_project_and_by_hour():
+    hours = "2026-11-01 01:00 to 2026-11-01 02:00, 2026-11-01 05:00 (3 hours)"
+    found = [
+        gap("enwiki", 1, 2),
+        gap("enwiki", 5, 5),
+        gap("frwiki", 1, 2),
+        gap("frwiki", 5, 5),
+        gap("dewiki", 7, 7, "Lost."),
+    ]
+    told = attention.lines(
+        Status(gaps=found, troubles=["First.", *(one.sentence for one in found), "`wme run` fetches them."])
+    )
+    assert told == [
+        ("First.", False),
+        (f"enwiki namespace 0, frwiki namespace 0 {hours}: missing. The archive is damaged.", True),
+        ("dewiki namespace 0 2026-11-01 07:00: missing. Lost.", True),
+        ("`wme run` fetches them.", False),
+    ]
+
+
+def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled):
+    _, page = made(filled, 4)
+    published = filled.warehouse.publication().published_at
+    names = ("Newest hour", "Published", "Stream", "Disk free")
+    assert all(page.text.index(name) < page.text.index("What needs attention") for name in names)
+    head = dict(
+        content.headline(collect(Settings(data=filled.data, projects=("enwiki",)), 48, filled.lake.hour(4) + ONE))
+    )
+    assert tuple(head) == names
+    assert head["Newest hour"] == "2026-11-01 04:00 UTC"
+    assert head["Published"] == f"{published:%Y-%m-%d %H:%M} UTC"
+    assert head["Stream"] == "not kept"
+    places = [Place("enwiki", 0, (), newest_hour=START), Place("frwiki", 0, (), newest_hour=START + ONE)]
+    assert dict(content.headline(Status(places=places)))["Newest hour"] == (
+        "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
+    )
+
+
+def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(mirror):
+    for number in range(4):
+        mirror.load(number)
+    mirror.publish()
+    loaded = {0: "2026-11-01 02:30", 1: "2026-11-01 02:30", 2: "2026-11-01 03:20", 3: "2026-11-09 03:00"}
+    with duckdb.connect(str(mirror.warehouse.published_path)) as published:
+        for number, at in loaded.items():
+            published.execute(
+                "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?",
+                [f"{at}:00+00", mirror.lake.hour(number)],
+            )
+        published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour = ?", [mirror.lake.hour(3)])
+        rows = published.execute(statement("read/page/hours"), ["1 hours"]).fetchall()
+    # two hours had ended before anything was loaded; the last was loaded again a week later
+    assert [row[3] for row in rows] == [None, None, 20, None]
+    labels = [value for tag, name, value in made(mirror, 4)[1].attributes if (tag, name) == ("svg", "aria-label")]
+    assert any(label.startswith("Hours from the end of an hour to its load") for label in labels)
 
 
 def test_a_year_of_900_projects_fits_into_two_megabytes(mirror):
@@ -236,7 +311,10 @@ def test_dagster_writes_it_and_leads_to_it(filled):
     [made_] = result.asset_materializations_for_node("published__report")
     assert made_.asset_key == report.KEY
     metadata = {name: value.value for name, value in made_.metadata.items()}
-    assert metadata["page"] == (filled.data / "report.html").as_uri()
+    assert next(iter(metadata)) == "attention"  # what an operator looks for first
+    # of the web server that shows it: browsers do not follow a link from there to a file
+    assert metadata["page"] == "/report"
+    assert metadata["dagster/uri"] == str(filled.data / "report.html")
     assert metadata["bytes"] == (filled.data / "report.html").stat().st_size
     assert metadata["size"].endswith(" kB")
     assert metadata["attention_count"] == metadata["attention"].count("\n") + 1

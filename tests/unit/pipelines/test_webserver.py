@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pipelines import settings
-from pipelines.process.webserver import Guard
+from pipelines.process.webserver import Guard, WithReport
 from pipelines.values import SettingsError
 
 JSON = {"content-type": "application/json"}
@@ -208,3 +208,33 @@ def test_a_host_that_cannot_be_one_is_a_clear_error(text):
     with pytest.raises(SettingsError, match=r"WME_UI_HOSTS names .*without https://"):
         settings.read({"WME_UI_HOSTS": f"ok.example.org,{text}"})
     assert settings.read({"WME_UI_HOSTS": " A.example.org , b:8443"}).ui_hosts == ("A.example.org", "b:8443")
+
+
+def report_of(page, method="GET", path="/report"):
+    """The status and the text of the answer for the report; None: the server itself was asked."""
+    sent = []
+
+    async def server(*_):
+        sent.append(None)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(WithReport(server, page)({"type": "http", "method": method, "path": path, "headers": []}, None, send))
+    return None if sent == [None] else (sent[0]["status"], sent[1]["body"].decode())
+
+
+def test_the_report_is_served_with_links_to_the_ui(tmp_path):
+    page = tmp_path / "report.html"
+    status, text = report_of(page)
+    assert (status, text[:25]) == (404, "There is no report yet. M")
+    page.write_text("<header><h1>The mirror</h1></header><main>x</main>")
+    status, text = report_of(page)
+    assert status == 200
+    head, _, rest = text.partition("</header>")
+    assert rest == "<main>x</main>"
+    for link in ("./", "assets/published/warehouse?view=checks", "runs"):
+        assert f'href="{link}"' in head  # relative: right under any name and behind any proxy
+    assert page.read_text().count("href") == 0
+    for method, path in (("POST", "/report"), ("GET", "/reports"), ("GET", "/assets/published/report")):
+        assert report_of(page, method, path) is None

@@ -1,10 +1,27 @@
--- By span of time: lines rejected, and how long after the end of an hour its files were loaded, in minutes.
+-- By span of time: lines rejected, and how long after the end of an hour its files were loaded, in minutes. Delays of hours that had ended before
+-- the mirror of their project began are those of a backfill, and delays of hours that were loaded again say nothing: both are left out.
+WITH began AS (
+  SELECT project_id, namespace_id, min(loaded_at) AS began_at
+  FROM loads
+  WHERE table_name = 'article_changes'
+  GROUP BY ALL
+),
+files AS (
+  SELECT
+    batch_hour,
+    loads.reject_count,
+    CASE WHEN batch_hour + INTERVAL 1 HOUR > began_at AND coalesce(load_count, 1) = 1
+      THEN date_diff('second', batch_hour, loaded_at) / 60 - 60 END AS delay
+  FROM loads
+  JOIN began USING (project_id, namespace_id)
+  LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id)
+  WHERE table_name = 'article_changes'
+)
 SELECT
   time_bucket(CAST($1 AS INTERVAL), batch_hour) AS span_at,
   CAST(sum(reject_count) AS BIGINT),
-  approx_quantile(date_diff('second', batch_hour, loaded_at) / 60 - 60, 0.5),
-  max(date_diff('second', batch_hour, loaded_at) / 60 - 60)
-FROM loads
-WHERE table_name = 'article_changes'
+  approx_quantile(delay, 0.5),
+  max(delay)
+FROM files
 GROUP BY ALL
 ORDER BY ALL

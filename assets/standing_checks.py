@@ -5,6 +5,7 @@ unverified input by itself. Checks are there for people.
 """
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -164,6 +165,28 @@ def articles_as_looked_up(
             "different": len(found.different),
         },
     )
+
+
+def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetChecksDefinition:
+    """The check that is `wme status --check`, whose sentences are collected above the assets."""
+
+    @dg.asset_check(
+        asset=_PUBLISHED,
+        name="nothing_needs_attention",
+        description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing wrong with the disk, the account, the "
+        "stream, the lake files or the engine. The other checks say the same of one of these each.",
+    )
+    def check() -> dg.AssetCheckResult:
+        """Name everything that needs attention."""
+        found = list(sentences())
+        return dg.AssetCheckResult(
+            passed=not found,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=told(found, "`wme status` shows the rest of the state."),
+            metadata={"attention_count": len(found)},
+        )
+
+    return check
 
 
 STANDING = [last_48_hours_covered, snapshots_loaded, no_failed_hours, lake_files_whole, articles_as_looked_up]

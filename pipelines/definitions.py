@@ -24,7 +24,7 @@ from pipelines.automation.schedules import SCHEDULES
 from pipelines.automation.sensors import build_sensors
 from pipelines.process import history
 from pipelines.process.processes import executor
-from pipelines.report import page
+from pipelines.report import attention, page
 from pipelines.wiring import build_resources
 from resources import datasets
 from resources.datasets import Family
@@ -124,7 +124,10 @@ def build_defs(
             *build_assets(hours, offered),
             *_referenced(report.report(functools.partial(page.write, chosen))),
         ),
-        asset_checks=standing_checks.STANDING,
+        asset_checks=(
+            *standing_checks.STANDING,
+            standing_checks.nothing_needs_attention(functools.partial(attention.sentences, chosen)),
+        ),
         jobs=[*jobs, stream],
         schedules=SCHEDULES,
         sensors=build_sensors(jobs),

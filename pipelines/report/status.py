@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
     from resources.warehouse.read.reading import Reader
 
+#: Hours that are looked at one by one, unless asked otherwise: those that the service keeps.
+HOURS = coverage_.WATCHED
 #: Name of the fact, one for each place, that hours before those looked at are not there.
 OLDER_GAPS = "older gaps"
 #: Loaded hours that are looked at for fields without a column, and how many of these are named.

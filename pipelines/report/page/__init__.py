@@ -9,8 +9,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipelines.report import attention
 from pipelines.report import status as statuses
-from pipelines.report.page import attention
 from resources import files
 from resources.errors import MirrorError
 from resources.formatting import listed, moment_text
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pipelines.settings import Settings
 
-#: Hours that are looked at one by one; sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
-_HOURS, _GAPS, _SHOWN, _FACTS, _LONGEST = 48, 10, 20, 5, 300
+#: Sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
+_GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300
 #: Facts about the account, which a page that may be mailed does not have.
 _PRIVATE = frozenset({"tokens"})
 
@@ -57,7 +57,7 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
     from pipelines.report.page import content  # noqa: PLC0415
 
     began, moment = time.monotonic(), now or datetime.now(UTC)
-    status = statuses.collect(settings, _HOURS, moment)
+    status = statuses.collect(settings, statuses.HOURS, moment)
     warehouse = Warehouse(settings.data)
     build_bytes = warehouse.build_path.stat().st_size if warehouse.build_path.exists() else 0
     cards = []

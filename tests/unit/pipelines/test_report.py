@@ -15,8 +15,9 @@ import pytest
 
 from assets import report
 from pipelines.definitions import build_defs
+from pipelines.report import attention
 from pipelines.report import status as statuses
-from pipelines.report.page import _facts, attention, content, write
+from pipelines.report.page import _facts, content, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
 from pipelines.report.status import Status, collect
@@ -301,6 +302,26 @@ def test_times_of_a_picture_are_read_in_utc_and_in_24_hours():
     assert "12:00" in texts
     assert "Nov 2" in texts
     assert not [text for text in texts if "PM" in text]
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_a_check_in_dagster_is_what_status_check_is(mirror, monkeypatch, is_well):
+    mirror.load(0)
+    mirror.publish()
+    collected = collect(Settings(data=mirror.data, projects=("enwiki", "frwiki")), 48, mirror.lake.hour(0) + ONE)
+    assert collected.troubles
+    status = Status() if is_well else collected
+    monkeypatch.setattr(statuses, "collect", lambda *_: status)
+    defs = build_defs(Settings(data=mirror.data))
+    key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), "nothing_needs_attention")
+    job = dg.define_asset_job("ask", selection=dg.AssetSelection.checks(key))
+    with dg.DagsterInstance.ephemeral() as instance:
+        asked = dg.Definitions.merge(defs, dg.Definitions(jobs=[job])).resolve_job_def("ask")
+        [answer] = asked.execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert answer.passed == (not status.troubles) == is_well
+    assert answer.metadata["attention_count"].value == len(attention.lines(status))
+    if not is_well:
+        assert "frwiki namespace 0: no hour of it was loaded so far." in answer.description
 
 
 def test_dagster_writes_it_and_leads_to_it(filled):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipelines.report import status as statuses
 from resources.formatting import counted, hour_text, listed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from pipelines.report.status import Status
+    from pipelines.settings import Settings
     from resources.warehouse.read.coverage import Gap
 
 #: Places and spans of hours that a line names.
@@ -21,6 +23,11 @@ class Line(NamedTuple):
 
     text: str
     is_gap: bool = False
+
+
+def sentences(settings: Settings) -> list[str]:
+    """Everything that `wme status --check` fails for, of a data folder at this moment."""
+    return [line.text for line in lines(statuses.collect(settings, statuses.HOURS))]
 
 
 def lines(status: Status) -> list[Line]:

@@ -130,7 +130,7 @@ def build_defs(
         ),
         jobs=[*jobs, stream],
         schedules=SCHEDULES,
-        sensors=build_sensors(jobs),
+        sensors=build_sensors(chosen, jobs),
         resources=_defined(build_resources(chosen) | overrides, chosen),
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
         executor=executor,

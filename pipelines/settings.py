@@ -211,6 +211,12 @@ class Settings(BaseModel):
         "refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. Default: none.",
         examples=["mirror.example.org"],
     )
+    on_failure: Annotated[SecretStr | None, _parsed(values.hook)] = Field(
+        None,
+        description="Hook for failed runs in Dagster: an `http(s)://` address, to which a JSON document is sent by POST, or a program, which gets it on "
+        "its standard input. Default: none.",
+        examples=["https://ops.example.org/hooks/mirror"],
+    )
     auth_url: _Url = Field(
         Service.auth_url, description="Address of the service's login. Default: the real one.", examples=[""]
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from resources import access
 from resources.enterprise import Service
@@ -99,6 +101,25 @@ def address(name: str, text: str) -> str:
             "out for the real service."
         ) from None
     return url
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an http(s) address, and no program."""
+    return re.match(r"https?://", text, re.IGNORECASE) is not None
+
+
+def hook(name: str, text: str) -> str:
+    try:
+        is_usable = bool(urlsplit(text).hostname) if is_address(text) else bool(shlex.split(text))
+    except ValueError:
+        is_usable = False
+    if not is_usable or not text.isprintable():
+        # not repeated: the address of a webhook is a key
+        raise SettingsError(
+            f"{name} is neither an address nor a program; write https://host/path, or a program with its arguments as in a shell: "
+            "/usr/local/bin/notify --channel mirror."
+        )
+    return text
 
 
 def hour(name: str, text: str) -> datetime:

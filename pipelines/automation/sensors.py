@@ -13,7 +13,7 @@ from assets.failures import sentence
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
-from pipelines.automation import discovery, jobs, refusals
+from pipelines.automation import discovery, failure_hook, jobs, refusals
 from pipelines.process import processes
 from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -24,7 +24,9 @@ from pipelines.process.dagster_internals import (
     RUN_KEY_TAG,
     SENSOR_NAME_TAG,
     UnresolvedAssetJobDefinition,
+    WILL_RETRY_TAG,
 )
+from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets
 from resources.enterprise.errors import AuthenticationError
@@ -36,6 +38,8 @@ _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.Dags
 #: What of a run's tags says what it does; the others say who began it.
 _KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, *WHEN_DUE})
 
+#: Reason of a failure: the process was asked to end, by whoever stops the UI or the daemon.
+_STOPPED = "UNEXPECTED_TERMINATION"
 #: Seconds that an answer may take. A look must be over long before Dagster gives it up, whatever the service does.
 _ANSWER_SECONDS = 10.0
 #: How long a stream that failed is left alone, after its first failure, its second, ...; the last of them repeats.
@@ -290,6 +294,52 @@ def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool
     return bool(instance.get_runs(dg.RunsFilter(tags={RUN_KEY_TAG: str(request.run_key)}), limit=1))
 
 
+def report_failures(settings: Settings) -> dg.SensorDefinition:
+    """The sensor that hands each failed run to the operator's hook (WME_ON_FAILURE)."""
+
+    @dg.run_failure_sensor(
+        name="report_failures",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.STOPPED
+        if settings.on_failure is None
+        else dg.DefaultSensorStatus.RUNNING,
+        description="Sends a JSON document about each failed run to the address, or the program, in WME_ON_FAILURE; on by default where that is set. Runs that "
+        "Dagster runs again, and runs that ended because the UI was stopped, are left out. A hook that fails shows as a failed tick here, and fails no run.",
+    )
+    def look(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+        """Report one run, or say why not. A hook that fails is not tried again."""
+        run = context.dagster_run
+        if settings.on_failure is None:
+            return dg.SkipReason("WME_ON_FAILURE is not set.")
+        if run.tags.get(WILL_RETRY_TAG) == "true":
+            return dg.SkipReason(f"Dagster runs {run.run_id} again.")
+        if run.tags.get(RUN_FAILURE_REASON_TAG) == _STOPPED:
+            return dg.SkipReason(f"{run.run_id} ended because its process was asked to end.")
+        single = run.tags.get(PARTITION_NAME_TAG)
+        hours = (
+            run.tags.get(ASSET_PARTITION_RANGE_START_TAG, single),
+            run.tags.get(ASSET_PARTITION_RANGE_END_TAG, single),
+        )
+        steps = ((str(event.step_key), _sentence_of(event)) for event in context.get_step_failure_events())
+        message = context.failure_event.message or ""
+        failure_hook.deliver(
+            settings.on_failure.get_secret_value(),
+            failure_hook.document(settings, run, message, steps, hours, datetime.now(UTC)),
+        )
+        return None
+
+    return look
+
+
+def _sentence_of(event: dg.DagsterEvent) -> str:
+    """The sentence of a failed step: ours, or the error that nobody foresaw."""
+    data = event.step_failure_data
+    if data.user_failure_data is not None and data.user_failure_data.description:
+        return data.user_failure_data.description
+    error = None if data.error is None else data.error.cause or data.error
+    return "" if error is None else error.message.strip()
+
+
 def carry_to(layer: str, what: str) -> dg.AutomationConditionSensorDefinition:
     """The sensor that lets the assets of a layer follow those of the layer before it (`assets.carrying`)."""
     return dg.AutomationConditionSensorDefinition(
@@ -300,7 +350,7 @@ def carry_to(layer: str, what: str) -> dg.AutomationConditionSensorDefinition:
     )
 
 
-def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.SensorDefinition]:
+def build_sensors(settings: Settings, all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.SensorDefinition]:
     """The sensors over these jobs, and so over every dataset that is mirrored."""
     names = {job.name for job in all_jobs}
     return [
@@ -311,4 +361,5 @@ def build_sensors(all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.S
         publish_pending,
         keep_streaming,
         end_killed_runs,
+        report_failures(settings),
     ]

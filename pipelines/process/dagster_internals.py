@@ -26,6 +26,7 @@ from dagster._core.storage.tags import (
     RUN_KEY_TAG,
     SCHEDULE_NAME_TAG,
     SENSOR_NAME_TAG,
+    WILL_RETRY_TAG,
 )
 
 
@@ -45,6 +46,7 @@ __all__ = [
     "RUN_KEY_TAG",
     "SCHEDULE_NAME_TAG",
     "SENSOR_NAME_TAG",
+    "WILL_RETRY_TAG",
     "ExecutionPlan",
     "InstanceRef",
     "NoOpComputeLogManager",

@@ -33,7 +33,7 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     ]
     with datasets.also(*more):
         defs = build_defs(Settings())
-        sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors()}
+        sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(Settings())}
     changes = {"archive/file_changes", "lake/file_changes", "warehouse/file_changes"}
     assert changes < keys(defs, "hours") < keys(defs, "hour_to_published")
     assert {"lake/licences", "warehouse/licences"} < keys(defs, "reference")
@@ -45,7 +45,7 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
 
 
 def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():
-    sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors()}
+    sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(Settings())}
     assert sensors["end_killed_runs"] == set()
     assert max(map(len, sensors.values())) == 1
 

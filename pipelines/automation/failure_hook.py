@@ -1,0 +1,154 @@
+"""The run-failure hook: an address or a program of the operator's that is handed a JSON document about each failed run (WME_ON_FAILURE).
+
+Belongs here: what it is handed, and how, within a bounded time. Does not belong here: when a run counts as failed for good (see
+`sensors`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final
+
+from pipelines import values
+from resources.enterprise.redaction import Redactor, printable
+from resources.errors import MirrorError
+from resources.formatting import moment_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    import dagster as dg
+
+    from pipelines.settings import Settings
+
+#: For one delivery. Dagster gives a look of a sensor a minute, which may be about five runs.
+SECONDS: Final = 8.0
+#: Of a message, and of the steps that are named.
+_LONGEST, _STEPS = 2000, 10
+#: Not for the program, which needs none of them.
+_SECRETS: Final = ("WME_PASSWORD", "WME_ON_FAILURE", "WME_NEW_PASSWORD", "WME_CODE")
+
+
+class HookError(MirrorError):
+    """The failure of a run could not be reported. The run itself is not affected."""
+
+
+def document(
+    settings: Settings,
+    run: dg.DagsterRun,
+    message: str,
+    steps: Iterable[tuple[str, str]],
+    hours: tuple[str | None, str | None],
+    failed_at: datetime,
+) -> dict[str, Any]:
+    """What the hook is handed, without secrets.
+
+    Args:
+        settings: Name the data folder, and what must not be in the document.
+        run: The failed run.
+        message: Dagster's sentence about the run.
+        steps: Each failed step and its sentence.
+        hours: First and last partition of the run, which are the same for one; None where it has none.
+        failed_at: When it failed.
+    """
+    redactor = Redactor()
+    for secret in (settings.password, settings.on_failure):
+        redactor.learn(None if secret is None else secret.get_secret_value())
+
+    def clean(text: str) -> str:
+        return printable(redactor.clean(text), _LONGEST)
+
+    first, last = hours
+    return {
+        "event": "run_failure",
+        "data": str(settings.data),
+        "run_id": run.run_id,
+        "run_path": f"/runs/{run.run_id}",
+        "job": run.job_name,
+        "assets": sorted(key.to_user_string() for key in run.asset_selection or ()),
+        "first_partition": first,
+        "last_partition": last,
+        "failed_at": f"{moment_text(failed_at)} UTC",
+        "message": clean(message),
+        "steps": [{"step": step, "message": clean(text)} for step, text in list(steps)[:_STEPS]],
+    }
+
+
+def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> None:
+    """Hand a document to the address, by POST, or to the program, on its standard input.
+
+    Raises:
+        HookError: It was not taken in time, or was refused; the message does not name the target, which may hold a key.
+    """
+    body = json.dumps(content, ensure_ascii=False).encode()
+    if values.is_address(target):
+        _post(target, body, seconds)
+    else:
+        _run(shlex.split(target), body, seconds)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the document is for the address that the operator named."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _post(url: str, body: bytes, seconds: float) -> None:
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - http(s), by the setting
+    outcome: list[str] = []
+
+    def send() -> None:
+        try:
+            with urllib.request.build_opener(_Stay).open(request, timeout=seconds) as answer:
+                outcome.append("" if answer.status < HTTPStatus.MULTIPLE_CHOICES else f"it answered {answer.status}")
+        except urllib.error.HTTPError as error:
+            outcome.append(f"it answered {error.code}")
+        except (OSError, HTTPException, ValueError) as error:  # no text of the library's, which may name the address
+            outcome.append(f"it could not be reached: {type(getattr(error, 'reason', None) or error).__name__}")
+
+    # in a thread of its own, because a timeout of sockets begins again with every byte
+    thread = threading.Thread(target=send, name="failure-hook", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome or outcome[0]:
+        why = outcome[0] if outcome else f"it did not answer within {seconds:g} seconds"
+        raise HookError(f"The address in WME_ON_FAILURE did not take the report ({why}). The run's page has all of it.")
+
+
+def _run(words: list[str], body: bytes, seconds: float) -> None:
+    environ = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the operator's own program
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=values.PROJECT,
+            env=environ,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HookError(
+            f"The program in WME_ON_FAILURE could not be started ({error.strerror}). The run's page has all of the report."
+        ) from None
+    try:
+        process.communicate(body, timeout=seconds)
+        why = f"exit code {process.returncode}" if process.returncode else ""
+    except subprocess.TimeoutExpired:
+        why = f"not done within {seconds:g} seconds, so it was ended"
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what it has started
+        process.wait()
+    if why:
+        raise HookError(f"The program in WME_ON_FAILURE failed ({why}). The run's page has all of the report.")

@@ -24,6 +24,8 @@ from pipelines.process import interrupts
 
 #: For the servers and runs to end in order; then they are killed. A stream stores what it has received.
 END_SECONDS = 10.0
+#: For the system to end what was killed.
+_KILL_SECONDS = 2.0
 #: Whoever only looks at the lock holds it for a moment.
 _LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.05
@@ -65,7 +67,7 @@ def end_with_supervisor() -> None:
 
 def main() -> None:
     """Run the command behind the lock's file until it ends, or a signal ends both."""
-    interrupts.watch(END_SECONDS + 2)
+    interrupts.watch(END_SECONDS + 2 * _KILL_SECONDS)
     lock, *command = sys.argv[1:]
     held = hold(Path(lock))
     if held is None:
@@ -110,12 +112,12 @@ def _copy(process: subprocess.Popen[bytes]) -> None:
 def _end(group: int) -> None:
     """End the group, in order or else at once."""
     with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGTERM)
-        until = time.monotonic() + END_SECONDS
-        while time.monotonic() < until:
-            os.killpg(group, 0)
-            time.sleep(_POLL_SECONDS)
-        os.killpg(group, signal.SIGKILL)
+        for number, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
+            os.killpg(group, number)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                os.killpg(group, 0)  # raises where nobody is left
+                time.sleep(_POLL_SECONDS)
 
 
 if __name__ == "__main__":

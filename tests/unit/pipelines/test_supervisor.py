@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -82,7 +83,11 @@ def test_nothing_outlives_a_supervisor_that_was_killed(tmp_path):
     group = group_of(process)
     process.kill()
     process.communicate(timeout=60)
-    wait_until(lambda: is_empty(group))
+    try:
+        wait_until(lambda: is_empty(group))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
     # its lock has ended with it
     assert supervisor.hold(tmp_path / "ui.lock") is not None
 

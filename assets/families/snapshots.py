@@ -5,6 +5,7 @@ partitions are the service's identifiers, which a sensor adds (`discover_snapsho
 its partition. The steps themselves are in `snapshot`.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +19,7 @@ from assets.describe import earlier_materialization, lake_metadata_of, sized, wo
 from assets.failures import RunConfig, as_failure
 from assets.partitions import snapshots_of
 from assets.steps import snapshot
-from assets.steps.converting import convert_archives
+from assets.steps.converting import NotArchivedError, convert_archives
 from resources.adapters import (
     SNAPSHOTS_POOL,
     EngineResource,
@@ -31,6 +32,9 @@ from resources.datasets.paths import safe
 from resources.enterprise import SnapshotOptions
 from resources.enterprise.errors import NotFound
 from resources.formatting import listed
+
+#: Form of the identifiers that the service has had so far. Only the service's answer decides where it is asked.
+_IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
@@ -103,7 +107,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                     is_new=bool(plan.missing),
                 )
             else:
-                archived = snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
+                archived = _archived(context, dataset, lake, identifier)
             made.archived[identifier] = archived
             if in_lake in selected:
                 with engine.converter(lake) as converter:
@@ -133,7 +137,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
             return
         identifier = _identifier(context, dataset)
         with as_failure(context, [in_warehouse]):
-            archived = snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
+            archived = _archived(context, dataset, lake, identifier)
             conversions = snapshot.all_conversions(
                 archived, lake.layout, lake.bodies_of(dataset), lake.record_bytes_max
             )
@@ -170,6 +174,17 @@ def _identifier(context: dg.AssetExecutionContext, dataset: Dataset) -> str:
         raise _refused(context, dataset) from None
 
 
+def _archived(
+    context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, identifier: str
+) -> snapshot.ArchivedSnapshot:
+    try:
+        return snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
+    except NotArchivedError:
+        if _IDENTIFIER.fullmatch(identifier):
+            raise
+        raise _refused(context, dataset) from None
+
+
 def _refused(context: dg.AssetExecutionContext, dataset: Dataset, known: Iterable[str] = ()) -> dg.Failure:
     """Return the failure of a partition that the service does not know, and remove it: a slip would be shown as failed for ever."""
     identifier, known = context.partition_key, sorted(known)
@@ -177,7 +192,7 @@ def _refused(context: dg.AssetExecutionContext, dataset: Dataset, known: Iterabl
     hint = f"Did you mean {listed(near, 3)}? " if near else ""
     context.instance.delete_dynamic_partition(dataset.archive, identifier)
     return dg.Failure(
-        f"The service has no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right one and "
+        f"There is no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right one and "
         f"materialize it. {layers.SNAPSHOT_KEYS}",
         allow_retries=False,
     )

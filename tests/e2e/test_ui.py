@@ -103,6 +103,11 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(tmp_
             pass
         assert (none.value.code, none.value.read()[:25]) == (404, b"There is no report yet. M")
 
+        # behind the guard, as everything else
+        evil = urllib.request.Request(f"{ui.url}/report", headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError, match="403"), urllib.request.urlopen(evil, timeout=60):
+            pass
+
         assert ui.failure("snapshots").startswith("The run names no snapshot. Nothing was done.")
         added = ui.ask(
             f"mutation {{ addDynamicPartition(repositorySelector: {SELECTOR % ''}, partitionsDefName: "

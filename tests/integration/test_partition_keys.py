@@ -36,7 +36,7 @@ def test_a_key_that_the_service_does_not_know_is_explained_and_leaves_no_partiti
     mirror: Mirror, key: str, hint: str
 ) -> None:
     (sentence,) = run(mirror, "snapshots", key)
-    assert sentence.startswith(f"The service has no snapshot {key!r}. ")
+    assert sentence.startswith(f"There is no snapshot {key!r}. ")
     assert hint in sentence
     assert sentence.endswith(SNAPSHOT_KEYS)
     assert mirror.instance.get_dynamic_partitions("snapshots") == []
@@ -46,7 +46,21 @@ def test_a_snapshot_that_is_archived_keeps_its_partition_when_the_service_drops_
     assert run(mirror, "snapshots", "enwiki_namespace_0") == []
     mirror.sandbox.faults.add(path="*/snapshots/enwiki_namespace_0", kind="status", status=404, count=None)
     (sentence,) = run(mirror, "snapshots", "enwiki_namespace_0")
-    assert "The service has no snapshot" not in sentence
+    assert "There is no snapshot" not in sentence
+    assert mirror.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
+
+
+@pytest.mark.parametrize("layer", ["lake/snapshot_articles", "warehouse/snapshot_articles"])
+def test_a_slip_in_a_later_layer_leaves_no_partition_and_a_snapshot_that_is_not_archived_does(
+    mirror: Mirror, layer: str
+) -> None:
+    mirror.instance.add_dynamic_partitions("snapshots", ["enwiki", "enwiki_namespace_0"])
+    for key, sentence in (
+        ("enwiki", "There is no snapshot 'enwiki'. "),
+        ("enwiki_namespace_0", "No complete set of files"),
+    ):
+        (told,) = mirror._run("snapshots", {"dagster/partition": key}, [layer], {}).sentences
+        assert told.startswith(sentence)
     assert mirror.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
 
 

@@ -23,8 +23,8 @@ from pipelines.process.dagster_internals import (
     RUN_FAILURE_REASON_TAG,
     RUN_KEY_TAG,
     SENSOR_NAME_TAG,
-    UnresolvedAssetJobDefinition,
     WILL_RETRY_TAG,
+    UnresolvedAssetJobDefinition,
 )
 from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource

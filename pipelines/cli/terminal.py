@@ -48,6 +48,27 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
     click.echo(shown, nl=nl, err=err)
 
 
+def read(most: int = -1, *, line_count: int | None = None) -> str:
+    """Standard input to its end.
+
+    Args:
+        most: Characters after which reading stops; below 0, nowhere.
+        line_count: Lines after which reading stops at a terminal, where people would have to end the input; None: they do.
+
+    Raises:
+        UsageError: It is not text.
+    """
+    try:
+        if line_count is not None and sys.stdin.isatty():
+            text = "".join(sys.stdin.readline(most) for _ in range(line_count))
+        else:
+            text = sys.stdin.read(most)
+        text.encode()
+    except UnicodeError:
+        raise click.UsageError("Standard input is not UTF-8 text. Nothing was done. Write it in UTF-8.") from None
+    return text
+
+
 def say(text: str) -> None:
     """Print an answer as it is: on one line, with nothing in it that is markup."""
     OUT.print(text, markup=False, soft_wrap=True)

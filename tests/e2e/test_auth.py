@@ -267,6 +267,48 @@ def test_without_a_terminal_a_variable_or_standard_input_is_named(auth, command,
     fails(auth("login", WME_PASSWORD=""), "Set WME_PASSWORD", code=2)
 
 
+@pytest.mark.parametrize(
+    ("command", "more", "lines"),
+    [
+        ("change-password", {}, ["{password}", NEW_PASSWORD]),
+        ("change-password", {"WME_NEW_PASSWORD": NEW_PASSWORD}, ["0ther-Password!"]),
+        ("change-password", {"WME_PASSWORD": ""}, ["{password}", NEW_PASSWORD, "0ther-Password!"]),
+        ("change-password", {}, ["x" * 4_096 + NEW_PASSWORD, NEW_PASSWORD]),
+        ("confirm-password", {"WME_CODE": "123456"}, ["123456", NEW_PASSWORD]),
+        ("new-password", {}, ["{password}", NEW_PASSWORD]),
+        ("login", {}, ["0ther-Password!"]),
+    ],
+)
+def test_surplus_lines_are_refused_and_nothing_is_sent(auth, account, service, command, more, lines):
+    stdin = "\n".join(line.format(password=account.password) for line in lines) + "\n"
+    fails(
+        auth(command, "--password-stdin", stdin=stdin, **more), "more lines than are needed", "Nothing was sent", code=2
+    )
+    assert list(service.requests) == []
+    assert auth("login").code == 0
+
+
+def test_blank_lines_at_the_end_are_no_surplus(auth):
+    stdin = f"{NEW_PASSWORD}\r\n\n"
+    assert auth("change-password", "--password-stdin", stdin=stdin).code == 0
+    assert auth("login", WME_PASSWORD=NEW_PASSWORD).code == 0
+
+
+def test_standard_input_that_is_not_text_is_refused(account, environ, tmp_path):
+    for words in (("auth", "login", "--password-stdin"), ("sql",)):
+        done = subprocess.run(
+            [sys.executable, "-m", "pipelines", *words],
+            cwd=ROOT,
+            env=bare() | environ | {"WME_PASSWORD": "", "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"},
+            input=b"\xff\xfe\n",
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        assert b"Standard input is not UTF-8 text. Nothing was" in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
 def test_a_terminal_asks_and_shows_nothing(account, environ):
     """Every prompt is answered as it comes; what the terminal shows has no answer in it."""
     answers = {"Password": account.password, "New password": NEW_PASSWORD, "Repeat the new password": NEW_PASSWORD}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.cli import Group, service, terminal
-from pipelines.cli.account.secret_input import CODE, NEW_PASSWORD, Unargued, from_stdin, secret
+from pipelines.cli.account.secret_input import CODE, NEW_PASSWORD, PASSWORD, Unargued, from_stdin, secrets
 from pipelines.report.account import account_json, account_text, tokens_text
 from pipelines.settings import read as read_settings
 
 if TYPE_CHECKING:
+    from pipelines.cli.account.secret_input import Wanted
     from resources.enterprise import EnterpriseClient
 
-_PASSWORD = "WME_PASSWORD"  # noqa: S105  a name
 _DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
 
 
@@ -40,7 +40,8 @@ def auth() -> None:
 def login(*, stdin: bool) -> None:
     """Log in with WME_USERNAME and WME_PASSWORD. All processes that use this data folder share the tokens."""
     with service.client(read_settings()) as client:
-        client.account.login(_known(client, stdin=stdin))
+        password, _ = _with_password(client, stdin=stdin)
+        client.account.login(password)
         _show_tokens(client)
 
 
@@ -83,11 +84,13 @@ def _show_tokens(client: EnterpriseClient) -> None:
     terminal.say(tokens_text(client.account.status(), client.account.now()))
 
 
-def _known(client: EnterpriseClient, *, stdin: bool) -> str | None:
-    """The present password: the configured one, or one that is asked for; None where there is no account."""
-    if client.service.password is not None or client.service.username is None:
-        return client.service.password
-    return secret("password", _PASSWORD, stdin=stdin)
+def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
+    """The present password, asked for unless it is configured (None where there is no account), and the other secrets."""
+    known = client.service.password
+    if known is not None or client.service.username is None:
+        return known, secrets(*others, stdin=stdin)
+    password, *more = secrets(PASSWORD, *others, stdin=stdin)
+    return password, more
 
 
 @auth.command("forgot-password")
@@ -103,8 +106,8 @@ def forgot_password() -> None:
 def confirm_password(*, stdin: bool) -> None:
     """Set a new password with a confirmation code. Asks for the code, then for the new password."""
     with service.client(read_settings()) as client:
-        code = secret("confirmation code", CODE, stdin=stdin)
-        client.account.confirm_password(code, secret("new password", NEW_PASSWORD, stdin=stdin, again=True))
+        code, new = secrets(CODE, NEW_PASSWORD, stdin=stdin)
+        client.account.confirm_password(code, new)
     terminal.OUT.print(_DONE)
 
 
@@ -113,8 +116,7 @@ def confirm_password(*, stdin: bool) -> None:
 def change_password(*, stdin: bool) -> None:
     """Change the password. Asks for the current one, unless WME_PASSWORD has it, then for the new one."""
     with service.client(read_settings()) as client:
-        previous = _known(client, stdin=stdin)
-        new = secret("new password", NEW_PASSWORD, stdin=stdin, again=True)
+        previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.change_password(previous or "", new)
     terminal.OUT.print(_DONE)
 
@@ -128,7 +130,9 @@ def new_password(*, stdin: bool) -> None:
     unless WME_PASSWORD has it.
     """
     with service.client(read_settings()) as client:
-        waits = client.account.status().new_password_required
-        previous = client.service.password if waits else _known(client, stdin=stdin)
-        client.account.new_password(secret("new password", NEW_PASSWORD, stdin=stdin, again=True), previous)
+        if client.account.status().new_password_required:
+            previous, [new] = client.service.password, secrets(NEW_PASSWORD, stdin=stdin)
+        else:
+            previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
+        client.account.new_password(new, previous)
     terminal.OUT.print("The new password is set, and the account is logged in. Update WME_PASSWORD.")

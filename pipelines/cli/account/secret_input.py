@@ -7,19 +7,39 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NamedTuple
 
 import click
 
-#: The variables, beside WME_PASSWORD, which is a setting.
-NEW_PASSWORD, CODE = "WME_NEW_PASSWORD", "WME_CODE"
+from pipelines.cli import terminal
+
 #: Characters of a line that is read; the service takes 2,048 of a code and 256 of a password.
 _LONGEST = 4_096
+
+
+class Wanted(NamedTuple):
+    """A secret that a command needs.
+
+    Attributes:
+        name: Its name for people.
+        variable: Variable of the environment that may hold it.
+        is_new: On a terminal, it is typed twice.
+    """
+
+    name: str
+    variable: str
+    is_new: bool = False
+
+
+PASSWORD = Wanted("password", "WME_PASSWORD")
+NEW_PASSWORD = Wanted("new password", "WME_NEW_PASSWORD", is_new=True)
+CODE = Wanted("confirmation code", "WME_CODE")
 
 from_stdin = click.option(
     "--password-stdin",
     "stdin",
     is_flag=True,
-    help="Read passwords and codes that no variable has from standard input, one per line, in the order of the prompts.",
+    help="Read the passwords and codes that no variable has from standard input: exactly one per line, in the order of the prompts.",
 )
 
 
@@ -40,33 +60,55 @@ class Unargued(click.Command):
             ) from None
 
 
-def secret(what: str, variable: str, *, stdin: bool, again: bool = False) -> str:
-    """One password or code.
+def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
+    """Passwords and codes in the order of their prompts, before anything is sent.
 
     Args:
-        what: Its name for people, for example "new password".
-        variable: Variable of the environment that may hold it.
-        stdin: Read it from standard input where that does not.
-        again: On a terminal, have it typed twice.
+        wanted: The secrets that a command needs.
+        stdin: Read those that no variable has from standard input: exactly one line for each.
 
     Raises:
-        UsageError: It is nowhere, and there is no terminal to ask at.
+        UsageError: A secret is nowhere and there is no terminal to ask at, or standard input has another number of lines.
     """
-    if given := os.environ.get(variable, ""):
-        return given
+    found = [os.environ.get(one.variable, "") for one in wanted]
     if stdin:
-        line = sys.stdin.readline(_LONGEST).rstrip("\r\n")
-        if not line:
+        open_places = [place for place, value in enumerate(found) if not value]
+        for place, line in zip(open_places, _lines([wanted[place] for place in open_places]), strict=True):
+            found[place] = line
+    return [value or _typed(one) for one, value in zip(wanted, found, strict=True)]
+
+
+def _lines(wanted: list[Wanted]) -> list[str]:
+    """Lines of standard input, one for each secret; at a terminal, no more are read than that."""
+    text = terminal.read(_LONGEST * (len(wanted) + 1), line_count=len(wanted))
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1]:
+        del lines[-1]
+    for place, one in enumerate(wanted):
+        if not "".join(lines[place : place + 1]):
             raise click.UsageError(
-                f"Standard input has no line with the {what}. Nothing was sent. Write one, or set {variable}."
+                f"Standard input has no line with the {one.name}. Nothing was sent. Write one, or set {one.variable}."
             )
-        return line
+    if len(lines) > len(wanted):
+        names = " and ".join(f"the {one.name}" for one in wanted) or "no secret"
+        raise click.UsageError(
+            f"Standard input has more lines than are needed: {names} must come from it. Variables (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE) or a "
+            "stored login provide the rest. Nothing was sent. Remove the other lines, or unset the variable that is not meant."
+        )
+    return lines
+
+
+def _typed(wanted: Wanted) -> str:
+    """Ask at the terminal, which does not show the answer."""
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"The {what} is needed, and there is no terminal to ask at. Nothing was sent. Set {variable}, or pass --password-stdin and "
-            "write it to standard input."
+            f"The {wanted.name} is needed, and there is no terminal to ask at. Nothing was sent. Set {wanted.variable}, or pass "
+            "--password-stdin and write it to standard input."
         )
     answer: str = click.prompt(
-        what.capitalize(), hide_input=True, confirmation_prompt=f"Repeat the {what}" if again else False, err=True
+        wanted.name.capitalize(),
+        hide_input=True,
+        confirmation_prompt=f"Repeat the {wanted.name}" if wanted.is_new else False,
+        err=True,
     )
     return answer

@@ -47,7 +47,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     """
     from resources.warehouse import Warehouse
 
-    text = query if query is not None else sys.stdin.read()
+    text = query if query is not None else terminal.read()
     if not text.strip():
         raise click.UsageError("There is no query. Pass one as an argument or on standard input.")
     answer = Warehouse(read_settings().data).sql(text, is_confined=not allow_files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
 
-from pipelines import settings
+from pipelines import settings, values
 from resources.warehouse import NotPublishedError, Warehouse
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     user of the notebook may; `wme sql` is restricted to the published file and the lake.
 
     Args:
-        data: The data folder. By default `WME_DATA` of the environment or of the project's `.env`, else `data`, in the
-            project's folder as for `wme`. A relative one that is given here lies in the working folder.
+        data: The data folder. By default `WME_DATA` of the environment or of the settings file (`.env`, or the one that WME_ENV_FILE names), else
+            `data`, in the folder of that file as for `wme`. A relative one that is given here lies in the working folder.
 
     Raises:
         NotPublishedError: There is no published file in that folder; the message says which one.
         QueryError: The file is damaged, or was written by a newer DuckDB.
     """
     if data is None:
-        named = {**dotenv_values(settings.PROJECT / ".env"), **os.environ}.get("WME_DATA") or ""
+        named = {**dotenv_values(values.env_file()), **os.environ}.get("WME_DATA") or ""
         data = settings.read_data({"WME_DATA": named})
     warehouse = Warehouse(Path(data))
     try:

@@ -54,7 +54,7 @@ __all__ = [
 #: Longest `.env`.
 _ENV_BYTES = 1 << 20
 #: Read where it is needed, before there are settings.
-_READ_ELSEWHERE = ("WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
+_READ_ELSEWHERE = (values.ENV_FILE, "WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 
 
 def _variable(field: str) -> str:
@@ -112,8 +112,8 @@ class Settings(BaseModel):
     )
     data: Annotated[Path, _parsed(values.data)] = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
-        description="Data folder, for everything that is fetched and made. A relative path starts at the project's folder, wherever a "
-        "command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. Default: `data`.",
+        description="Data folder, for everything that is fetched and made. A relative path starts at the folder of `.env` (or "
+        "`--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. Default: `data`.",
         examples=["data"],
     )
     contact: str | None = Field(
@@ -180,7 +180,7 @@ class Settings(BaseModel):
     watchlist: Annotated[Path | None, _parsed(values.file)] = Field(
         None,
         description="File of pages to look up when they change: a project, a space and a title on each line. A relative path starts at the "
-        "project's folder. Default: none.",
+        "folder of `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
     lookups_per_day: Annotated[int, _parsed(values.count)] = Field(
@@ -298,17 +298,21 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def load_env_file() -> None:
-    """Take the variables of the project's `.env` into the environment, where that does not have them already.
+    """Take the variables of the settings file into the environment, where that does not have them already.
+
+    The file is the one that WME_ENV_FILE names, by default the project's `.env`, which may be absent.
 
     Raises:
         SettingsError: The file is none, cannot be read, or is no text.
     """
-    path = PROJECT / ".env"
+    path = values.env_file()
+    if is_named := bool(os.environ.get(values.ENV_FILE)):
+        os.environ[values.ENV_FILE] = str(path)  # absolute, for processes that are started in other folders
     try:
         text = files.read(path, most=_ENV_BYTES).decode("utf-8-sig")
-    except FileNotFoundError:
-        return
     except (OSError, UnicodeDecodeError, files.UnusableFileError) as error:
+        if isinstance(error, FileNotFoundError) and not is_named:
+            return
         why = (
             error.what
             if isinstance(error, files.UnusableFileError)
@@ -325,7 +329,7 @@ def load_env_file() -> None:
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """The data folder, absolute, for what needs no other setting. A relative one lies in the project's folder.
+    """The data folder, absolute, for what needs no other setting. A relative one lies in the folder of the settings file.
 
     Raises:
         SettingsError: It cannot be used.
@@ -334,8 +338,12 @@ def read_data(environ: Mapping[str, str] | None = None) -> Path:
     return values.data("WME_DATA", named or "data")
 
 
-def read(environ: Mapping[str, str] | None = None) -> Settings:
+def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Settings:
     """The settings of an environment (default: this process's).
+
+    Args:
+        environ: Variables.
+        scoped: The mirrored projects are needed. Without it, an account without WME_PROJECTS has none.
 
     Raises:
         SettingsError: A value cannot be used; nothing was touched.
@@ -370,6 +378,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             "set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 where your address is admitted without a token."
         )
     if not values.words("", given.get("WME_PROJECTS", "")):
+        if not scoped:
+            return settings.model_copy(update={"projects": ()})
         raise SettingsError(
             "WME_PROJECTS is not set. With an account it must name the projects to mirror, for example "
             "WME_PROJECTS=enwiki,frwiki: unset never means all nine hundred."

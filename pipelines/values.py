@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 #: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A wheel has none, and
 #: there it is the folder in which they are started.
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
+#: Names another settings file than the project's `.env`; relative paths then belong to its folder.
+ENV_FILE = "WME_ENV_FILE"
 #: What the sandbox serves by default.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES = ("html", "wikitext")
@@ -37,6 +40,12 @@ _PATTERNS = "*?["
 
 class SettingsError(MirrorError, ValueError):
     """A setting that cannot be used; the message names the variable and what to write instead."""
+
+
+def env_file() -> Path:
+    """The settings file of this process."""
+    path = Path(os.environ.get(ENV_FILE) or PROJECT / ".env")
+    return path.parent.resolve() / path.name  # the folder that names the file, also where that is a link to another
 
 
 def words(_name: str, text: str) -> tuple[str, ...]:
@@ -201,7 +210,7 @@ def storage_version(name: str, text: str) -> str:
 
 def file(_name: str, text: str) -> Path:
     # `.env` knows no shell that would know the home folder
-    return PROJECT / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
+    return env_file().parent / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
 
 
 def data(name: str, text: str) -> Path:

@@ -67,15 +67,20 @@ class Access:
 
         return sandbox.find(sandbox_settings(Path(self.data)).state)
 
-    def service(self) -> Service:
+    def service(self, *, writes: bool = True) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it.
 
+        Args:
+            writes: Files will be written into the data folder. Without it the folder may be full or read-only, and is not bound.
+
         Raises:
+            FolderError: Files cannot be written there.
             OriginError: The data folder belongs to another service.
             SandboxError: The sandbox could not be started or joined.
         """
         data = Path(self.data)
-        data_folder.ready(data)
+        if writes or (self.use_sandbox and self.found_sandbox() is None):
+            data_folder.ready(data)
         if not self.use_sandbox:
             # made first: an address that cannot be one binds nothing, and is kept nowhere
             service = Service(
@@ -88,12 +93,12 @@ class Access:
                 anonymous=self.anonymous,
                 allow_http=self.allow_http,
             )
-            data_folder.claim(data, service.base_url)
+            data_folder.claim(data, service.base_url, writes=writes)
             return service
         from resources import sandbox
 
         settings = sandbox_settings(data)
-        data_folder.claim(data, f"sandbox {settings.identity}")
+        data_folder.claim(data, f"sandbox {settings.identity}", writes=writes)
         try:
             endpoint = sandbox.attach(settings, owner=data_folder.ui_lock(data))
         except (sandbox.SandboxConflictError, sandbox.SandboxStartError, ValueError) as error:
@@ -108,11 +113,12 @@ class Access:
         )
 
     @contextmanager
-    def client(self, seconds: float | None = None) -> Iterator[EnterpriseClient]:
+    def client(self, seconds: float | None = None, *, writes: bool = True) -> Iterator[EnterpriseClient]:
         """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
 
         Args:
             seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
+            writes: As for `service`. A token that is stored and valid is used without writing; a new one is stored.
         """
         limits = Limits(keep_free_bytes=int(self.min_free_gb * 1e9))
         patience = Patience(requests_per_second=self.requests_per_second)
@@ -120,7 +126,7 @@ class Access:
             limits = replace(limits, answer_seconds=seconds)
             patience = replace(patience, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
         state = Path(self.data) / "state"
-        with EnterpriseClient(self.service(), state=state, patience=patience, limits=limits) as client:
+        with EnterpriseClient(self.service(writes=writes), state=state, patience=patience, limits=limits) as client:
             yield client
 
 

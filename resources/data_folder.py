@@ -131,19 +131,21 @@ def facts_of(data: Path) -> dict[str, str]:
     return {"service": origin_of(data) or "unknown"}
 
 
-def claim(data: Path, service: str) -> None:
+def claim(data: Path, service: str, *, writes: bool = True) -> None:
     """Bind a data folder to `service`, or see that it is bound to it already.
 
     Args:
         data: The data folder.
         service: Address of the real service, or `sandbox <identity>`.
+        writes: Bind a folder that is not bound yet.
 
     Raises:
         OriginError: The folder was filled from another service; nothing was changed.
     """
     known = origin_of(data)
     if known is None:
-        files.write(_note(data), json.dumps({"service": service}).encode() + b"\n")
+        if writes:
+            files.write(_note(data), json.dumps({"service": service}).encode() + b"\n")
     elif known != service:
         told = (
             f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "

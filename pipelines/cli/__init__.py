@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import io
 import logging
+import os
 import sys
 from collections.abc import Iterator, MutableMapping
 from typing import NoReturn
@@ -201,15 +202,24 @@ def _sentence(error: Exception) -> str | None:
 @click.group(cls=_Lazy, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="enterprise-content-mirror")
 @click.option("-v", "--verbose", is_flag=True, help="Log more of what is done.")
+@click.option(
+    "--env-file",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="WME_ENV_FILE",
+    help="Settings file, in place of .env. Relative paths in the settings start at its folder.",
+)
 @click.pass_context
-def wme(context: click.Context, *, verbose: bool) -> None:
+def wme(context: click.Context, *, verbose: bool, env_file: str | None) -> None:
     """A local, verified mirror of an Enterprise Content Service.
 
     Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
     """
     from pipelines.cli import terminal
     from pipelines.settings import load_env_file, unknown
+    from pipelines.values import ENV_FILE
 
+    if env_file is not None:
+        os.environ[ENV_FILE] = env_file
     load_env_file()
     for warning in unknown():
         terminal.warn(warning)

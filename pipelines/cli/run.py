@@ -49,7 +49,7 @@ GROUP BY ALL ORDER BY a.project_id""",
 }
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option(
     "--hours",
     "count",
@@ -132,7 +132,6 @@ def run(
     terminal.hush(answers=quiet or as_json, progress=quiet)
     settings = read_settings()
     enterprise = build_resources(settings)["enterprise"]
-    service.announce(settings)
     layout, warehouse = Layout(settings.data), Warehouse(settings.data)
     hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []
     with_lacking = first is None and count is None

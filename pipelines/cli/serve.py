@@ -40,7 +40,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
         ended.set()
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of the Dagster UI.")
 @click.option(
     "--prepare",
@@ -67,7 +67,6 @@ def ui(*, port: int, prepare: bool) -> None:
                 f"Port {port} cannot be used ({error.strerror}), perhaps because of the `wme ui` of another data folder. Nothing was started; "
                 "choose another port with --port."
             ) from None
-    service.announce(settings)
     terminal.ERR.print(
         f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
     )

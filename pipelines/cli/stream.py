@@ -20,7 +20,7 @@ _END_SECONDS = 2.5
 _BUSY_SECONDS = 2.0
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option(
     "--since", "hours", type=click.FloatRange(0, 48), help="Begin so many hours ago, the first time.  [default: now]"
 )
@@ -63,7 +63,6 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
     from resources.warehouse import Warehouse
 
     settings = read_settings()
-    service.announce(settings)
     enterprise = build_resources(settings)["enterprise"]
     lake = LiveLake(Layout(settings.data), LIVE_CHANGES, ARTICLE_CHANGES, frozenset(settings.bodies), enterprise.scope)
     warehouse = Warehouse(settings.data, lock_timeout=_BUSY_SECONDS)

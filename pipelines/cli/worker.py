@@ -31,7 +31,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     ADDRESS is dask://host:port, by default that of WME_ENGINE. All cores and WME_MEMORY_MB are used; one worker on each machine is
     enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM; runs then give its work to others.
     """
-    settings = read_settings()
+    settings = read_settings(scoped=False)
     address = address or settings.engine
     from resources import remote
 

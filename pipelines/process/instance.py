@@ -14,7 +14,7 @@ from filelock import FileLock
 from pipelines.process import supervisor
 from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
 from pipelines.process.processes import end_killed
-from pipelines.values import PROJECT
+from pipelines.values import ENV_FILE, PROJECT
 from resources import files
 from resources.adapters import POOLS
 from resources.data_folder import ready, ui_lock
@@ -136,7 +136,8 @@ def serve(data: Path, port: int = 3000) -> None:
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
     with opened(data / FOLDER):
         pass  # set up and tidied before anything else opens it
-    os.chdir(PROJECT)
+    # Dagster takes the `.env` of the folder that it is started in, also where another file was named
+    os.chdir(data / FOLDER if os.environ.get(ENV_FILE) else PROJECT)
     # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
     words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_servers"]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]

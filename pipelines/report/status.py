@@ -121,7 +121,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 
 def _tell_tokens(report: Status, settings: Settings) -> None:
     try:
-        with settings.access.client() as client:
+        with settings.access.client(writes=False) as client:
             report.facts.append(("tokens", tokens_text(client.account.status(), client.account.now())))
     except MirrorError as error:
         report.troubles.append(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -38,6 +39,47 @@ def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounte
         f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} cannot be written (Read-only file system). Nothing was "
         "changed. Mount its file system for writing, or set WME_DATA to another folder."
     )
+
+
+def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(
+    account: Any, call: Any, mounted: Any
+) -> None:
+    disk = mounted("size=16m")
+    environ = account.environ(disk / "data")
+    assert call("auth", "login", environ=environ).code == 0
+    stored = disk / "data" / "state" / "tokens.json"
+    before = stored.read_bytes()
+    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
+
+    def answers() -> None:
+        told = call("auth", "status", environ=environ)
+        assert (told.code, told.err) == (0, "")
+        assert f"Logged in as {account.username}." in told.out
+        assert "Groups: group_3." in told.out
+        assert "enwiki" in call("lists", "projects", "enwiki", environ=environ).out
+        told = call("status", environ=environ)
+        assert f"Logged in as {account.username}." in told.out
+        assert "cannot be written" not in told.out
+
+    answers()
+    # a token that has to be renewed cannot be stored, and what is stored is told
+    tokens = json.loads(before)
+    stale = json.dumps(tokens | {"access_expires_at": tokens["access_obtained_at"]})
+    os.truncate(disk / "ballast", 8 << 20)
+    stored.write_text(stale)
+    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
+    told = call("auth", "status", "--json", environ=environ)
+    assert (told.code, json.loads(told.out)["logged_in"], json.loads(told.out)["quotas"]) == (0, True, None)
+    assert "The account's groups and quota are unknown. There is no room left to store the tokens" in told.err
+    assert stored.read_text() == stale
+    os.truncate(disk / "ballast", 0)
+    stored.write_bytes(before)
+    mounted("remount,ro")
+    answers()
 
 
 def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(

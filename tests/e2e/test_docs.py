@@ -18,7 +18,7 @@ import click
 import duckdb
 import pytest
 
-from pipelines import cli, settings
+from pipelines import cli, settings, values
 from pipelines.cli.account import secret_input
 from pipelines.process import instance
 from pipelines.report import dictionary
@@ -455,8 +455,8 @@ def read_variables():
 
 
 def read_switches():
-    """What is read elsewhere: by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way; by `make test-live`."""
-    modules = (native, secret_input, contract)
+    """What is read elsewhere: by the reader of the settings file; by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way; by `make test-live`."""
+    modules = (native, secret_input, contract, values)
     return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
 
 

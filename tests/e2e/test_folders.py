@@ -60,6 +60,22 @@ def test_a_missing_file_is_named_where_every_way_looks_for_it(project, way, fold
     assert list((project.parent / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.parametrize("way", ["wme", "notebook"])
+def test_another_settings_file_takes_the_place_of_the_projects(project, way):
+    (project / ".env").write_text("WME_DATA=mirror\nWME_USERNAME=somebody\nWME_PASSWORD=x\nWME_PROJECTS=enwiki\n")
+    named = project.parent / "elsewhere" / "other.env"
+    named.write_text("WME_NAMESPACES=14\n")
+    for name in (str(named), "../elsewhere/other.env"):
+        where = f"There is no published file {named.parent}/data/warehouse.duckdb"
+        assert where in told(project, WAYS[way], project, WME_ENV_FILE=name)
+    # children of Dagster's, which run in other folders, are named the same file
+    program = [
+        "-c",
+        "from pipelines.definitions import defs; import os; print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))",
+    ]
+    assert told(project, program, project, WME_ENV_FILE="../elsewhere/other.env") == f"{named} None\n"
+
+
 def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
     """Its first partition is that of the oldest hour archived, wherever it is started."""
     (project / ".env").write_text("WME_DATA=mirror\n")

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from assets.maintenance import housekeeping
 from assets.steps.lookup import Budget, WatchlistError, read_watchlist
-from pipelines import settings
+from pipelines import settings, values
 from pipelines.operations import backup
 from pipelines.process import instance
 from pipelines.settings import SettingsError
@@ -214,7 +214,7 @@ def test_an_odd_watch_list_is_named(tmp_path, make):
 
 @odd
 def test_an_odd_settings_file_is_named(tmp_path, make, monkeypatch):
-    monkeypatch.setattr(settings, "PROJECT", tmp_path)
+    monkeypatch.setattr(values, "PROJECT", tmp_path)
     settings.load_env_file()
     lay(tmp_path / ".env", make)
     if make in {*KINDS.values(), DAMAGED["no UTF-8"], DAMAGED["zeros"]}:

@@ -38,7 +38,7 @@ def batches(
     from pipelines.operations import run as runs
     from resources.lake import Layout
 
-    settings = read_settings()
+    settings = read_settings(scoped=not everything and identifier is None)
     with service.client(settings) as client:
         if hour is not None and identifier is not None:
             show_record(client.batch(hour, identifier, dataset), "ndjson" if as_json else "text")

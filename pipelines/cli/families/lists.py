@@ -39,7 +39,7 @@ def lists(
         terminal.show(("list", "description"), rows)
         return
     asked = query(fields, filters)
-    with service.client(read_settings()) as client:
+    with service.client(read_settings(scoped=False)) as client:
         path = endpoints.records(dataset)
         if identifier is None:
             records = [dict(record) for record in client.records(path, asked).records]

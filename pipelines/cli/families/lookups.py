@@ -37,7 +37,7 @@ def _titled(look_up: Callable[[EnterpriseClient, str, Query], Listing[Record]]) 
         form: str,
     ) -> None:
         asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
-        with service.client(read_settings()) as client:
+        with service.client(read_settings(scoped=False)) as client:
             show(look_up(client, name, asked).raw, form)
 
     command: Callable[..., None] = run
@@ -85,5 +85,5 @@ def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Rec
 def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str) -> None:
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
     kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"
-    with service.client(read_settings()) as client:
+    with service.client(read_settings(scoped=False)) as client:
         show(client.entity(kind, identifier, query(fields)).raw, form)

@@ -14,7 +14,7 @@ from pipelines.settings import read as read_settings
 from resources.formatting import counted
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; spend nothing.")
 def lookups(*, dry_run: bool) -> None:
     """Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.
@@ -36,7 +36,6 @@ def lookups(*, dry_run: bool) -> None:
             f"{counted(len(wanted), 'page')} to look up; {counted(budget.left, 'lookup')} left today. Nothing was sent."
         )
         return
-    service.announce(settings)
     with terminal.progress():
         report = runs.look_up(settings)
     if report.failures:

@@ -52,7 +52,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 
     if projects and everything:
         raise click.UsageError("--project and --all exclude each other.")
-    settings = read_settings()
+    settings = read_settings(scoped=not everything and not projects)
     with service.client(settings) as client:
         if projects:
             names.check(client, Layout(settings.data), projects, correct="--project")
@@ -98,7 +98,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 def show_snapshot(*, identifier: str, fields: tuple[str, ...], form: str, dataset: Dataset) -> None:
     """Show the service's record of the snapshot ID. Costs no quota."""
     path = endpoints.record(endpoints.records(dataset), identifier)
-    with service.client(read_settings()) as client:
+    with service.client(read_settings(scoped=False)) as client:
         show_record(client.record(path, query(fields)), form)
 
 
@@ -120,7 +120,7 @@ def list_chunks(
     """List the chunks of the snapshot ID; with CHUNK, its identifier or its number, only that one. Costs no quota."""
     path = endpoints.chunks(endpoints.record(endpoints.records(dataset), identifier))
     asked = query(fields, filters)
-    with service.client(read_settings()) as client:
+    with service.client(read_settings(scoped=False)) as client:
         if chunk is not None:
             show_record(client.record(endpoints.record(path, chunk), asked), form)
         else:
@@ -151,7 +151,7 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _planned(
-    identifiers: tuple[str, ...], *, dataset: Dataset, **options: Any
+    identifiers: tuple[str, ...], *, dataset: Dataset, writes: bool = False, **options: Any
 ) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
     """The plan, and the client that it was made with."""
     from assets.steps.snapshot import wishes_of
@@ -161,9 +161,9 @@ def _planned(
         chosen = SnapshotOptions(**options)
     except ValidationError as error:
         raise click.UsageError(refusal(error)) from None
-    settings = read_settings()
+    settings = read_settings(scoped=False)
     wishes = wishes_of(settings.min_free_gb, chosen)
-    with service.client(settings) as client:
+    with service.client(settings, writes=writes) as client:
         yield client, snapshots_.plan(client, settings, identifiers, wishes, dataset)
 
 
@@ -201,7 +201,7 @@ def _show_plan(combined: Any) -> None:
     )
 
 
-@snapshots.command("download")
+@snapshots.command("download", cls=service.Writing)
 @_choice
 @click.option(
     "--workers",
@@ -218,8 +218,7 @@ def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: 
     """
     from pipelines.operations import snapshots as snapshots_
 
-    service.announce(read_settings())
-    with _planned(identifiers, **choice) as (client, combined):
+    with _planned(identifiers, writes=True, **choice) as (client, combined):
         if not as_json:
             _show_plan(combined)
         with terminal.progress() as reporter:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import terminal
+from pipelines.cli import service, terminal
 from pipelines.cli.parameters import HOUR
 from pipelines.settings import read as read_settings
 from resources.formatting import counted, value_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
 
 
-@click.command()
+@click.command(cls=service.Writing, only="retry")
 @click.option("--hour", type=HOUR, help="Only lines of this hour (UTC), for example 2026-11-20T05.")
 @click.option("--project", help="Only lines of this project, for example enwiki.")
 @click.option("--reason", help="Only lines whose reason contains this text.")

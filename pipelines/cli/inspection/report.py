@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import terminal
+from pipelines.cli import service, terminal
 from pipelines.settings import read as read_settings
 from resources.formatting import counted, size_text
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),

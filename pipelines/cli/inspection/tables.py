@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pipelines.cli import terminal
-from pipelines.settings import read as read_settings
+from pipelines.settings import read_data
 
 
 @click.command()
@@ -50,7 +50,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     text = query if query is not None else terminal.read()
     if not text.strip():
         raise click.UsageError("There is no query. Pass one as an argument or on standard input.")
-    answer = Warehouse(read_settings().data).sql(text, is_confined=not allow_files)
+    answer = Warehouse(read_data()).sql(text, is_confined=not allow_files)
     if form == "json":
         for row in answer.rows:
             terminal.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))

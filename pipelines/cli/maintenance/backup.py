@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import terminal
+from pipelines.cli import service, terminal
 from pipelines.cli.parameters import quiet_option
 from pipelines.settings import read_data
 from resources.formatting import counted, size_text
@@ -14,7 +14,7 @@ from resources.formatting import counted, size_text
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.argument("destination", type=_FOLDER)
 @click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, this one included. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
@@ -60,7 +60,7 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         raise click.ClickException("\n".join(report.problems))
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.argument("source", type=_FOLDER)
 @click.option("--dry-run", is_flag=True, help="Show what would be restored; copy nothing.")
 def restore(*, source: Path, dry_run: bool) -> None:

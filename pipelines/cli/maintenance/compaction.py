@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import click
 
-from pipelines.cli import terminal
+from pipelines.cli import service, terminal
 from pipelines.cli.parameters import quiet_option
 from pipelines.settings import read as read_settings
 from resources.formatting import counted, hour_text, size_text
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
 @quiet_option
 def compact(*, dry_run: bool, quiet: bool) -> None:

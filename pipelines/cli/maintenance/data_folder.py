@@ -10,14 +10,15 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import terminal
+from pipelines.cli import service, terminal
 from pipelines.cli.parameters import PROJECT
 from pipelines.settings import read as read_settings
+from pipelines.settings import read_data
 from resources.data_folder import facts_of
 from resources.formatting import counted, moment_text, size_text
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option(
     "--verify",
     is_flag=True,
@@ -62,7 +63,7 @@ def publish(*, verify: bool) -> None:
         )
 
 
-@click.command()
+@click.command(cls=service.Writing)
 def relocate() -> None:
     """Point the views of the published file to the lake after the data folder was moved.
 
@@ -70,7 +71,7 @@ def relocate() -> None:
     """
     from resources.warehouse import Warehouse
 
-    warehouse = Warehouse(read_settings().data)
+    warehouse = Warehouse(read_data())
     moved = warehouse.relocate()
     if moved is None:
         told = "already finds the lake. Nothing had to be done."
@@ -85,7 +86,7 @@ def relocate() -> None:
     terminal.say(f"{warehouse.published_path} {told}")
 
 
-@click.command()
+@click.command(cls=service.Writing)
 def rebuild() -> None:
     """Convert and load everything that is archived and not loaded, without the service: a whole mirror from its archive.
 
@@ -110,7 +111,7 @@ def rebuild() -> None:
         raise click.ClickException("\n".join(done.failures))
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.option("--dry-run", is_flag=True, help="List the files; remove nothing.")
 def clean(*, dry_run: bool) -> None:
     """Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).
@@ -137,7 +138,7 @@ def clean(*, dry_run: bool) -> None:
     )
 
 
-@click.command()
+@click.command(cls=service.Writing)
 @click.argument("project", type=PROJECT)
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

@@ -102,8 +102,10 @@ class Authenticator:
                 the command that helps.
             ServiceUnavailable: The authentication service does not answer, and no token is left that works.
         """
-        tokens = self._memory
+        # one that is stored needs no lock, so that reading works where nothing can be written
+        tokens = self._memory or self._read()
         if tokens is not None and self._usable(tokens):
+            self._memory = tokens
             return tokens.access_token
         with self._mutex, self._store.locked():
             tokens = self._read()

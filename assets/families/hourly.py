@@ -127,16 +127,14 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                     yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
             except Exception as error:  # an hour fails alone, and every failure is named at the end
                 run.fail(hour, error)
-                if error is run.lost:
+                if error in (run.lost, run.stopped):
                     continue  # said once at the end; what is archived goes on
                 # the traceback of a foreseen error would only hide its sentence
                 context.log.error(  # noqa: TRY400
                     "%s: %s", hour_text(hour), sentence(error), exc_info=not isinstance(error, MirrorError)
                 )
                 if ends_run(error):
-                    for other in hours[number + 1 :]:
-                        if other not in run.left_out:
-                            run.fail(other, error)
+                    run.stop(error, hours[number + 1 :])
     _leave_out(context, run)
     if len(run.failed) < len(hours) and not run.is_warehouse_unavailable:
         yield from hourly_checks.of_run(run, context.selected_asset_check_keys)

@@ -197,8 +197,8 @@ def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_fre
     free = shutil.disk_usage(layout.root).free
     return DiskFull(
         f"Compacting the {merge.label} may take {size_text(needed)} of disk for the time being "
-        f"and leaves {size_text(int(min_free_gb * 1e9))} free, and {layout.root} has {size_text(free)}. Its files stay as they are. Free some "
-        "space, or lower the floor with WME_MIN_FREE_GB."
+        f"and must leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has {size_text(free)} free. Its files stay "
+        "as they are. Free some space, or lower WME_MIN_FREE_GB."
     )
 
 

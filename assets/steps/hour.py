@@ -206,11 +206,10 @@ def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> Non
     free = shutil.disk_usage(folder).free
     floor = int(min_free_gb * 1e9)
     if needed + floor > free:
-        needs = f"needs about {size_text(needed)} for {counted(len(plans), 'hour')} and " if needed else ""
+        needs = f"needs about {size_text(needed)} for {counted(len(plans), 'hour')}, and " if needed else ""
         raise errors.DiskFull(
-            f"The run {needs}leaves {size_text(floor)} of disk free, "
-            f"and {folder} has {size_text(free)}. Nothing was fetched. Free some space, choose fewer hours or projects, "
-            "or lower the floor with WME_MIN_FREE_GB."
+            f"The run {needs}must leave {size_text(floor)} of disk free (WME_MIN_FREE_GB); {folder} has {size_text(free)} free. Nothing was "
+            "fetched. Free some space, choose fewer hours or projects, or lower WME_MIN_FREE_GB."
         )
 
 

@@ -55,6 +55,7 @@ class HourlyRun:
     Attributes:
         lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the same.
         again: Convert each archive also where its file is there, and replace files that are damaged.
+        stopped: Why nothing more is fetched, for another reason. Hours that are archived are loaded all the same.
         gone: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
     """
 
@@ -72,6 +73,7 @@ class HourlyRun:
     failed: dict[datetime, Exception] = field(default_factory=dict)
     gone: dict[datetime, errors.RetentionPassed] = field(default_factory=dict)
     lost: errors.UnreachableError | None = None
+    stopped: Exception | None = None
     is_warehouse_unavailable: bool = False
 
     @property
@@ -171,7 +173,7 @@ class HourlyRun:
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
         """The hour's archives: fetched where it was planned and the service answers, else those that are there."""
         try:
-            if client is not None and hour in self.plans and self.lost is None:
+            if client is not None and hour in self.plans and self.lost is None and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
             # an archive that is not there may only be the service's, which cannot be reached
             return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.lost is None)
@@ -179,8 +181,8 @@ class HourlyRun:
             self.lost = error
             raise
         except NotArchivedError:
-            if self.lost is not None:
-                raise self.lost from None
+            if (why := self.lost or self.stopped) is not None:
+                raise why from None
             raise
 
     def recall(self, hours: Iterable[datetime]) -> None:
@@ -195,6 +197,14 @@ class HourlyRun:
                 self.archived[hour].archives, layout, self.lake.bodies_of(self.dataset), self.lake.record_bytes_max
             )
             self.loaded.append(hour)
+
+    def stop(self, error: Exception, hours: Iterable[datetime]) -> None:
+        """Fetch nothing more after an error that every download would meet; hours that need one fail with it."""
+        self.stopped = error
+        for hour in hours:
+            plan = self.plans.get(hour)
+            if hour not in self.left_out and (plan is None or plan.missing or self.is_warehouse_unavailable):
+                self.fail(hour, error)
 
     @property
     def left_out(self) -> set[datetime]:

@@ -357,7 +357,8 @@ class _Here:
             partition_key=partition_key,
             run_config={"loggers": {"quiet": {}}},
         )
-        sentences = []
+        failed: dict[str, list[str]] = {}
+        steps = {f"hourly_{one.archive}": one.name for one in datasets.datasets(Family.HOURLY)}
         hourly = {layers.lake_key(one): one.name for one in datasets.datasets(Family.HOURLY)}
         for event in result.all_events:
             if event.is_step_materialization and event.asset_key in hourly and event.partition is not None:
@@ -379,10 +380,20 @@ class _Here:
                 self.report.unavailable.add(str(missing.value))
                 self.report.unreachable |= missing.value == "service" and bool(said["retryable"].value)
             if data.user_failure_data is not None and data.user_failure_data.description:
-                sentences.append(data.user_failure_data.description)
+                sentence = data.user_failure_data.description
             elif data.error is not None:
                 cause = data.error.cause or data.error
-                sentences.append(f"{event.step_key}: {cause.message.strip()}")
+                sentence = f"{event.step_key}: {cause.message.strip()}"
+            else:
+                continue
+            name = steps.get(event.step_key or "", "")
+            failed.setdefault(sentence.removeprefix(f"{name}: "), []).append(name)
+        # where a job had several datasets, each failure names its own, and one of all of them is said once
+        ran = {steps[event.step_key] for event in result.all_events if event.step_key in steps}
+        sentences = [
+            f"{', '.join(of)}: {sentence}" if len(ran) > 1 and set(of) < ran else sentence
+            for sentence, of in failed.items()
+        ]
         if not result.success and not sentences:
             sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
         self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]

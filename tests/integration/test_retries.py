@@ -199,7 +199,7 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(place, monkeyp
         ("hours", "engine", "threads", 0, "threads is 0; write a number from 1 to 1,024. Nothing was done."),
         ("lookups", "enterprise", "lookups_per_day", -5, "lookups_per_day is -5; write a number from 0 to 1,000,000. Nothing was done."),
         # it holds for the run, and all else is as the settings say: the account, the projects, the folder
-        ("hours", "lake", "min_free_gb", 900000.0, "leaves 900,000.0 GB of disk free"),
+        ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk free (WME_MIN_FREE_GB)"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_set_for_a_run_holds_for_it_alone_or_fails_its_step(

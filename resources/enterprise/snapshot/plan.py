@@ -246,7 +246,7 @@ class SnapshotPlan:
             )
         if not self.fits_disk:
             floor = self.wishes.keep_free_bytes
-            leave = f" and leaves {size_text(floor)} free" if floor else ""
+            leave = f" and must leave {size_text(floor)} free" if floor else ""
             raise errors.DiskFull(
                 f"Having {self.identifier} takes about {size_text(self.disk_bytes)} of disk{leave}, and {self.folder} has "
                 f"{size_text(self.free_bytes)}. Nothing was fetched. Make room and run this again."
@@ -288,7 +288,7 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
     floor = max((plan.wishes.keep_free_bytes for plan in missing), default=0)
     free = min((plan.free_bytes for plan in missing), default=0)
     if needed + floor > free:
-        leave = f" and leaves {size_text(floor)} free" if floor else ""
+        leave = f" and must leave {size_text(floor)} free" if floor else ""
         raise errors.DiskFull(
             f"Having {counted(len(missing), 'snapshot')} takes about {size_text(needed)} of disk{leave}, and there are "
             f"{size_text(free)}. Nothing was fetched. Make room, or choose fewer."

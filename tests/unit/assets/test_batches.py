@@ -150,11 +150,12 @@ def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, mo
 
     check(needed)
     with pytest.raises(
-        errors.DiskFull, match=r"for 2 hours and leaves 2\.0 GB of disk free.*has 2\.0 GB. Nothing was fetched"
+        errors.DiskFull,
+        match=r"for 2 hours, and must leave 2\.0 GB of disk free.*has 2\.0 GB free\. Nothing was fetched",
     ):
         check(needed - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=floor - 1))
-    with pytest.raises(errors.DiskFull, match=r"^The run leaves 2\.0 GB of disk free, and .*Nothing was fetched\."):
+    with pytest.raises(errors.DiskFull, match=r"^The run must leave 2\.0 GB of disk free .*Nothing was fetched\."):
         batches.check_disk([], bench.data, 2.0)
     check(needed - floor, gigabytes=0)
     with pytest.raises(errors.DiskFull):

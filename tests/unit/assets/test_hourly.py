@@ -18,6 +18,7 @@ from assets.partitions import HOURS, hour_of, key_of
 from assets.steps import hour as batches
 from resources import datasets
 from resources.adapters import ConfiguredEngine
+from resources.enterprise import EnterpriseClient, errors
 from tests.unit.assets.conftest import NEXT, archive_bytes, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
@@ -209,6 +210,26 @@ def test_an_hour_that_fails_is_red_with_its_sentence_and_the_others_are_loaded(b
         (HOUR, "enwiki", 0): "loaded",
         (NEXT, "enwiki", 0): "absent",
     }
+
+
+@pytest.mark.parametrize("kind", [errors.AuthenticationError, errors.DiskFull], ids=lambda kind: kind.__name__)
+def test_an_hour_that_is_loaded_is_not_counted_as_failed_by_an_error_that_ends_the_run(
+    bench, materialize, monkeypatch, kind
+):
+    """It needs no download, and the table of `wme run` shows it as loaded."""
+    bench.serve("enwiki", 1)
+    assert materialize([HOUR]).failure is None
+    bench.fake.script("/v2/batches/2026-11-01/04", json_reply(list(bench.fake.records.values())))
+
+    def refused(*_, **__):
+        raise kind("Refused.")
+
+    monkeypatch.setattr(EnterpriseClient, "download_batch", refused)
+    monkeypatch.setattr(EnterpriseClient, "land", refused)
+    told = materialize([BEFORE, HOUR])
+    assert told.failure == "1 of 2 hours failed. The other one is loaded and stays.\n- 2026-11-01 04:00: Refused."
+    assert told.made == {key: [HOUR] for key in ALL}
+    assert bench.states() == {(BEFORE, "enwiki", 0): "missing", (HOUR, "enwiki", 0): "loaded"}
 
 
 def test_layers_that_were_made_before_the_hour_failed_are_told_as_made(bench, materialize):

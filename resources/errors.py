@@ -42,3 +42,12 @@ def ends_run(error: BaseException) -> bool:
 def unavailable(error: BaseException) -> Literal["service", "warehouse"] | None:
     """What other runs need not ask for after this error."""
     return error.unavailable if isinstance(error, MirrorError) else None
+
+
+def clause(error: BaseException) -> str:
+    """An error for the middle of a sentence: what it says first, without its advice and a full stop."""
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+    else:
+        text = str(getattr(error, "what", error)).strip() or type(error).__name__
+    return text.splitlines()[0].partition(". ")[0].removesuffix(".")

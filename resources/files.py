@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
+#: A path as callers may write it; what takes one makes a `Path` of it.
+StrPath = str | os.PathLike[str]
 #: The form of a JSON file of which no more is said than that it is an object.
 JSON_OBJECT = TypeAdapter(dict[str, Any])
 

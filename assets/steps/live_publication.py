@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.data_folder import facts_of
-from resources.errors import MirrorError
+from resources.errors import MirrorError, clause
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def publisher(data: Path, *, wait_seconds: float, storage_version: str | None = 
         except subprocess.TimeoutExpired:
             raise _failed(f"did not end within {_LIMIT_SECONDS:,.0f} s and was killed") from None
         except OSError as error:
-            raise _failed(f"could not be started ({error})") from error
+            raise _failed(f"could not be started ({clause(error)})") from error
         if done.returncode:
             raise _failed(_end(done.returncode, done.stderr))
         if told := done.stderr.strip():

@@ -176,7 +176,7 @@ def _sentence(error: Exception) -> str | None:
     """What to tell people of a failure that was foreseen: the library's own sentences, and what the system refused."""
     import sqlite3
 
-    from resources.errors import MirrorError
+    from resources.errors import MirrorError, clause
 
     if isinstance(error, MirrorError):
         return str(error)
@@ -192,7 +192,7 @@ def _sentence(error: Exception) -> str | None:
             return "The disk is full. What was committed stays. Make room and run the same command again."
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
             return (
-                f"The history of runs could not be read or written ({cause}): its disk is full, or failing. What was committed stays. "
+                f"The history of runs could not be read or written ({clause(cause)}): its disk is full, or failing. What was committed stays. "
                 "Make room, or check the disk, and run the same command again."
             )
         cause = cause.__cause__ or cause.__context__

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -28,7 +29,6 @@ from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from resources.backup import Backup, Plan, Restored, Taken
     from resources.engine import Reporter
@@ -52,17 +52,18 @@ class Report:
     problems: tuple[str, ...]
 
 
-def plan(data: Path, destination: Path) -> Plan:
+def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
     """See what a backup to a destination would copy; nothing is written.
 
     Raises:
         BackupError: There is nothing to back up, or the destination cannot be one.
     """
+    data, destination = Path(data), Path(destination)
     _check(data, destination)
     return backups.plan(destination, _sources(data))
 
 
-def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = None) -> Report:
+def take(data: files.StrPath, destination: files.StrPath, reporter: Reporter, keep: int | None = None) -> Report:
     """Take a backup, or continue the one that was killed. Loads, compactions, publications and the stream go on meanwhile.
 
     Args:
@@ -76,6 +77,7 @@ def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = N
         BackupUnderWayError: Another process backs up this data folder, or removes files of it.
         WarehouseBusyError: Another process used the warehouse all the time.
     """
+    data, destination = Path(data), Path(destination)
     _check(data, destination)
     broken: list[str] = []
     with copying(data):
@@ -98,7 +100,7 @@ def take(data: Path, destination: Path, reporter: Reporter, keep: int | None = N
     return Report(taken, problems)
 
 
-def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Restored]:
+def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> tuple[Backup, Restored]:
     """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
 
     A restore that was killed is continued by the same call. Nothing of the path that the backup was taken from is left in the published file.
@@ -108,7 +110,7 @@ def restore(source: Path, data: Path, reporter: Reporter) -> tuple[Backup, Resto
     Raises:
         BackupError: There is no backup, the folder is not empty, or there is no room for it.
     """
-    backup = backups.find(source)
+    data, backup = Path(data), backups.find(Path(source))
     warehouse = Warehouse(data)
     check(backup, data)
     with backups.restoring(backup, data):

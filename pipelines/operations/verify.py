@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from resources import damage, machine
 from resources.datasets.paths import with_bodies
 from resources.engine import Engine
+from resources.errors import clause
 from resources.formatting import counted
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
         try:
             damage.verify(lake / path)
         except damage.UNREADABLE as error:
-            return str(error) if damage.is_damage(error) else None
+            return clause(error) if damage.is_damage(error) else None
         finally:
             advance(sizes[path])
         return None

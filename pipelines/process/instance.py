@@ -18,7 +18,7 @@ from pipelines.values import ENV_FILE, PROJECT
 from resources import files
 from resources.adapters import POOLS
 from resources.data_folder import ready, ui_lock
-from resources.errors import MirrorError
+from resources.errors import MirrorError, clause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def _damage_named(home: Path) -> Iterator[None]:
         if cause is None:
             raise
         raise InstanceError(
-            f"The history of runs in {home} is damaged ({cause}). What is mirrored is not affected, and nothing was changed. Restore the folder from a "
+            f"The history of runs in {home} is damaged ({clause(cause)}). What is mirrored is not affected, and nothing was changed. Restore the folder from a "
             "backup, or move its folders history and schedules away: the next command makes new ones, in which past runs are missing and schedules "
             "are off."
         ) from error

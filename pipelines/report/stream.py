@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from assets.steps.stream import is_kept
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
+from resources.errors import clause
 from resources.formatting import counted, hour_text, moment_text
 from resources.tables import STREAM_COMPARISONS
 
@@ -43,7 +44,7 @@ def kept(data: Path, now: datetime) -> Told:
         return Told(
             [],
             [
-                f"The newest file of the stream, {found[-1].path}, cannot be read ({error}). `wme stream` says what to do."
+                f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). `wme stream` says what to do."
             ],
         )
     figures = _figures(step, data, now)

@@ -6,6 +6,7 @@ Source: the service's reference for metadata, realtime batches, snapshots and au
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import TypeAdapter
@@ -35,7 +36,6 @@ from resources.enterprise.stream.stream import Stream, StreamOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from types import TracebackType
 
     from resources.datasets import Dataset
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
+    from resources.files import StrPath
 
 _ENTRIES: Final = list_of(models.Entry)
 _RECORDS: Final = list_of(models.Record)
@@ -80,7 +81,7 @@ class EnterpriseClient:
     def __init__(
         self,
         service: Service,
-        state: Path,
+        state: StrPath,
         *,
         clock: Callable[[], datetime] = utc_now,
         patience: Patience | None = None,
@@ -91,7 +92,7 @@ class EnterpriseClient:
         self.redactor = Redactor()
         self._clock = ServiceClock(clock)
         self._transport = Transport(service, patience or Patience(), limits or Limits(), self.redactor, self._clock)
-        store = TokenStore(state / "tokens.json", service.auth_url, service.username)
+        store = TokenStore(Path(state) / "tokens.json", service.auth_url, service.username)
         self.account = Authenticator(service, self._transport, store, clock)
         self._api = DataApi(service, self._transport, self.account, clock)
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
@@ -161,7 +162,7 @@ class EnterpriseClient:
         self,
         hour: datetime,
         record: models.Batch,
-        target: Path,
+        target: StrPath,
         progress: Progress | None = None,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Download:
@@ -177,11 +178,11 @@ class EnterpriseClient:
             DiskFull: No room; what was fetched is kept.
             RetentionPassed: The hour is more than two days old.
         """
-        return self._hours.download(dataset, hour, record, target, progress)
+        return self._hours.download(dataset, hour, record, Path(target), progress)
 
-    def land(self, listing: Listing[Any], target: Path) -> Sidecar:
+    def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
         """Write a list as the service sent it, with a sidecar; whole or not at all, replacing what was there."""
-        return land_listing(listing, target)
+        return land_listing(listing, Path(target))
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class EnterpriseClient:
         return self._snapshots.chunks(dataset, identifier)
 
     def plan_snapshot(
-        self, identifier: str, folder: Path, wishes: Wishes | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
+        self, identifier: str, folder: StrPath, wishes: Wishes | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
     ) -> SnapshotPlan:
         """What it takes to have a snapshot in a folder: as one file or in chunks, in units of quota and bytes.
 
@@ -216,7 +217,7 @@ class EnterpriseClient:
         Raises:
             NotFound: There is no such snapshot.
         """
-        return self._snapshots.plan(dataset, identifier, folder, wishes or Wishes())
+        return self._snapshots.plan(dataset, identifier, Path(folder), wishes or Wishes())
 
     def fetch_piece(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None = None) -> Download:
         """Have one file of a plan, verified, with its sidecar; the versions that the plan pinned are read again first.

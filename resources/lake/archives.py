@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from resources.lake.layout import Layout
     from resources.tables import Table
@@ -30,6 +30,9 @@ class Archive:
     project_id: str
     namespace_id: int
     dataset: Dataset = field(default=ARTICLE_CHANGES, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))  # callers may pass a string
 
     @property
     def table(self) -> Table:

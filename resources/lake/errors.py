@@ -79,7 +79,7 @@ def landing_failed(error: OSError, path: Path) -> LakeError:
             "everything landed before is kept. Free space, then run again."
         )
     return LakeError(
-        f"{path.name} could not be written to {path.parent}: {error}. The unfinished file was removed, everything "
+        f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed, everything "
         "landed before is kept. Mend the cause, then run again."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources import data_folder
@@ -10,7 +11,6 @@ from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from resources.datasets import Dataset
 
@@ -20,6 +20,9 @@ class Layout:
     """The paths below one data folder. The names of files are made and read by `resources.datasets.paths`."""
 
     root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))  # callers may pass a string
 
     @property
     def archive(self) -> Path:

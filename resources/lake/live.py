@@ -38,6 +38,7 @@ from resources.datasets.live import (
     replaced,
     step_of,
 )
+from resources.errors import clause
 from resources.formatting import counted
 from resources.lake.continuity import Continuity
 from resources.lake.conversion import bodies_kept
@@ -326,7 +327,7 @@ def _columns(path: Path) -> list[str]:
 
 def _not_merged(path: Path, error: Exception) -> LakeError:
     return LakeError(
-        f"The file {path} of the stream cannot be read ({error}), so it was not merged with others; all of them stay. Remove it: its events "
+        f"The file {path} of the stream cannot be read ({clause(error)}), so it was not merged with others; all of them stay. Remove it: its events "
         "are then missing until the files of their hours are loaded."
     )
 
@@ -378,6 +379,6 @@ def _read(number: int, path: Path) -> Step:
         return step_of(number, path)
     except (OSError, ValueError) as error:
         raise LakeError(
-            f"The file {path} of the stream cannot be read ({error}). Nothing was changed. Remove it: if it is the newest, the stream then goes on behind "
+            f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove it: if it is the newest, the stream then goes on behind "
             "the file before, as far as the service still has it; else its events are missing until the files of their hours are loaded."
         ) from error

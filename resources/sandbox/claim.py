@@ -7,6 +7,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +17,6 @@ from resources.sandbox.settings import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from resources.sandbox.settings import Settings
 
@@ -118,9 +118,9 @@ def publish(settings: Settings, url: str, object_url: str, realtime_url: str) ->
     (settings.state / _STARTING).unlink(missing_ok=True)
 
 
-def find(state: Path) -> Record | None:
+def find(state: str | Path) -> Record | None:
     """What the folder's sandbox wrote down; it may have ended without a trace since."""
-    return _read(state / _SERVING, Record)
+    return _read(Path(state) / _SERVING, Record)
 
 
 def find_starting(state: Path) -> Starting | None:

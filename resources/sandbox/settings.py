@@ -14,10 +14,8 @@ import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 #: Bytes read at either end of a corpus file for its digest: names, sizes and ends distinguish corpora without reading
 #: gigabytes at every start.
@@ -110,6 +108,9 @@ class Settings:
         Raises:
             ValueError: A value is out of range; the message names it.
         """
+        object.__setattr__(self, "state", Path(self.state))  # callers may pass a string
+        if self.corpus is not None:
+            object.__setattr__(self, "corpus", Path(self.corpus))
         if self.now is not None:
             if self.now.tzinfo is None:
                 raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to `now`.")

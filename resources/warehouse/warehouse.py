@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES
@@ -32,11 +33,11 @@ from resources.warehouse.state import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import duckdb
 
     from resources.datasets import Dataset
+    from resources.files import StrPath
     from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
@@ -77,14 +78,14 @@ class Warehouse(Reader):
 
     def __init__(
         self,
-        data: Path,
+        data: StrPath,
         *,
         storage_version: str | None = None,
         lock_timeout: float = 600.0,
         memory_limit: str = "2GB",
         clock: Callable[[], datetime] = _now,
     ) -> None:
-        self.data = data
+        self.data = data = Path(data)
         self._clock = clock
         self._lake_root = data / "lake"
         self._connector = Connector(
@@ -106,14 +107,14 @@ class Warehouse(Reader):
         """The file that analysts open."""
         return self._connector.published_path
 
-    def load_list(self, dataset: Dataset, path: Path) -> int:
+    def load_list(self, dataset: Dataset, path: StrPath) -> int:
         """Replace the table of a list by the rows of a lake file; returns their number.
 
         Raises:
             LakeFileError: the file is gone or of other columns; the table is as it was.
         """
         with self._connector.build(f"load {dataset.name}") as connection:
-            return load_list(connection, dataset, path)
+            return load_list(connection, dataset, Path(path))
 
     def load_hour(
         self,
@@ -367,9 +368,9 @@ class Warehouse(Reader):
             state / "publish.lock",
         )
 
-    def copy_to(self, target: Path) -> None:
+    def copy_to(self, target: StrPath) -> None:
         """Write a copy of the build file as it is at one moment, with everything that is committed. Hours are loaded meanwhile."""
-        copy_build(self._connector, target, lambda _: None, lambda _: None, lambda _: True)
+        copy_build(self._connector, Path(target), lambda _: None, lambda _: None, lambda _: True)
 
     @contextlib.contextmanager
     def writing(self, purpose: str) -> Iterator[None]:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -426,7 +427,9 @@ def call() -> Callable[..., Told]:
                     cli.main()
                 except SystemExit as stop:
                     code = stop.code or 0
-        return Told(code, out.getvalue(), err.getvalue())
+        told = Told(code, out.getvalue(), err.getvalue())
+        assert not (double := re.findall(r".{0,80}[^.]\.\.(?=\s|$)", told.out + told.err)), double
+        return told
 
     return run
 

@@ -12,6 +12,7 @@ import click
 from pipelines.cli import service, terminal
 from pipelines.cli.parameters import HOUR
 from pipelines.settings import read as read_settings
+from resources.errors import clause
 from resources.formatting import counted, value_text
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def rejects(
                     terminal.echo(piece, nl=False)
             except OSError as error:
                 raise click.ClickException(
-                    f"A long line cannot be read: {error}. Run its hour again to restore it."
+                    f"A long line cannot be read: {clause(error)}. Run its hour again to restore it."
                 ) from error
             click.echo()
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.report import attention
@@ -19,9 +20,9 @@ from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from pipelines.settings import Settings
+    from resources.files import StrPath
 
 #: Sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
 _GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300
@@ -40,7 +41,7 @@ class Report(NamedTuple):
     seconds: float
 
 
-def write(settings: Settings, output: Path | None = None, now: datetime | None = None) -> Report:
+def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
     """Write the page of a data folder, whole or not at all.
 
     Args:
@@ -87,7 +88,7 @@ def write(settings: Settings, output: Path | None = None, now: datetime | None =
         more=len(lines) - len(shown),
         moment=moment_text(moment),
     )
-    path = (output or Layout(settings.data).report).absolute()
+    path = Path(output or Layout(settings.data).report).absolute()
     encoded = page.encode("utf-8", "replace")
     files.write(path, encoded)
     return Report(

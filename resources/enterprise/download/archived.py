@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,9 +17,6 @@ from resources import files
 from resources.enterprise import errors
 from resources.enterprise.listing import Listing, list_of, sorted_out
 from resources.enterprise.models import Batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _BATCHES: Final = list_of(Batch)
 _SIDECAR_BYTES: Final = 1 << 16
@@ -43,19 +41,20 @@ class Sidecar:
     fetched_at: datetime
 
     @staticmethod
-    def path(target: Path) -> Path:
+    def path(target: files.StrPath) -> Path:
         """Where the sidecar of a file lies."""
+        target = Path(target)
         return target.with_name(target.name + ".json")
 
     @classmethod
-    def read(cls, target: Path) -> Sidecar | None:
+    def read(cls, target: files.StrPath) -> Sidecar | None:
         """The sidecar of a file, or None where there is none that can be read."""
         try:
             return files.read_json(cls.path(target), _SIDECAR, most=_SIDECAR_BYTES)
         except (FileNotFoundError, NotADirectoryError, files.UnusableFileError):
             return None
 
-    def write(self, target: Path) -> None:
+    def write(self, target: files.StrPath) -> None:
         """Write the sidecar of a file."""
         text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
         files.write(self.path(target), text.encode() + b"\n")
@@ -78,7 +77,7 @@ def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
     return sidecar
 
 
-def read_listing(path: Path) -> Listing[Batch]:
+def read_listing(path: files.StrPath) -> Listing[Batch]:
     """The list of an hour's files as it was landed.
 
     `fetched_at` is the time of the last change of the file where its sidecar is missing or of another version.
@@ -87,6 +86,7 @@ def read_listing(path: Path) -> Listing[Batch]:
         FileNotFoundError: There is no such file.
         IntegrityError: It is no list of files.
     """
+    path = Path(path)
     try:
         raw = files.read(path)
         records, odd = sorted_out(_BATCHES.validate_json(raw))
@@ -103,19 +103,20 @@ def read_listing(path: Path) -> Listing[Batch]:
     return Listing(raw, records, sidecar.url_path, sidecar.fetched_at, 0, odd)
 
 
-def is_landed(target: Path, version: str) -> bool:
+def is_landed(target: files.StrPath, version: str) -> bool:
     """Whether the file is there, complete, in this version: by its sidecar and its size, without reading it."""
     sidecar = Sidecar.read(target)
     if sidecar is None or sidecar.version != version:
         return False
     try:
-        return target.stat().st_size == sidecar.size_bytes
+        return Path(target).stat().st_size == sidecar.size_bytes
     except FileNotFoundError:
         return False
 
 
-def is_intact(target: Path) -> bool:
+def is_intact(target: files.StrPath) -> bool:
     """Whether the file's bytes are those its sidecar names (reads all of it)."""
+    target = Path(target)
     sidecar = Sidecar.read(target)
     try:
         if sidecar is None or target.stat().st_size != sidecar.size_bytes:

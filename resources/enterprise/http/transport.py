@@ -304,9 +304,9 @@ class Transport:
         )
 
     def said(self, answer: Answer) -> str:
-        """The service's own message, as it may be shown: without secrets and control characters, cut; "" for none."""
+        """The service's own message for the middle of a sentence: without secrets and control characters, cut; "" for none."""
         message = " ".join(self.redactor.clean(answer.message or "").split())
-        return printable(message, _LONGEST_SAID)
+        return printable(message.removesuffix("."), _LONGEST_SAID)
 
     def _failure(self, error: BaseException, url: str, doing: str) -> errors.EnterpriseError:
         what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, TypeAdapter
@@ -15,8 +16,6 @@ from resources.enterprise import errors
 from resources.enterprise.models import Identifier, Snapshot, Version  # noqa: TC001  resolved at run time
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from resources.enterprise.snapshot.plan import SnapshotPlan
 
 
@@ -77,13 +76,14 @@ def write_set(plan: SnapshotPlan) -> None:
     files.write(plan.manifest, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
-def read_set(path: Path) -> SnapshotSet:
+def read_set(path: files.StrPath) -> SnapshotSet:
     """The set that a manifest names.
 
     Raises:
         FileNotFoundError: There is no such manifest.
         IntegrityError: It is not what a client wrote.
     """
+    path = Path(path)
     try:
         content = files.read_json(path, _CONTENT)
     except files.UnusableFileError as error:
@@ -97,9 +97,9 @@ def read_set(path: Path) -> SnapshotSet:
     return SnapshotSet(path, content.snapshot, content.files, exported_at)
 
 
-def read_sets(folder: Path) -> list[SnapshotSet]:
+def read_sets(folder: files.StrPath) -> list[SnapshotSet]:
     """All sets of a folder, by name."""
-    return [read_set(path) for path in sorted(folder.glob(f"*.{SET}"))]
+    return [read_set(path) for path in sorted(Path(folder).glob(f"*.{SET}"))]
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from resources.damage import UNREADABLE, is_damage, require_file, rows_at_once
 from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
+from resources.errors import clause
 from resources.files import UnusableFileError, within
 from resources.lake.compaction.sorting import in_order
 from resources.lake.errors import DamagedFileError, LakeError
@@ -202,9 +203,9 @@ def _reading(lake_path: str) -> Iterator[None]:
         ) from error
     except UNREADABLE as error:
         if is_damage(error):
-            raise DamagedFileError(lake_path, str(error)) from error
+            raise DamagedFileError(lake_path, clause(error)) from error
         raise LakeError(
-            f"The lake file {lake_path} cannot be read now: {error}. It was not compacted; nothing was changed."
+            f"The lake file {lake_path} cannot be read now: {clause(error)}. It was not compacted; nothing was changed."
         ) from error
 
 

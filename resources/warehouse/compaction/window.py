@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from resources.damage import UNREADABLE, read_footer
 from resources.datasets import ARTICLE_CHANGES
+from resources.errors import clause
 from resources.formatting import hour_text
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
@@ -132,7 +133,7 @@ def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compact
             found = read_footer(lake_root / path).num_rows
         except UNREADABLE as error:
             raise LakeFileError(
-                f"The compacted file {path} is gone or cannot be read ({error}), so the changes in it stay in the warehouse as well; nothing was "
+                f"The compacted file {path} is gone or cannot be read ({clause(error)}), so the changes in it stay in the warehouse as well; nothing was "
                 "changed. Put it back, or remove it and materialize lake/article_changes and warehouse/article_changes of its hours again."
             ) from error
         if found != row_count:

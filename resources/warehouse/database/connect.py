@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
+from resources.errors import clause
 from resources.warehouse.database.instances import NAME, Instances, connect
 from resources.warehouse.database.row_groups import note_added
 from resources.warehouse.database.schema import ensure, show_older
@@ -103,7 +104,7 @@ class Connector:
             if not is_exhausted(error):
                 raise
             raise WarehouseFullError(
-                f"Disk or memory ran out, so this run could not {purpose} ({error}). The warehouse is as it was before. Make "
+                f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is as it was before. Make "
                 f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
             ) from error
 
@@ -137,7 +138,7 @@ class Connector:
     def _damaged(self, purpose: str, error: duckdb.Error) -> WarehouseDamagedError:
         name = self.build_path.name
         return WarehouseDamagedError(
-            f"DuckDB cannot read {name}, so this run could not {purpose} ({error}). What is published stays as it is, and so do archive and lake. If "
+            f"DuckDB cannot read {name}, so this run could not {purpose} ({clause(error)}). What is published stays as it is, and so do archive and lake. If "
             f"the file is damaged, remove warehouse/{name} and warehouse/{name}.wal and run `wme rebuild`: it is made again from the archive."
         )
 
@@ -169,7 +170,7 @@ class Connector:
                 if "version" not in str(error):
                     raise
                 raise WarehouseVersionError(
-                    f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({error}). Nothing was "
+                    f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({clause(error)}). Nothing was "
                     "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
                     "warehouse/build.duckdb and run `wme rebuild`."
                 ) from error
@@ -212,7 +213,7 @@ class Connector:
             show_older(connection)
         except duckdb.Error as error:
             raise QueryError(
-                f"DuckDB cannot open {self.published_path.name} ({error}). The pipeline's own file is not touched by this. "
+                f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is not touched by this. "
                 "Remove the published file and run `wme publish`: it is created again."
             ) from error
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from resources.errors import clause
 from resources.warehouse.database.instances import NAME, connect
 from resources.warehouse.database.schema import digest
 from resources.warehouse.database.sql import identifier, quoted
@@ -54,7 +55,7 @@ def remove_code(build: Path) -> None:
                 )
     except duckdb.Error as error:
         raise WarehouseDamagedError(
-            f"DuckDB cannot remove the views, macros and triggers of {build} ({error}). Nothing was published. Use another copy, or make the warehouse "
+            f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. Use another copy, or make the warehouse "
             "from the archive: `wme rebuild`."
         ) from error
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from resources import files
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
+from resources.errors import clause
 from resources.formatting import counted, hour_text
 from resources.tables import ARTICLE_CHANGES, COVERED, STREAM_COMPARISONS, Difference
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
@@ -109,7 +110,7 @@ def compare(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetim
         step = repaired(step_of(found[-1].last, found[-1].path), now)
     except (OSError, ValueError) as error:
         raise LakeFileError(
-            f"The file {found[-1].path} of the stream cannot be read ({error}), so the stream was not compared with the hours' files. Nothing was changed."
+            f"The file {found[-1].path} of the stream cannot be read ({clause(error)}), so the stream was not compared with the hours' files. Nothing was changed."
         ) from error
     made: list[Comparison] = []
     damaged: LakeFileError | None = None
@@ -124,7 +125,7 @@ def compare(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetim
             if is_exhausted(error):
                 raise
             damaged = LakeFileError(
-                f"The stream and the files of {hour_text(hour)} UTC were not compared, because one of them cannot be read ({error}). Nothing was changed; "
+                f"The stream and the files of {hour_text(hour)} UTC were not compared, because one of them cannot be read ({clause(error)}). Nothing was changed; "
                 "the next load of an hour tries again. Remove the damaged file, and convert its archive again if it is one of the hour's."
             )
             damaged.__cause__ = error

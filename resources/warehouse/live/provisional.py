@@ -19,6 +19,7 @@ import duckdb
 from resources import files
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, step_of
+from resources.errors import clause
 from resources.tables import ARTICLE_CHANGES, COVERED, Table
 from resources.warehouse.database.connect import answer, is_exhausted
 from resources.warehouse.database.formulas import FORMULAS
@@ -99,7 +100,7 @@ def write(
             raise unreadable(error) from error
         if isinstance(error, OSError) and files.is_full(error):
             raise WarehouseFullError(
-                f"There is no room for the events of the stream beside the published file ({error}). Analysts see no newer ones. Make room."
+                f"There is no room for the events of the stream beside the published file ({clause(error)}). Analysts see no newer ones. Make room."
             ) from error
         raise
     return Provisional(path, *written, time.perf_counter() - started)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from resources.errors import clause
 from resources.tables import ARTICLE_CHANGES, Table
 from resources.warehouse.database.sql import nulls, quoted
 from resources.warehouse.errors import LakeFileError
@@ -159,6 +160,6 @@ def filled(rows: pa.Table, schema: pa.Schema = _EVENTS.schema, **own: Any) -> pa
 def unreadable(error: Exception) -> LakeFileError:
     """What a file of the stream that cannot be read means."""
     return LakeFileError(
-        f"A file of the stream cannot be read ({error}). Analysts see no newer events of it, and nothing was changed. Remove that file: its "
+        f"A file of the stream cannot be read ({clause(error)}). Analysts see no newer events of it, and nothing was changed. Remove that file: its "
         "events are then missing until the files of their hours are loaded."
     )

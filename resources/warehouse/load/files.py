@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from resources.damage import UNREADABLE, read_footer
+from resources.errors import clause
 from resources.files import within
 from resources.tables import LOADS, REJECTED_LINES
 from resources.warehouse.database.connect import answer, has_table, is_exhausted
@@ -46,7 +47,7 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
         ) from error
     except UNREADABLE as error:
         raise LakeFileError(
-            f"The lake file {path} is not readable Parquet ({error}); nothing was loaded from it. Remove it and "
+            f"The lake file {path} is not readable Parquet ({clause(error)}); nothing was loaded from it. Remove it and "
             "convert its archive again."
         ) from error
     wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
@@ -206,7 +207,7 @@ def unreadable(
                     damaged.append(f"{kind} {path} ({found})")
     if not damaged:
         return LakeFileError(
-            f"The files of {of} could not be read into the warehouse ({error}); nothing was loaded. Run it again; if it fails again, "
+            f"The files of {of} could not be read into the warehouse ({clause(error)}); nothing was loaded. Run it again; if it fails again, "
             "remove them and convert their archives again."
         )
     more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""

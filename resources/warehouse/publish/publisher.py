@@ -27,6 +27,7 @@ import duckdb
 
 from resources import files
 from resources.datasets.live import LIVE_CHANGES
+from resources.errors import clause
 from resources.formatting import counted
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse.database.connect import is_exhausted, locked
@@ -209,7 +210,7 @@ class Publisher:
                 if not (is_exhausted(error) if isinstance(error, duckdb.Error) else files.is_full(error)):
                     raise
                 raise WarehouseFullError(
-                    f"Disk or memory ran out, so this run could not {purpose} ({error}). Analysts keep the file that was published "
+                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). Analysts keep the file that was published "
                     f"before. Make room under {target.parent} (a publication needs space for a copy of {target.name}) or give the "
                     "process more memory, and run it again."
                 ) from error

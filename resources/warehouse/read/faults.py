@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from resources import files
 from resources.damage import UNREADABLE, is_damage, not_a_file, read_footer, verify
 from resources.datasets.paths import with_bodies, with_rows
+from resources.errors import clause
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.faulty import FaultyFile, Part
@@ -116,7 +117,7 @@ def faults(
             found[path] = FaultyFile(name, "is gone", is_gone=True)
             continue
         except OSError as error:
-            found[path] = FaultyFile(name, f"cannot be read: {error}", is_gone=False)
+            found[path] = FaultyFile(name, f"cannot be read: {clause(error)}", is_gone=False)
             continue
         if (kind := not_a_file(status.st_mode)) is not None:
             found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
@@ -185,7 +186,7 @@ def _wrong_footer(path: Path, row_count: int | None) -> str | None:
     try:
         found = read_footer(path).num_rows
     except UNREADABLE as error:
-        return f"cannot be read as Parquet: {error}"
+        return f"cannot be read as Parquet: {clause(error)}"
     return None if row_count in (None, found) else f"holds {found} rows, and the ledger says {row_count}"
 
 

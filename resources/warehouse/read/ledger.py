@@ -10,6 +10,7 @@ import duckdb
 
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.paths import with_bodies
+from resources.errors import clause
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.errors import WarehouseDamagedError
@@ -114,5 +115,5 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
                     yield tuple(dict.fromkeys((path, with_bodies(path)))) if is_compacted else (path,), size
     except duckdb.Error as error:
         raise WarehouseDamagedError(
-            f"DuckDB cannot read {copy} ({error}). Nothing was changed. Use another copy, or make the warehouse from the archive: `wme rebuild`."
+            f"DuckDB cannot read {copy} ({clause(error)}). Nothing was changed. Use another copy, or make the warehouse from the archive: `wme rebuild`."
         ) from error

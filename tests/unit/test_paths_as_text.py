@@ -1,0 +1,83 @@
+"""Paths may be strings wherever people begin: constructors and functions that the guides name."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime
+
+import pytest
+
+from pipelines.notebook import connect
+from pipelines.operations import backup
+from pipelines.report import page
+from resources import enterprise, sandbox
+from resources.enterprise import (
+    EnterpriseClient,
+    Service,
+    Sidecar,
+    is_intact,
+    is_landed,
+    read_listing,
+    read_set,
+    read_sets,
+)
+from resources.enterprise.listing import Listing
+from resources.lake import Archive, Layout
+from resources.warehouse import Warehouse
+
+HOUR = datetime(2026, 11, 20, 5, tzinfo=UTC)
+
+
+def test_each_door_takes_a_string(tmp_path):
+    folder = str(tmp_path)
+    assert Layout(folder) == Layout(tmp_path)
+    assert Warehouse(folder).published_path == tmp_path / "warehouse.duckdb"
+    assert Archive(f"{folder}/x", "x", "1", HOUR, "enwiki", 0).path == tmp_path / "x"
+    assert sandbox.Settings(state=folder, corpus=folder) == sandbox.Settings(state=tmp_path, corpus=tmp_path)
+    assert sandbox.find(folder) is None
+    assert read_sets(folder) == []
+    assert not is_landed(f"{folder}/x", "1")
+    assert not is_intact(f"{folder}/x")
+    for missing in (read_listing, read_set):
+        with pytest.raises(FileNotFoundError):
+            missing(f"{folder}/x")
+
+
+def test_the_client_takes_a_string(tmp_path):
+    service = Service("http://127.0.0.1:9", "http://127.0.0.1:9", "http://127.0.0.1:9", "somebody", "Passw0rd-1")
+    with EnterpriseClient(service, state=str(tmp_path / "state")) as client:
+        assert not client.account.status().logged_in
+        landed = client.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))
+    assert Sidecar.read(str(tmp_path / "list.json")) == landed
+    assert is_intact(str(tmp_path / "list.json"))
+    with pytest.raises(TypeError, match=r"os\.PathLike"):
+        EnterpriseClient(service, state=None)  # type: ignore[arg-type]
+
+
+def declared(function):
+    return {
+        name: str(parameter.annotation)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if "Path" in str(parameter.annotation)
+    }
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(member for name, member in vars(EnterpriseClient).items() if not name.startswith("_") and callable(member)),
+        EnterpriseClient,
+        *(member for name, member in vars(Warehouse).items() if not name.startswith("_") and callable(member)),
+        Warehouse,
+        *(getattr(enterprise, name) for name in ("is_intact", "is_landed", "read_listing", "read_set", "read_sets")),
+        backup.plan,
+        backup.take,
+        backup.restore,
+        page.write,
+        connect,
+    ],
+    ids=lambda function: function.__qualname__,
+)
+def test_no_entry_point_is_declared_to_take_a_path_object_only(function):
+    for name, annotation in declared(function).items():
+        assert any(form in annotation for form in ("StrPath", "str |")), (name, annotation)

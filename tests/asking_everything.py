@@ -38,7 +38,10 @@ VALUES = {
     **dict.fromkeys(("moment", "since", "until"), MOMENTS),
 }
 #: Answers of macros to a title or project that is not there, or to a moment that is not exact: errors on purpose, which the data dictionary describes.
-ON_PURPOSE = ("is not mirrored here", "is known by the title", "articles_at is not exact at")
+ON_PURPOSE = (
+    *("is not mirrored here", "is known by the title", "articles_at is not exact at"),
+    "No structured contents of",
+)
 
 
 def queries(connection: duckdb.DuckDBPyConnection, calls_max: int) -> list[str]:

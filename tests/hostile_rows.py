@@ -59,7 +59,7 @@ TEXTS = [
     *("{", "[", '{"a":', '{"time":1}', "[1]", "null", "true", "str", "1e999", "-1", "NaN", "99999999999999999999", "https://x/q5"),
     *("infinity", "-infinity", "epoch", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "10000-01-01", "2026-02-30T00:00:00Z"),
     *("+9999-12-31T23:59:59Z", "+0000-00-00T00:00:00Z", "-13800000000-00-00T00:00:00Z", "+2001-99-99T99:99:99Z", "+2001-02-30T24:00:00Z"),
-    *("x" * 70_000, "{" * 3000, "Page 1", "page 1", "Page_1", "enwiki"),
+    *("x" * 70_000, "{" * 3000, "Page 1", "page 1", "Page_1", "enwiki", "mw-reverted", "mw-undo"),
 ]  # fmt: skip
 NUMBERS = [0, -1, 1, 7, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 0.5, -0.0]
 ODD_NUMBERS = [2**63, 2**64, 10**30, -(10**400), 1e308, -1e308, Raw("1e999"), Raw("1E+2"), Raw("1.0")]
@@ -180,7 +180,8 @@ class Draw:
 
     def documents(self) -> dict[str, Any]:
         """What fields that are kept as JSON look like, by their path."""
-        link = {"url": "https://x", "text": "a"}
+        addresses = ["https://x", "/wiki/Page_1", "https://x/wiki/Page%202#a", "//x/wiki/%ff", "https://x/wiki/"]
+        link = {"url": self.chance.choice(addresses), "text": "a"}
         cited = {"identifier": "cite_note-1", "group": "", "text": "[1]"}
         leaf = {
             "type": "field",

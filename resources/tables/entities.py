@@ -170,7 +170,7 @@ ENTITY_STATEMENTS = Table(
         Column(
             "rank",
             TEXT,
-            "preferred, normal or deprecated. Take the preferred ones if there are any, else the normal ones.",
+            "preferred, normal or deprecated. `best_statements` has the preferred ones if there are any, else the normal ones.",
         ),
         Column("value_type", TEXT, "value; somevalue: there is one, but it is unknown; novalue: there is none."),
         Column("data_type", TEXT, "Kind of values that the property has, for example wikibase-item, time or quantity."),
@@ -193,8 +193,22 @@ ENTITY_STATEMENTS = Table(
     ),
     key=("entity_id", "property_id", "position"),
 )
+BEST_STATEMENTS = Table(
+    "best_statements",
+    "The best-ranked statements about the current entities: of each entity and property the preferred ones if there are any, else the "
+    "normal ones, never deprecated ones.",
+    ENTITY_STATEMENTS.columns,
+    key=ENTITY_STATEMENTS.key,
+)
 #: What follows from the bodies of the entities of today.
-ENTITY_VIEWS = (ENTITY_LABELS, ENTITY_DESCRIPTIONS, ENTITY_ALIASES, ENTITY_SITELINKS, ENTITY_STATEMENTS)
+ENTITY_VIEWS = (
+    ENTITY_LABELS,
+    ENTITY_DESCRIPTIONS,
+    ENTITY_ALIASES,
+    ENTITY_SITELINKS,
+    ENTITY_STATEMENTS,
+    BEST_STATEMENTS,
+)
 ENTITIES_AT = Macro(
     "entities_at",
     ("moment",),

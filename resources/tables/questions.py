@@ -43,7 +43,7 @@ ACTIVITY = Table(
         Column(
             "added_character_count",
             INT,
-            "Characters more than in the revisions before; moves aside. Null beyond 64 bits.",
+            "Characters more than in the revisions before. A creation counts in full, a move not at all. Null beyond 64 bits.",
         ),
         Column("article_count", INT, "Different pages.", required=True),
     ),
@@ -94,6 +94,28 @@ LIKELY_REVERTED = Table(
         ),
     ),
 )
+ACTUAL_REVERTS = Table(
+    "actual_reverts",
+    "Revisions that MediaWiki has tagged as a revert or as reverted, newest first, each once.",
+    (
+        *_REVISION,
+        Column("is_reverted", BOOL, "A later revision has reverted it (tag mw-reverted).", required=True),
+        Column(
+            "revert_method",
+            TEXT,
+            "How it reverts earlier revisions: rollback, undo or manual-revert (tags mw-rollback, mw-undo, mw-manual-revert); null: "
+            "it does not.",
+        ),
+        *(
+            ARTICLES[name]
+            for name in (
+                *("previous_version_id", "revertrisk_probability", "editor_name", "editor_is_anonymous"),
+                *("version_comment", "url"),
+            )
+        ),
+    ),
+    key=("project_id", "article_id", "version_id"),
+)
 BREAKING_NEWS = Table(
     "breaking_news",
     "Current pages that the service believes to be about breaking news, last changed first.",
@@ -112,7 +134,11 @@ VANDALISM_CANDIDATES = Table(
         ARTICLES["editor_name"],
         ARTICLES["editor_is_anonymous"],
         ARTICLES["editor_edit_count"],
-        Column("added_character_count", INT, "Characters more than in the revision before."),
+        Column(
+            "added_character_count",
+            INT,
+            "Characters more than in the revision before; null for a creation, which has none.",
+        ),
         ARTICLES["version_comment"],
         ARTICLES["url"],
     ),
@@ -154,6 +180,7 @@ QUESTIONS = (
     NEWEST_ARTICLES,
     DELETED_ARTICLES,
     LIKELY_REVERTED,
+    ACTUAL_REVERTS,
     BREAKING_NEWS,
     VANDALISM_CANDIDATES,
     ARTICLE_CATEGORIES,
@@ -198,5 +225,22 @@ MACROS = (
     ),
     Macro("page_sections", ("project", "title"), "The sections of a page, in order, with their text."),
     Macro("page_links", ("project", "title"), "All links from a page: of its infoboxes, its sections, its references."),
+    Macro(
+        "links_to",
+        ("project", "title"),
+        "The links to a page from the structured contents of its project, also those to a title that redirects to it (`is_redirect`). "
+        "An error where no structured contents of the project are here.",
+    ),
+    Macro(
+        "other_languages",
+        ("project", "title"),
+        "The pages about the same Wikidata item in other languages. `article_id` is null where the page is not mirrored: then its title "
+        "comes from the item.",
+    ),
+    Macro(
+        "project_size",
+        ("project",),
+        "Pages, bytes and characters of wikitext of a project at the end of each covered hour of its exact range, by namespace.",
+    ),
     ENTITIES_AT,
 )

@@ -29,7 +29,7 @@ from resources.lake import errors as lake_errors
 from resources.lake.decode import native
 from resources.sandbox import options as sandbox_options
 from resources.sandbox.api import control as sandbox_control
-from resources.tables import MACROS, QUESTIONS, HourState
+from resources.tables import ENTITY_VIEWS, MACROS, QUESTIONS, STRUCTURED_VIEWS, HourState
 from resources.warehouse.errors import WarehouseError
 from tests.contract import __main__ as contract
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
@@ -137,6 +137,44 @@ def test_sql_answers_with_rows(published, settings_before, statement, ending):
         rows = connection.execute(statement).fetchall()
     if "no row" not in statement + ending:
         assert rows, "the documents promise rows here"
+
+
+#: What another DuckDB answers; `json.loads(sys.stdin.read())` are the blocks, each the settings before a query and the query.
+ASKING = """
+import duckdb, json, sys
+answers = [duckdb.__version__]
+for *settings, query in json.loads(sys.stdin.read()):
+    with duckdb.connect(sys.argv[1], read_only=True) as connection:
+        try:
+            for setting in ("SET TimeZone = 'UTC'", *settings):
+                connection.execute(setting)
+            answers.append(len(connection.execute(query).fetchall()))
+        except duckdb.Error as error:
+            answers.append(str(error))
+print(json.dumps(answers))
+"""
+
+
+def test_sql_answers_with_rows_in_another_duckdb(published, tmp_path):
+    if (folder := os.environ.get("TEST_OTHER_DUCKDB")) is None:
+        pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
+    blocks_of_sql = [one.values for one in statements()]
+    asked = [[*settings_before, statement] for settings_before, statement, _ in blocks_of_sql]
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING, str(published)],
+        input=json.dumps(asked),
+        env=os.environ | {"PYTHONPATH": str(Path(folder).resolve())},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    version, *answers = json.loads(done.stdout)
+    assert version != duckdb.__version__
+    for (_, statement, ending), answer in zip(blocks_of_sql, answers, strict=True):
+        assert isinstance(answer, int), (statement, answer)
+        assert answer or "no row" in statement + ending, statement
 
 
 def run_python(name):
@@ -425,7 +463,7 @@ def test_every_table_and_state_is_in_the_analysts_guide():
 
 def test_every_view_and_macro_has_an_example_in_the_analysts_guide():
     examples = "\n".join(block for _, block in blocks(ROOT / "docs" / "analyst.md", "sql"))
-    for one in (*QUESTIONS, *MACROS):
+    for one in (*QUESTIONS, *STRUCTURED_VIEWS, *ENTITY_VIEWS, *MACROS):
         assert re.search(rf"\b(FROM|JOIN) {one.name}\b", examples), one.name
 
 

@@ -41,6 +41,7 @@ FORMULAS = KEYS | {
     "row_key": ", ".join(STATE),
     # rows of one title or page that are equal in all of it are the same row
     "newest_state_first": "event_at DESC, version_id DESC, is_update DESC, event_key DESC, source_at, namespace_id",
+    "oldest_state_first": "event_at, version_id, is_update, event_key, source_at DESC, namespace_id DESC",
     "newest_snapshot_first": "boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC",
     # both halves of a move share the event
     "event": (

@@ -32,6 +32,8 @@ _TITLES = {
         "names": "article_changes",
     },
 }
+#: What the states of a macro have besides the columns by which they are ordered.
+_MORE = {"project_size": ", change.size_bytes, change.character_count"}
 #: All changes, and the pages that were looked up as changes, with the columns of `articles`.
 _CHANGES = (
     "(SELECT {columns} FROM (SELECT * RENAME (batch_hour AS source_at) FROM article_changes) UNION ALL "
@@ -50,12 +52,12 @@ def questions() -> Iterator[str]:
                 continue
             yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
             yield from comments(table, "VIEW")
+    yield from entities.questions()
     for macro in tables.MACROS:
         if macro is tables.ENTITIES_AT:
             continue  # with the views that it belongs to
         yield _written(macro.name)
         yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
-    yield from entities.questions()
 
 
 def _written(name: str) -> str:
@@ -64,12 +66,15 @@ def _written(name: str) -> str:
     `{complaints}`: the columns of a page, each made of the text `complaint`, so that whatever is asked of a row that is an error
     meets it.
     """
+    exact_bases = statement("views/exact_bases")
+    more = _MORE.get(name, ", change.mark")
     return statement(
         f"views/{name}",
         other_spelling=statement("views/other_spelling", **_TITLES.get(name, {})),
         unmirrored=statement("views/unmirrored"),
-        inexact=statement("views/inexact", exact_bases=statement("views/exact_bases")),
-        candidates=statement("state/candidates", changes="changes", base="base", more=", change.mark"),
+        inexact=statement("views/inexact", exact_bases=exact_bases),
+        exact_bases=exact_bases,
+        candidates=statement("state/candidates", changes="changes", base="base", more=more),
         changes=_CHANGES,
         columns=column_list(tables.ARTICLES),
         change_columns=column_list(tables.ARTICLE_CHANGES.narrow),

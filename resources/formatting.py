@@ -85,6 +85,17 @@ def printable(text: str) -> str:
     )
 
 
+def legible(text: str, limit: int) -> str:
+    """Text from outside in at most `limit` characters, each of which can be printed and encoded; others appear as escapes.
+
+    A text that was cut ends with `…`.
+    """
+    shown = text[:limit]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return shown if len(text) <= limit and len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
 def markdown_text(text: str) -> str:
     """Text of others (a title, a file, an error) for one line or table cell of Markdown, in which nothing of it is a link, an image or HTML.
 

@@ -24,7 +24,6 @@ from resources import machine
 from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
-from resources.lake.archive.tar import Contents
 from resources.lake.conversion import (
     CONVERTER_VERSION,
     METADATA_KEY,
@@ -43,6 +42,7 @@ from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.pieces import Pieces, Work
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
 from resources.tables import REJECTED_LINES, ChangeType, version_of
+from resources.tar import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

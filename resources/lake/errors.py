@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resources import errors, files
+from resources.formatting import legible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,14 +83,3 @@ def landing_failed(error: OSError, path: Path) -> LakeError:
         f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed, everything "
         "landed before is kept. Mend the cause, then run again."
     )
-
-
-def legible(text: str, limit: int) -> str:
-    """Text from outside in at most `limit` characters, each of which can be printed and encoded; others appear as escapes.
-
-    A text that was cut ends with `…`.
-    """
-    shown = text[:limit]
-    if not shown.isprintable():
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
-    return shown if len(text) <= limit and len(shown) <= limit else f"{shown[: limit - 1]}…"

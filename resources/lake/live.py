@@ -39,13 +39,13 @@ from resources.datasets.live import (
     step_of,
 )
 from resources.errors import clause
-from resources.formatting import counted
+from resources.formatting import counted, legible
 from resources.lake.continuity import Continuity
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import REASON_MAX, Rejects
-from resources.lake.errors import LakeError, landing_failed, legible
+from resources.lake.errors import LakeError, landing_failed
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.rejects import packer
 from resources.lake.streamed import events_in, pieces

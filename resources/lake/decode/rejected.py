@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.lake.errors import legible
+from resources.formatting import legible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
+import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from isal import isal_zlib
 
-from resources.lake.errors import ArchiveError, legible
+from resources.formatting import legible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import BinaryIO
+    from collections.abc import Callable, Iterator
 
 #: Extended headers and long names of one member, in all. A real one has a path of some hundred bytes.
 HEADER_BYTES_MAX = 1 << 20
@@ -28,16 +27,20 @@ NAME_MAX = 200
 RECORDS = ".ndjson"
 _SECTOR = 512
 _ZEROS = bytes(_SECTOR)
-#: Read of the file at a time. With 1 MiB, new memory for it took a third of the time to read an archive of 2 MB; a large one
-#: is read no faster.
-_READ_BYTES = 1 << 17
+_SKIP_BYTES = 1 << 17
 _SIZE_MAX = 2**63 - 1
 _NAMED = 5
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENDED = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _FILES = tuple(kind for kind in tarfile.REGULAR_TYPES if kind != tarfile.GNUTYPE_SPARSE)
 # the type of IsalError is declared as an instance
-_DAMAGED = (EOFError, OSError, cast("type[Exception]", isal_zlib.IsalError))
+_DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
+
+
+class Failure(Protocol):
+    """Makes the error for damage: what it is, and the place (the member, and bytes into it, or into the tar)."""
+
+    def __call__(self, what: str, *, member: str | None, offset: int) -> Exception: ...
 
 
 @dataclass
@@ -79,43 +82,44 @@ class Contents:
 
 
 class TarStream:
-    """The bytes of the tar inside one gzip file, read in order, with the place of every failure."""
+    """The bytes of a tar, read in order, with the place of every failure.
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path = path
+    Args:
+        readinto: Decompresses into a buffer: the number of bytes, 0 at the end.
+        failure: Makes the errors.
+    """
+
+    def __init__(self, readinto: Callable[[memoryview], int], failure: Failure) -> None:
         self.member: str | None = None
         self.position = 0
         self._member_start = 0
-        self._file = file
-        self._gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001  what igzip.IGzipFile reads through; it decompresses straight into our buffers
+        self._readinto = readinto
+        self._failure = failure
 
-    def error(self, what: str) -> ArchiveError:
+    def error(self, what: str) -> Exception:
         """An error that names the present place."""
         offset = self.position - self._member_start if self.member is not None else self.position
-        return ArchiveError(self.path, what, member=self.member, offset=offset)
-
-    @property
-    def archive_bytes(self) -> int:
-        """Bytes of the gzip file read so far."""
-        return self._file.tell()
+        return self._failure(what, member=self.member, offset=offset)
 
     def enter(self, member: str | None) -> None:
         """What is read from here on belongs to `member`."""
         self.member = member
         self._member_start = self.position
 
+    def some(self, target: memoryview) -> int:
+        """Read what one call gives; the number of bytes, 0 where the stream ends."""
+        try:
+            count = self._readinto(target)
+        except _DAMAGED as error:
+            raise self.error(f"the gzip data is damaged or cut off: {error}") from error
+        self.position += count
+        return count
+
     def fill(self, target: memoryview) -> int:
         """Read until `target` is full or the stream ends; the number of bytes read."""
         done = 0
-        while done < len(target):
-            try:
-                count = self._gunzip.readinto(target[done:])
-            except _DAMAGED as error:
-                raise self.error(f"the gzip data is damaged or cut off: {error}") from error
-            if not count:
-                break
+        while done < len(target) and (count := self.some(target[done:])):
             done += count
-            self.position += count
         return done
 
     def exactly(self, target: memoryview) -> None:
@@ -136,7 +140,7 @@ class TarStream:
 
     def skip(self, count: int) -> None:
         """Pass over `count` bytes."""
-        scratch = memoryview(bytearray(min(count, _READ_BYTES)))
+        scratch = memoryview(bytearray(min(count, _SKIP_BYTES)))
         while count:
             step = min(count, len(scratch))
             self.exactly(scratch[:step])
@@ -159,7 +163,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
     or further members; anything else is damage.
 
     Raises:
-        ArchiveError: The tar is damaged, cut off, or holds no member at all.
+        Exception: What the stream's `failure` makes: the tar is damaged, cut off, or holds no member at all.
     """
     extended: dict[str, bytes] = {}
     found = header_bytes = zeros = 0

@@ -9,13 +9,16 @@ from resources.enterprise.account.authenticator import TokenStatus
 from resources.enterprise.client import EnterpriseClient
 from resources.enterprise.download.archived import Sidecar, is_intact, is_landed, read_listing
 from resources.enterprise.download.downloader import Download
-from resources.enterprise.download.transfer import Ranges
+from resources.enterprise.download.opening import Ranges
 from resources.enterprise.http import endpoints
 from resources.enterprise.http.transport import Patience
 from resources.enterprise.http.wire import Limits
 from resources.enterprise.listing import Listing
 from resources.enterprise.query import Filter, Query
+from resources.enterprise.reading import read_archive
+from resources.enterprise.record_models import record_model
 from resources.enterprise.service import Service
+from resources.enterprise.service_files import FileHead
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.manifest import SnapshotSet, read_set, read_sets, superseded
 from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotOptions, SnapshotPlan, Wishes, check_together
@@ -25,6 +28,7 @@ __all__ = [
     "Disk",
     "Download",
     "EnterpriseClient",
+    "FileHead",
     "Filter",
     "Limits",
     "Listing",
@@ -48,8 +52,10 @@ __all__ = [
     "is_landed",
     "models",
     "plan_snapshot",
+    "read_archive",
     "read_listing",
     "read_set",
     "read_sets",
+    "record_model",
     "superseded",
 ]

@@ -18,7 +18,7 @@ from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.archived import Sidecar, land_listing
 from resources.enterprise.download.downloader import Download, Downloader
-from resources.enterprise.download.transfer import Ranges
+from resources.enterprise.download.opening import Ranges
 from resources.enterprise.hourly import Hours
 from resources.enterprise.http import endpoints
 from resources.enterprise.http.clock import ServiceClock
@@ -28,21 +28,27 @@ from resources.enterprise.http.wire import Limits
 from resources.enterprise.listing import list_of
 from resources.enterprise.lookups import Lookups
 from resources.enterprise.query import Kind
+from resources.enterprise.reading import read_archive, read_pieces
 from resources.enterprise.redaction import Redactor
+from resources.enterprise.service_files import ServiceFiles
 from resources.enterprise.snapshot.plan import Wishes
 from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream.positions import Positions
 from resources.enterprise.stream.stream import Stream, StreamOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from os import PathLike
+    from pathlib import Path
     from types import TracebackType
+    from typing import BinaryIO
 
     from resources.datasets import Dataset
     from resources.enterprise.download.signed_url import Progress
     from resources.enterprise.listing import Listing
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
+    from resources.enterprise.service_files import FileHead
     from resources.enterprise.snapshot.plan import Piece, SnapshotPlan
     from resources.files import StrPath
 
@@ -98,6 +104,7 @@ class EnterpriseClient:
         self._downloader = Downloader(self._transport, ranges or Ranges(), clock)
         self._lookups = Lookups(self._api)
         self._hours = Hours(self._api, self._downloader, self._clock)
+        self._files = ServiceFiles(self._api, self._downloader)
         self._snapshots = Snapshots(self._api, self._downloader, self._remaining)
 
     def __enter__(self) -> Self:
@@ -265,6 +272,53 @@ class EnterpriseClient:
                 what was fetched.
         """
         return self._snapshots.fetch_all(plan, workers, progress)
+
+    # --- single files ------------------------------------------------------------------------------------------------
+
+    def head(self, path: str) -> FileHead:
+        """The size and other headers of a file, by the path of its record from `endpoints`. Costs no quota.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidRequest: The path is not that of a file's record; nothing was sent.
+        """
+        return self._files.head(path)
+
+    def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
+        """Write a file to any object with `write`, in order and in bounded memory; it is not closed.
+
+        A broken connection is continued within this call. A call that failed cannot be continued: discard what it wrote.
+        `download_batch` and `download_snapshot` continue across calls, and fetch large files over several connections. One unit
+        of quota at most, and one more for each new signed URL.
+
+        Returns:
+            The record of the file that was written.
+
+        Raises:
+            IntegrityError: The bytes that were written are not those that the record names (MD5).
+            EnterpriseError: As for `head`, or the file could not be fetched.
+        """
+        return self._files.download(path, target, progress)
+
+    def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
+        """The records of an archive, one by one: of a local file, an open binary file, or a file of the service.
+
+        A text that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched, without a disk, and
+        each call costs a unit of quota where the product has one. A local file needs no account: `read_archive` is the same
+        without a client.
+
+        Args:
+            archive: What to read.
+            model: The model of the records, from `record_model`; without it each record is a dict.
+
+        Raises:
+            IntegrityError: After the last good record: the archive is damaged or truncated, lines are no records, or the bytes are
+                not those that the service's record names.
+            EnterpriseError: As for `download`.
+        """
+        if isinstance(archive, str) and archive.startswith("/v2/"):
+            return read_pieces(archive, self._files.pieces(archive), model)
+        return read_archive(archive, model)
 
     # --- lookups -----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from resources.enterprise.query import Kind
 from resources.enterprise.service import is_web_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from pydantic import TypeAdapter
@@ -86,6 +86,10 @@ class DataApi:
         """The signed address of a download, and the number of requests it took, each of which may cost a unit of `quota`."""
         return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
 
+    def head(self, path: str, doing: str) -> Mapping[str, str]:
+        """The headers of an answer without a body. Costs no quota."""
+        return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
+
     def ask(
         self,
         path: str,
@@ -96,6 +100,7 @@ class DataApi:
         quota: str | None = None,
         query: Query | None = None,
         kind: Kind = Kind.RECORD,
+        plain: str = "GET",
     ) -> tuple[_T, int]:
         """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
 
@@ -107,6 +112,7 @@ class DataApi:
             quota: Counter of `get-user` that the request draws on.
             query: Sent along, once it was checked for the `kind` of endpoint.
             kind: How the endpoint reads a query.
+            plain: Method of a request without a query.
 
         Returns:
             What was understood, and the number of requests it took.
@@ -117,7 +123,7 @@ class DataApi:
             RateLimited: Too many requests, also after all waits.
             EnterpriseError: Whatever else the answer means.
         """
-        method, url, body = self._written(path, query, kind)
+        method, url, body = self._written(path, query, kind, plain)
         count = attempt = 0
         while True:
             asked: float | None = None
@@ -144,11 +150,13 @@ class DataApi:
                 _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._patience.retries)
             time.sleep(wait)
 
-    def _written(self, path: str, query: Query | None, kind: Kind) -> tuple[str, str, dict[str, Any] | None]:
-        """Method, address and body of a request; one that asks for nothing in particular is a plain GET."""
+    def _written(
+        self, path: str, query: Query | None, kind: Kind, plain: str
+    ) -> tuple[str, str, dict[str, Any] | None]:
+        """Method, address and body of a request; one that asks for nothing in particular is a plain one."""
         url = self._service.base_url + path
         if query is None or query.is_empty:
-            return "GET", url, None
+            return plain, url, None
         query.check(kind)
         if query.method == "POST":
             return "POST", url, query.body()

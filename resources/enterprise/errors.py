@@ -134,7 +134,7 @@ class StaleSnapshot(EnterpriseError):
 
 
 class IntegrityError(EnterpriseError):
-    """What was fetched twice is not what the service's record says (MD5)."""
+    """An archive is not what the service's record says (MD5), or is damaged."""
 
 
 class DiskFull(EnterpriseError, errors.DiskFullError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
+from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.models import LONGEST_LIST, ArchiveRecord, Batch, Record
 from resources.formatting import counted
 
@@ -88,6 +89,24 @@ class Listing(Generic[RecordT]):
         shown = "; ".join(map(str, self.odd[:_SHOWN])) + (f"; and {more:,} more" if more > 0 else "")
         what = f"{counted(len(self.odd), 'record')} of the list {self.url_path}".rstrip()
         return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
+
+    def typed(self, model: Any) -> tuple[Any, ...]:
+        """The records as instances of a model, for example of `record_model`, in the service's order.
+
+        Raises:
+            UnexpectedAnswer: A record does not have the form of the model.
+        """
+        form = tuple[model, ...] if self.raw.lstrip()[:1] == b"[" else model
+        try:
+            found = TypeAdapter(form).validate_json(self.raw)
+        except ValidationError as error:
+            problem = shape_problem(error)
+        else:
+            return found if isinstance(found, tuple) else (found,)
+        raise UnexpectedAnswer(
+            f"The list {self.url_path} has records of another form than {model.__name__} ({problem}). Nothing was changed. Read "
+            "them by name: `listing.records` has them all."
+        )
 
     def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
         """The (project, namespace) pairs whose file the list does not name reliably, each with the reason.

@@ -16,14 +16,17 @@ from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
 from resources.enterprise.download.archived import Sidecar, is_landed
+from resources.enterprise.download.opening import ChangedError, OversizeError
 from resources.enterprise.download.partial_file import Part
-from resources.enterprise.download.transfer import ChangedError, OversizeError, Ranges, Transfer
+from resources.enterprise.download.sequential import SequentialTransfer
+from resources.enterprise.download.transfer import Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from datetime import datetime
     from pathlib import Path
 
+    from resources.enterprise.download.opening import Ranges
     from resources.enterprise.download.signed_url import Progress, Source
     from resources.enterprise.http.transport import Transport
 
@@ -128,6 +131,10 @@ class Downloader:
         except OSError as error:
             failure = self._disk_error(error, task.target)
         raise failure
+
+    def pieces(self, source: Source) -> Generator[bytes, None, None]:
+        """The bytes of the archive in order, for whoever keeps them; see `SequentialTransfer.pieces`."""
+        return SequentialTransfer(source, self._transport, self._ranges).pieces()
 
     def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
         """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""

@@ -47,10 +47,12 @@ class Address:
     Args:
         source: What is downloaded.
         limit: How often an address may be asked for (each may cost a unit of quota).
+        kept: A sentence for messages: what becomes of the bytes that came before a failure.
     """
 
-    def __init__(self, source: Source, limit: int) -> None:
+    def __init__(self, source: Source, limit: int, kept: str = "What was fetched is kept.") -> None:
         self._source = source
+        self._kept = kept
         self._limit = limit
         self._lock = threading.Lock()
         self._current: str | None = None
@@ -69,7 +71,7 @@ class Address:
                 if self.asked >= self._limit:
                     raise errors.ServiceUnavailable(
                         f"{self._source.identifier} needed more than {self._limit} signed URLs, each of which may "
-                        "cost quota. What was fetched is kept. The connection breaks too often: run this again later."
+                        f"cost quota. {self._kept} The connection breaks too often: run this again later."
                     )
                 self.asked += 1
                 self._current, count = self._source.resolve()
@@ -94,8 +96,8 @@ class Address:
             self._refusals += 1
             if self._refusals > 1:
                 raise errors.ServiceUnavailable(
-                    f"The object store refused two fresh addresses of {self._source.identifier} ({status}). What was "
-                    "fetched is kept. The archive may be gone, or a proxy changes requests on the way: run this again "
+                    f"The object store refused two fresh addresses of {self._source.identifier} ({status}). "
+                    f"{self._kept} The archive may be gone, or a proxy changes requests on the way: run this again "
                     "later.",
                     status=status,
                 )

@@ -85,6 +85,10 @@ class Deadline:
         """Wait from now on for as long as at the beginning."""
         self._at = time.monotonic() + self._seconds
 
+    def extend(self, seconds: float) -> None:
+        """Wait for so much longer."""
+        self._at += seconds
+
     def left(self) -> float:
         """Seconds that are left.
 

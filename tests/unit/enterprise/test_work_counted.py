@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Patience, Sidecar, errors, models
-from resources.enterprise.download.transfer import _WORTH
+from resources.enterprise.download.opening import WORTH
 from resources.enterprise.http.transport import _RETRIED
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
@@ -116,17 +116,17 @@ def large(fake, size):
 
 
 def test_breaks_between_which_bytes_arrive_are_not_added_up(client, fake, hour, target):
-    content, batch = large(fake, 8 * _WORTH)
-    fake.cut(*[_WORTH] * 7)
+    content, batch = large(fake, 8 * WORTH)
+    fake.cut(*[WORTH] * 7)
     client.download_batch(hour, batch, target)
     assert target.read_bytes() == content
     assert len(fake.store.requests) == 8 > 1 + QUICK.retries
-    assert ranges_asked(fake)[1:] == [f"bytes={n * _WORTH}-{len(content) - 1}" for n in range(1, 8)]
+    assert ranges_asked(fake)[1:] == [f"bytes={n * WORTH}-{len(content) - 1}" for n in range(1, 8)]
 
 
 def test_breaks_between_which_hardly_any_bytes_arrive_are_added_up(client, fake, hour, target):
-    _, batch = large(fake, 8 * _WORTH)
-    fake.cut(*[_WORTH - 1] * 7)
+    _, batch = large(fake, 8 * WORTH)
+    fake.cut(*[WORTH - 1] * 7)
     with pytest.raises(errors.ServiceUnavailable, match="broke 4 times in a row"):
         client.download_batch(hour, batch, target)
     assert len(fake.store.requests) == 1 + QUICK.retries

@@ -1,0 +1,213 @@
+"""Reads an archive record by record, in memory that depends on its longest record alone.
+
+Everything that can be read is given. What cannot be read is an error at the end: a damaged or truncated archive, and lines that are no records.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import os
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+from pydantic import ValidationError
+
+from resources import files
+from resources.enterprise.errors import IntegrityError
+from resources.enterprise.listing import shape_problem
+from resources.formatting import counted
+from resources.tar import RECORDS, Contents, TarStream, members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+    from resources.tar import Member
+
+#: The longest record that is read, where nobody says otherwise.
+RECORD_BYTES_MAX: Final = 256 << 20
+_STEP: Final = 1 << 18
+#: Bad lines that a message names.
+_NAMED: Final = 3
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+
+
+def read_archive(
+    archive: str | os.PathLike[str] | BinaryIO, model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Iterator[Any]:
+    """Read the records of an archive (`.tar.gz` of NDJSON), in order. Needs no account and no network.
+
+    Memory holds one record at a time: about five times the bytes of its line.
+
+    Args:
+        archive: A file by its path, or an open binary file, which stays open.
+        model: A model of the records, as of `record_model`; without it each record is a dict.
+        record_bytes_max: Longer lines are not read.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        IntegrityError: After the last good record: the archive is damaged or truncated, or lines are no records.
+    """
+    opened: AbstractContextManager[BinaryIO]
+    if isinstance(archive, str | os.PathLike):
+        name, opened = str(archive), files.opened(Path(archive))
+    else:
+        name, opened = str(getattr(archive, "name", "The archive")), nullcontext(archive)
+    with opened as file:
+        yield from _Reader(name, model, record_bytes_max).records(file)
+
+
+def read_pieces(
+    name: str, pieces: Generator[bytes, None, None], model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Iterator[Any]:
+    """Read the records of an archive that arrives in pieces; see `read_archive`."""
+    source = _Pieces(pieces)
+    with closing(pieces), io.BufferedReader(source, _STEP) as file:
+        try:
+            yield from _Reader(name, model, record_bytes_max).records(cast("BinaryIO", file))
+        except IntegrityError:
+            if source.failure is None:
+                raise
+    if source.failure is not None:
+        raise source.failure
+
+
+class _Pieces(io.RawIOBase):
+    """Pieces of bytes as a file. It ends where they fail, so that what came before is read; `failure` is why."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+        self._pieces = iter(pieces)
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            try:
+                self._rest = memoryview(next(self._pieces, b""))
+            except Exception as error:  # noqa: BLE001  raised when all records were given
+                self.failure = error
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+class _Reader:
+    """Reads one archive."""
+
+    def __init__(self, name: str, model: Any, longest: int) -> None:
+        self._name = name
+        self._parse: Callable[[bytes | bytearray], Any] = _parse if model is None else model.model_validate_json
+        self._longest = longest
+        self._count = self._bad_count = 0
+        self._bad: list[str] = []
+
+    def records(self, file: BinaryIO) -> Iterator[Any]:
+        """The records; then the error, if there is one."""
+        # unlike faster ones, it gives all that comes before the damage
+        with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
+            stream, contents, found = TarStream(unpacked.readinto1, self._damage), Contents(), False
+            for member in members(stream, contents):
+                if member.holds_records:
+                    found = True
+                    yield from self._member(stream, member)
+                else:
+                    contents.pass_over(member.name, member.size)
+                    stream.skip(member.size)
+            if not found:
+                raise stream.error(f"it holds no {RECORDS} member, only {contents.named}")
+        if self._bad_count:
+            more = self._bad_count - len(self._bad)
+            named = "; ".join(self._bad) + (f"; and {more:,} more" if more else "")
+            lines = counted(self._bad_count, "line")
+            raise IntegrityError(
+                f"{self._name}: {lines} could not be read as {'a record' if self._bad_count == 1 else 'records'} ({named}). "
+                f"{self._given()} Report the lines to the vendor."
+            )
+
+    def _member(self, stream: TarStream, member: Member) -> Iterator[Any]:
+        buffer = bytearray(_STEP)
+        remaining, number, size = member.size, 1, 0
+        begun = bytearray()
+        with memoryview(buffer) as view:
+            while remaining:
+                count = stream.some(view[: min(_STEP, remaining)])
+                if not count:
+                    raise stream.error("the tar ends too early")
+                remaining -= count
+                start = 0
+                while (end := buffer.find(b"\n", start, count)) >= 0:
+                    size += end - start
+                    if size <= self._longest:
+                        begun += view[start:end]
+                    line, begun = begun, bytearray()
+                    yield from self._record(member, number, size, line)
+                    del line
+                    start, number, size = end + 1, number + 1, 0
+                size += count - start
+                if size <= self._longest:
+                    begun += view[start:count]
+                else:
+                    begun = bytearray()
+        yield from self._record(member, number, size, begun)
+
+    def _record(self, member: Member, number: int, size: int, line: bytearray) -> Iterator[Any]:
+        """The record of a line; nothing of a blank or bad one."""
+        if size > self._longest:
+            problem = f"it has {size:,} bytes, and the longest that is read has {self._longest:,}"
+        else:
+            if number == 1 and line.startswith(codecs.BOM_UTF8):
+                del line[: len(codecs.BOM_UTF8)]
+            if not line or line.isspace():
+                return
+            try:
+                record = self._parse(line)
+            except ValidationError as error:
+                problem = shape_problem(error)
+            except (ValueError, RecursionError) as error:
+                problem = str(error) if isinstance(error, _NotAnObjectError) else "not JSON"
+            else:
+                self._count += 1
+                yield record
+                return
+        self._bad_count += 1
+        if len(self._bad) < _NAMED:
+            self._bad.append(f"line {number:,} of {member.name}: {problem}")
+
+    def _damage(self, what: str, *, member: str | None, offset: int) -> IntegrityError:
+        place = f"in member {member} at byte {offset:,}" if member is not None else f"at byte {offset:,} of the tar"
+        return IntegrityError(
+            f"{self._name}: {what} ({place}). {self._given()} Fetch the archive again, if the service still offers it."
+        )
+
+    def _given(self) -> str:
+        return f"The {counted(self._count, 'record')} that could be read came before this error."
+
+
+class _NotAnObjectError(ValueError):
+    """A line is JSON, and no object."""
+
+
+def _parse(line: bytes | bytearray) -> dict[str, Any]:
+    text = line.decode()
+    if isinstance(line, bytearray):
+        line.clear()  # a long line need not be in memory twice
+    record = _DECODER.decode(text)
+    if not isinstance(record, dict):
+        raise _NotAnObjectError("it is JSON, but no object")
+    return record

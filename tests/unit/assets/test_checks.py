@@ -224,7 +224,10 @@ def test_gaps_are_looked_for_in_two_days_of_what_is_mirrored(bench):
 def test_only_so_many_gaps_are_named_and_all_are_counted(bench):
     newest = begun(bench)
     bench.warehouse.record_statuses(
-        [HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, f"Reason {n}.") for n in range(1, 31)]
+        [
+            HourStatus(newest - timedelta(hours=n), "enwiki", 0, HourState.MISSING, f"Reason {'x' * n}.")
+            for n in range(1, 31)
+        ]
     )
     told = covered(bench)
     assert told.metadata["missing"].value == 30

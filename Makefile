@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+# requirements-runtime.lock: without tests, benchmarks and tools, a third of the size
+LOCK ?= requirements.lock
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made
 # The oldest DuckDB that analysts may open the published file with, beside the installed one.
@@ -16,12 +18,12 @@ help: ## list the commands
 
 setup: $(STAMP) ## make the environment in .venv
 
-$(STAMP): requirements.lock pyproject.toml setup.py resources/lake/decode/decode.c
+$(STAMP): $(LOCK) pyproject.toml setup.py resources/lake/decode/decode.c
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"This is Python {v[0]}.{v[1]} ($(PYTHON)); 3.11, 3.12 or 3.13 is needed. Name one: make setup PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make virtual environments here; install its venv package (on Debian: apt-get install python3-venv) and run the same command again." >&2; exit 1; }
 	@echo "Installing the locked packages (once, about a minute) ..."
 	@# The lock is complete, so nothing is resolved here: quicker, and older pips stumble over extras beside hashes.
-	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --requirement requirements.lock || { echo "The packages could not be installed. Without a network this cannot work; behind a proxy or mirror configure pip for it. Then run the same command again: what was fetched is kept." >&2; exit 1; }
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --requirement $(LOCK) || { echo "The packages could not be installed. Without a network this cannot work; behind a proxy or mirror configure pip for it. Then run the same command again: what was fetched is kept." >&2; exit 1; }
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/pip check --disable-pip-version-check >/dev/null
 	@touch $@
@@ -78,8 +80,11 @@ sandbox: $(STAMP) ## serve the local content service and say how to call it
 lock: $(STAMP) ## pin the newest allowed versions, with hashes and without addresses
 	@$(BIN)/uv pip compile pyproject.toml --group test --group bench --group tools --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file requirements.lock
+	@# of these, what a mirror needs where nothing is developed: the same versions and hashes, with the extra dask
+	@$(BIN)/uv pip compile pyproject.toml --extra dask --group build --universal --python-version 3.11 --constraint requirements.lock \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file requirements-runtime.lock
 	@echo 'duckdb==1.5.*' | $(BIN)/uv pip compile - --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade --quiet --output-file tests/oldest-duckdb.lock
 
 clean: ## remove the environment and caches; never the data
-	@rm -rf $(VENV) build *.egg-info resources/lake/decode/_decode*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	@rm -rf $(VENV) build dist *.egg-info resources/lake/decode/_decode*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -9,6 +9,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._daemon.cli import liveness_check_command, run_command
 from dagster_webserver.cli import dagster_webserver
 from dagster_webserver.webserver import DagsterWebserver
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pip._internal.commands import create_command
 
 from pipelines import cli
@@ -149,7 +153,7 @@ def test_what_the_image_is_built_from_is_there_and_nothing_else_is_sent():
 
 def test_steps_of_the_image_take_the_locked_versions():
     """Each entry of the lock has hashes, and the builder's lines are pip's, as pip reads them."""
-    entries = re.split(r"^(?=[a-z])", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)[1:]
+    entries = re.split(r"^(?=[a-z])", (ROOT / "requirements-runtime.lock").read_text(), flags=re.MULTILINE)[1:]
     assert all("--hash=sha256:" in entry for entry in entries)
     assert any(entry.startswith("setuptools==") for entry in entries)
     lines = [one.text for one in containerfile.instructions() if one.name == "RUN" and "pip" in one.text]
@@ -159,8 +163,50 @@ def test_steps_of_the_image_take_the_locked_versions():
         name, *rest = shlex.split(words)
         options, _ = create_command(name, isolated=True).parse_args(rest)
         # from the lock, or from nowhere but what the lock gave
-        assert options.no_index != (options.require_hashes and options.requirements == ["requirements.lock"])
+        assert options.no_index != (options.require_hashes and options.requirements == ["requirements-runtime.lock"])
         assert options.find_links in ([], ["wheels"])
+
+
+def pinned(path):
+    """Version and hashes of each package of a lock file, by its canonical name."""
+    entries = re.split(r"^(?=[a-z0-9])", path.read_text(), flags=re.MULTILINE)[1:]
+    found = {}
+    for entry in entries:
+        requirement = Requirement(entry.partition("\\")[0].strip())
+        found[canonicalize_name(requirement.name)] = (
+            str(requirement.specifier),
+            sorted(re.findall(r"--hash=\S+", entry)),
+        )
+    return found
+
+
+def needed(*texts):
+    """Names of the packages that these requirements mean on this machine, with those that they need in turn."""
+    names, waiting = set(), [Requirement(text) for text in texts]
+    while waiting:
+        one = waiting.pop()
+        name = canonicalize_name(one.name)
+        key = (name, *sorted(one.extras))
+        if key not in names and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            names.add(key)
+            for text in metadata.requires(name) or ():
+                below = Requirement(text)
+                if below.marker is None or any(below.marker.evaluate({"extra": extra}) for extra in ("", *one.extras)):
+                    below.marker = None
+                    waiting.append(below)
+    return {name for name, *_ in names}
+
+
+def test_lock_of_the_runtime_is_the_part_of_the_whole_lock_that_the_package_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    runtime, whole = pinned(ROOT / "requirements-runtime.lock"), pinned(ROOT / "requirements.lock")
+    assert runtime == {name: whole[name] for name in runtime}
+    declared = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["dask"]]
+    here = needed(*declared, *project["dependency-groups"]["build"])
+    assert here <= runtime.keys()
+    # no tool of the developer's, whatever this machine is
+    assert not runtime.keys() & {"pytest", "playwright", "mypy", "ruff", "uv", "polars", "marimo", "hypothesis"}
+    assert not re.search(r"https?://|--index-url", (ROOT / "requirements-runtime.lock").read_text())
 
 
 @pytest.mark.skipif(

@@ -39,7 +39,6 @@ from resources.enterprise.stream.stream import Stream, StreamOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
-    from pathlib import Path
     from types import TracebackType
     from typing import BinaryIO
 

@@ -16,6 +16,7 @@ from assets.checks import current_checks
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
 from assets.freshness import HOURLY
+from assets.prefix import ALONE, Prefix
 from assets.steps import repair
 from resources import datasets
 from resources.adapters import EngineResource, LakeResource, WarehouseResource
@@ -94,26 +95,29 @@ STATES = (
 KEYS = tuple(state.key for state in STATES)
 
 
-def current_state(state: State) -> dg.AssetsDefinition:
+def current_state(state: State, prefix: Prefix = ALONE) -> dg.AssetsDefinition:
     """The asset of a table of the current state, behind the tables that decide it."""
 
     @dg.multi_asset(
-        name="__".join(state.key.path),
-        specs=[
-            dg.AssetSpec(
-                state.key,
-                deps=[layers.warehouse_key(dataset) for dataset in state.decided_by],
-                group_name="warehouse",
-                kinds={"duckdb", "table"},
-                owners=list(OWNERS),
-                description=f"{state.table.description} {state.pending}",
-                metadata=table_metadata(state.table),
-                freshness_policy=HOURLY,
-            )
-        ],
-        check_specs=[check.spec for check in current_checks.of_state(state.table, state.noun)],
+        name=prefix.name("__".join(state.key.path)),
+        specs=prefix.specs(
+            [
+                dg.AssetSpec(
+                    state.key,
+                    deps=[layers.warehouse_key(dataset) for dataset in state.decided_by],
+                    group_name="warehouse",
+                    kinds={"duckdb", "table"},
+                    owners=list(OWNERS),
+                    description=f"{state.table.description} {state.pending}",
+                    metadata=table_metadata(state.table),
+                    freshness_policy=HOURLY,
+                )
+            ]
+        ),
+        check_specs=prefix.check_specs(check.spec for check in current_checks.of_state(state.table, state.noun)),
         can_subset=True,
     )
+    @prefix.adapted
     def advance(
         context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
     ) -> Iterator[Any]:

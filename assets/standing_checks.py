@@ -7,6 +7,7 @@ unverified input by itself. Checks are there for people.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -15,6 +16,7 @@ from assets.checks.findings import NAMED, told
 from assets.failures import sentence
 from assets.families import lookups
 from assets.partitions import HOURS, key_of, recent_hours
+from assets.prefix import ALONE, Prefix
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family
@@ -25,6 +27,24 @@ from resources.warehouse.read.coverage import OUTSIDE, Health, health, is_early,
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
+_Found = TypeVar("_Found", bound=Callable[..., dg.AssetCheckResult])
+_declared: list[Callable[[Prefix], dg.AssetChecksDefinition]] = []
+
+
+def _standing(*, asset: dg.AssetKey, **options: Any) -> Callable[[_Found], _Found]:
+    """Declare a check of `standing`."""
+
+    def declare(find: _Found) -> _Found:
+        _declared.append(lambda prefix: dg.asset_check(asset=prefix.key(asset), **options)(prefix.adapted(find)))
+        return find
+
+    return declare
+
+
+def standing(prefix: Prefix = ALONE) -> list[dg.AssetChecksDefinition]:
+    """The checks for Dagster."""
+    return [make(prefix) for make in _declared]
+
 
 def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now: datetime) -> Health:
     """The health of what is mirrored, by the build file: the published one may be older, or not be there."""
@@ -32,7 +52,7 @@ def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now:
     return health(warehouse.warehouse, scopes, now, published=False)
 
 
-@dg.asset_check(
+@_standing(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
     description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored dataset, project and namespace; "
@@ -57,7 +77,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     )
 
 
-@dg.asset_check(
+@_standing(
     asset=_PUBLISHED,
     name="snapshots_loaded",
     description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed pages are known: `articles` lacks "
@@ -74,7 +94,7 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     )
 
 
-@dg.asset_check(
+@_standing(
     # on the published file, because a check of the hours is skipped with them when one of them fails
     asset=_PUBLISHED,
     name="no_failed_hours",
@@ -82,7 +102,10 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     "the asset's partitions, remove the cause, and materialize the hour again; what was fetched is kept.",
 )
 def no_failed_hours(
-    context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
+    context: dg.AssetCheckExecutionContext,
+    enterprise: EnterpriseResource,
+    warehouse: WarehouseResource,
+    prefix: Prefix = ALONE,
 ) -> dg.AssetCheckResult:
     """Name the hours whose last attempt failed; a quiet failure is the dangerous one."""
     now = datetime.now(UTC)
@@ -92,7 +115,7 @@ def no_failed_hours(
         cells = [cell for place in found.places if place.dataset == dataset.name for cell in place.cells]
         open_ = {cell.batch_hour for cell in cells if cell.state not in COVERED and not is_early(cell, now)}
         early = {cell.batch_hour for cell in cells if is_early(cell, now)}
-        if failed := sorted(failed_hours(context.instance, job, dataset, now) - (early - open_)):
+        if failed := sorted(failed_hours(context.instance, job, dataset, now, prefix) - (early - open_)):
             count += len(failed)
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
@@ -106,10 +129,12 @@ def no_failed_hours(
     )
 
 
-def failed_hours(instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime) -> set[datetime]:
+def failed_hours(
+    instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, prefix: Prefix = ALONE
+) -> set[datetime]:
     """The hours that the service still keeps and whose last attempt failed in Dagster."""
     graph = job.asset_layer.asset_graph
-    key, hours = layers.warehouse_key(dataset), {key_of(hour): hour for hour in recent_hours(now)}
+    key, hours = prefix.key(layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
     # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
@@ -120,7 +145,7 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
     return [one for one in datasets.datasets(Family.HOURLY) if enterprise.scope_of(one)]
 
 
-@dg.asset_check(
+@_standing(
     asset=_PUBLISHED,
     name="lake_files_whole",
     description="Every lake file that is loaded is there, has the size that the ledger says, and has not lost its footer. Data pages are not read.",
@@ -136,7 +161,7 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     )
 
 
-@dg.asset_check(
+@_standing(
     # where units are spent anyhow: nothing that publishes asks the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
@@ -167,11 +192,11 @@ def articles_as_looked_up(
     )
 
 
-def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetChecksDefinition:
+def nothing_needs_attention(sentences: Callable[[], Sequence[str]], prefix: Prefix = ALONE) -> dg.AssetChecksDefinition:
     """The check that is `wme status --check`, whose sentences are collected above the assets."""
 
     @dg.asset_check(
-        asset=_PUBLISHED,
+        asset=prefix.key(_PUBLISHED),
         name="nothing_needs_attention",
         description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing wrong with the disk, the account, the "
         "stream, the lake files or the engine. The other checks say the same of one of these each.",
@@ -187,6 +212,3 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
         )
 
     return check
-
-
-STANDING = [last_48_hours_covered, snapshots_loaded, no_failed_hours, lake_files_whole, articles_as_looked_up]

@@ -106,7 +106,7 @@ def measure(folder: Path, stock: Stock, days: int, plan: Plan, say: Callable[[st
     say(f"{age.name}: status, code location")
     for title, arguments in {
         "wme status": (*_WME, "status"),
-        "code location": ("-c", "import pipelines.definitions"),
+        "code location": ("-c", "from pipelines.definitions import defs; defs()"),
     }.items():
         age.costs[title] = median([_process(stock, data, *arguments) for _ in range(plan.rounds)])
     _sizes(age, warehouse)

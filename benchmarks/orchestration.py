@@ -200,7 +200,7 @@ def _starts(mirror: dict[str, str], found: Orchestration, rounds: int, say: Call
     environ |= mirror | {"PYTHON_DOTENV_DISABLED": "1", "DAGSTER_DISABLE_TELEMETRY": "1"}
     words = {
         DAGSTER: ["-c", "import dagster"],
-        CODE_LOCATION: ["-c", "import pipelines.definitions"],
+        CODE_LOCATION: ["-c", "from pipelines.definitions import defs; defs()"],
         **{f"wme {' '.join(command)}": ["-m", "pipelines", *command] for command in COMMANDS},
     }
     taken: dict[str, list[Cost]] = {name: [] for name in words}

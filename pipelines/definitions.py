@@ -1,6 +1,7 @@
-"""The code location: everything that Dagster loads.
+"""The definitions: everything that Dagster loads.
 
-`defs` is built from the environment once, at import. The data folder is read for its oldest hour; no network is touched.
+`build_defs` builds them from settings, for this project or for another one. `defs` is the code location, from the environment and the project's
+`.env`, when Dagster loads it; the data folder is read for its oldest hour, and no network is touched. The import itself reads nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import dagster as dg
 from assets import current, layers, partitions, published, report, standing_checks
 from assets.families import hourly, lists, lookups, snapshots, streams
 from assets.maintenance import compacted
+from assets.prefix import ALONE, Prefix
 from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs, stream
-from pipelines.automation.schedules import SCHEDULES
+from pipelines.automation.schedules import build_schedules
 from pipelines.automation.sensors import build_sensors
 from pipelines.process import history
 from pipelines.process.processes import executor
@@ -40,35 +42,38 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=4)
 def build_assets(
-    hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
+    hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...], prefix: Prefix = ALONE
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
     """The assets of every declared dataset, then what is made of all of them. Hours and snapshots can be materialized of those `offered` alone."""
     # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own mostly finds these made
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
+    without_steps = (
+        spec
+        for one in (*of_snapshots, *of_hours)
+        if one not in offered
+        for spec in layers.without_steps(
+            one, hours if one.family is Family.HOURLY else partitions.snapshots_of(one, prefix)
+        )
+    )
     return (
         *_referenced(
-            *lists.list_assets(datasets.datasets(Family.LIST)),
-            *(asset for one in of_snapshots if one in offered for asset in snapshots.snapshot_assets(one)),
-            *(hourly.hourly_assets(one, hours) for one in of_hours if one in offered),
-            lookups.lookups,
-            *(current.current_state(one) for one in current.STATES),
-            compacted.compacted,
-            published.published_warehouse(),
+            prefix,
+            *lists.list_assets(datasets.datasets(Family.LIST), prefix),
+            *(asset for one in of_snapshots if one in offered for asset in snapshots.snapshot_assets(one, prefix)),
+            *(hourly.hourly_assets(one, hours, prefix) for one in of_hours if one in offered),
+            lookups.lookups(prefix),
+            *(current.current_state(one, prefix) for one in current.STATES),
+            compacted.compacted(prefix),
+            published.published_warehouse(prefix),
         ),
-        streams.LIVE,
-        *(
-            spec
-            for one in (*of_snapshots, *of_hours)
-            if one not in offered
-            for spec in layers.without_steps(
-                one, hours if one.family is Family.HOURLY else partitions.snapshots_of(one)
-            )
-        ),
+        *prefix.specs([streams.LIVE, *without_steps]),
     )
 
 
-def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
-    """The assets, whose pages name the file and line that make them."""
+def _referenced(prefix: Prefix, *assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
+    """The assets, whose pages name the file and line that make them; not in another project, whose code they are not."""
+    if prefix.text:
+        return assets
     with warnings.catch_warnings():
         # nobody who runs a command can do anything about it; a test holds what it does
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -92,62 +97,82 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
     return max(first, min(settings.first_hour or partitions.EARLIEST, partitions.EARLIEST))
 
 
+def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
+    """The partitions of the hourly assets, for assets of another project that follow them hour by hour.
+
+    Args:
+        settings: Settings of `build_defs`.
+        asked: Hours that are partitions in any case.
+    """
+    return partitions.hours_since(first_hour(settings, *asked))
+
+
 def build_defs(
-    settings: settings_module.Settings | None = None,
+    settings: settings_module.Settings,
     *,
+    prefix: str = "",
     asked: Sequence[datetime] = (),
     all_datasets: bool = False,
     **overrides: Any,
 ) -> dg.Definitions:
-    """Fresh definitions.
+    """Fresh definitions, of the settings alone: neither the environment nor `.env` is read.
 
     Args:
-        settings: Settings; default: those of the environment.
+        settings: Settings.
+        prefix: Begins all asset keys, and the names of groups, steps, jobs, schedules, sensors, resources, pools and dynamic partitions. With
+            a prefix, the definitions have no executor, IO manager or logger, and can be merged into those of another project.
         asked: Hours that are partitions in any case.
         all_datasets: Datasets that are not mirrored can be materialized, too: those that a command names.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of `build_resources`, and
             `loggers` for Dagster's own.
 
     Raises:
-        SettingsError: The environment holds a value that cannot be used.
+        ValueError: The prefix cannot begin names.
     """
-    chosen = settings if settings is not None else settings_module.read()
+    named = Prefix(prefix)
     loggers = overrides.pop("loggers", None)
-    hours = partitions.hours_since(first_hour(chosen, *asked))
-    mirrored = tuple(one for one in datasets.datasets() if chosen.scope_of(one))
+    hours = hourly_partitions(settings, *asked)
+    mirrored = tuple(one for one in datasets.datasets() if settings.scope_of(one))
     offered = datasets.datasets() if all_datasets else mirrored
-    jobs = build_jobs(mirrored, offered)
+    resources = _defined(build_resources(settings) | overrides, settings)
+    if not prefix:
+        # of no asset's, and without a choice: Dagster's own reads and writes wherever a run says
+        resources["io_manager"] = dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={})  # type: ignore[no-untyped-call]
     return dg.Definitions(
         # what the page says is collected above the assets, with the settings
         assets=(
-            layers.SERVICE,
-            *build_assets(hours, offered),
-            *_referenced(report.report(functools.partial(page.write, chosen))),
+            *named.specs([layers.SERVICE]),
+            *build_assets(hours, offered, named),
+            *_referenced(named, report.report(functools.partial(page.write, settings), named)),
         ),
         asset_checks=(
-            *standing_checks.STANDING,
-            standing_checks.nothing_needs_attention(functools.partial(attention.sentences, chosen)),
+            *standing_checks.standing(named),
+            standing_checks.nothing_needs_attention(functools.partial(attention.sentences, settings), named),
         ),
-        jobs=[*jobs, stream],
-        schedules=SCHEDULES,
-        sensors=build_sensors(chosen, jobs),
-        resources=_defined(build_resources(chosen) | overrides, chosen),
+        jobs=[*build_jobs(mirrored, offered, named), stream(named)],
+        schedules=build_schedules(named),
+        sensors=build_sensors(settings, offered, named),
+        resources={named.name(key): one for key, one in resources.items()},
         # parallel work runs inside the assets; a process per step would cost seconds and log in again
-        executor=executor,
+        executor=None if prefix else executor,
         loggers=loggers,
     )
 
 
-def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> dict[str, Any]:
+def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> dict[str, dg.ResourceDefinition]:
     """The resources for Dagster."""
     texts = {"enterprise": settings.access.sentence}
-    return {
-        # of no asset's, and without a choice: Dagster's own reads and writes wherever a run says
-        "io_manager": dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={}),  # type: ignore[no-untyped-call]
-        **{name: one.definition(texts.get(name)) for name, one in resources.items()},
-    }
+    return {name: one.definition(texts.get(name)) for name, one in resources.items()}
 
 
-history.reuse()
-settings_module.load_env_file()
-defs = build_defs()
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The code location.
+
+    Raises:
+        SettingsError: The environment or `.env` holds a value that cannot be used.
+    """
+    importing.keep()
+    history.reuse()
+    settings_module.load_env_file()
+    return build_defs(settings_module.read())

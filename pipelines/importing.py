@@ -11,9 +11,13 @@ gc.disable()
 
 
 def done() -> None:
-    """Collect again, unless whoever imports did not either; what is there by now stays, and is not looked at any more."""
+    """Collect again, unless whoever imports did not either."""
     if _was_enabled:
-        gc.freeze()
-        # DuckDB's binding counts what is left at the end, and complains of it
-        atexit.register(gc.unfreeze)
         gc.enable()
+
+
+def keep() -> None:
+    """Look no more at what is there by now, in a process of our own: it stays."""
+    gc.freeze()
+    # DuckDB's binding counts what is left at the end, and complains of it
+    atexit.register(gc.unfreeze)

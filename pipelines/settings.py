@@ -127,7 +127,7 @@ class Settings(BaseModel):
         examples=["1"],
     )
     sandbox: _Flag = Field(
-        True,
+        default_factory=lambda given: given.get("username") is None and not given.get("anonymous"),
         description="`1`: always use the sandbox; `0`: never. Default: use it when no account is configured.",
         examples=["1"],
     )
@@ -355,12 +355,10 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     except ValidationError as error:
         raise error.errors(include_input=False)[0]["ctx"]["error"] from None
     has_account = settings.username is not None or settings.anonymous
-    if "WME_SANDBOX" not in given:
-        if "WME_PASSWORD" in given and not has_account:
-            raise SettingsError(
-                "WME_PASSWORD is set and WME_USERNAME is not. Set both for an account, none for the sandbox, or WME_SANDBOX=1."
-            )
-        settings = settings.model_copy(update={"sandbox": not has_account})
+    if "WME_SANDBOX" not in given and "WME_PASSWORD" in given and not has_account:
+        raise SettingsError(
+            "WME_PASSWORD is set and WME_USERNAME is not. Set both for an account, none for the sandbox, or WME_SANDBOX=1."
+        )
     if settings.sandbox:
         return settings
     try:

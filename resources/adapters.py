@@ -41,6 +41,8 @@ HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"
 STREAM_POOL = "stream"
+#: The resources, by the names of the parameters that receive them.
+KEYS = ("enterprise", "lake", "warehouse", "engine")
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
 #: How long whoever may not wait does wait for who writes the warehouse.
 GLANCE_SECONDS = 5.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import dagster as dg
 
+from assets.prefix import unprefixed
 from resources.formatting import markdown_text
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class Check(Generic[_Made]):
     what_to_do: str
     is_warning: bool = False
 
-    def result(self, made: _Made) -> dg.AssetCheckResult:
-        """The answer for what was made."""
+    def result(self, made: _Made, asset_key: dg.AssetKey) -> dg.AssetCheckResult:
+        """The answer for what was made, about the asset as the project has it."""
         found = self.find(made)
         return dg.AssetCheckResult(
-            asset_key=self.spec.asset_key,
+            asset_key=asset_key,
             check_name=self.spec.name,
             passed=not found.wrong,
             severity=dg.AssetCheckSeverity.WARN if self.is_warning else dg.AssetCheckSeverity.ERROR,
@@ -78,6 +79,8 @@ def results(
     checks: Iterable[Check[_Made]], made: _Made, selected: Collection[dg.AssetCheckKey]
 ) -> Iterator[dg.AssetCheckResult]:
     """Answer the selected checks of what was made."""
+    wanted = {(unprefixed(key.asset_key), key.name): key.asset_key for key in selected}
     for check in checks:
-        if check.spec.key in selected:
-            yield check.result(made)
+        asset_key = wanted.get((check.spec.asset_key, check.spec.name))
+        if asset_key is not None:
+            yield check.result(made, asset_key)

@@ -20,6 +20,7 @@ from assets.checks import hourly_checks
 from assets.describe import earlier_materialization, work_of
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
+from assets.prefix import ALONE, Prefix, own
 from assets.steps.hour_layers import Layer
 from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -40,20 +41,23 @@ class HourlyConfig(RunConfig):
     )
 
 
-def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
+def hourly_assets(
+    dataset: Dataset, hours: dg.HourlyPartitionsDefinition, prefix: Prefix = ALONE
+) -> dg.AssetsDefinition:
     """The assets of a dataset of hourly files, over these partitions."""
 
     @dg.multi_asset(
-        name=f"hourly_{dataset.archive}",
-        specs=layers.specs(dataset, skippable=True),
-        check_specs=[check.spec for check in hourly_checks.hourly(dataset)],
+        name=prefix.name(f"hourly_{dataset.archive}"),
+        specs=prefix.specs(layers.specs(dataset, skippable=True)),
+        check_specs=prefix.check_specs(check.spec for check in hourly_checks.hourly(dataset)),
         partitions_def=hours,
         can_subset=True,
         # a day per run: a run of its own for each hour would cost more than the hour
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
-        pool=HOURS_POOL,
+        pool=prefix.name(HOURS_POOL),
         config_schema=HourlyConfig.config_schema(),
     )
+    @prefix.adapted
     def bring_in(
         context: dg.AssetExecutionContext,
         enterprise: EnterpriseResource,
@@ -62,8 +66,8 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
-        config = HourlyConfig.read(context)
-        if config.convert_again and layers.warehouse_key(dataset) not in context.selected_asset_keys:
+        config, selected = HourlyConfig.read(context), own(context.selected_asset_keys)
+        if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
                 f"convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was done. Select "
                 f"warehouse/{dataset.name}, too.",
@@ -77,12 +81,12 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
             run = HourlyRun(
                 enterprise, lake, warehouse, converter, engine.engine(context.log.info), dataset, config.convert_again
             )
-            yield from _take(context, run, context.selected_asset_keys)
+            yield from _take(context, run, selected)
 
     return bring_in
 
 
-def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.AssetKey]) -> Iterator[Any]:
+def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.AssetKey, dg.AssetKey]) -> Iterator[Any]:
     if not selected:
         # checks asked for by themselves, which come without hours: look at all that could still be fetched again
         run.recall(recent_hours(datetime.now(UTC)))
@@ -121,10 +125,12 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: set[dg.As
                 continue
             try:
                 for layer in run.ingest(hour, selected, client):
-                    made.add((layer.key, hour))
+                    made.add((selected[layer.key], hour))
                     # to find that nothing was damaged is the work of a run that converts again
                     told = layer._replace(is_new=layer.is_new or run.again)
-                    yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
+                    yield from _materialize(
+                        context, selected[layer.key], told, hour, requested_at, alone=len(hours) == 1
+                    )
             except Exception as error:  # an hour fails alone, and every failure is named at the end
                 run.fail(hour, error)
                 if error in (run.lost, run.stopped):
@@ -158,7 +164,13 @@ def _requested_at(context: dg.AssetExecutionContext) -> float | None:
 
 
 def _materialize(
-    context: dg.AssetExecutionContext, layer: Layer, hour: datetime, requested_at: float | None, *, alone: bool
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    layer: Layer,
+    hour: datetime,
+    requested_at: float | None,
+    *,
+    alone: bool,
 ) -> Iterator[Any]:
     """Tell Dagster of one layer of one hour.
 
@@ -167,18 +179,16 @@ def _materialize(
     """
     metadata = layer.metadata
     if not layer.is_new:
-        record = earlier_materialization(context.instance, layer.key, key_of(hour), layer.data_version)
+        record = earlier_materialization(context.instance, key, key_of(hour), layer.data_version)
         if record is not None and requested_at is not None and record.timestamp > requested_at:
             return
         metadata = metadata | work_of(record)
     if alone:
-        yield dg.MaterializeResult(
-            asset_key=layer.key, metadata=metadata, data_version=dg.DataVersion(layer.data_version)
-        )
+        yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=dg.DataVersion(layer.data_version))
         return
     context.log_event(
         dg.AssetMaterialization(
-            layer.key,
+            key,
             partition=key_of(hour),
             metadata=metadata,
             tags={"dagster/data_version": layer.data_version},

@@ -16,6 +16,7 @@ from assets.checks import list_checks
 from assets.checks.findings import results
 from assets.describe import preview
 from assets.failures import as_failure
+from assets.prefix import ALONE, Prefix, own, unprefixed
 from assets.steps.converting import NotArchivedError
 from resources import files
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -24,10 +25,11 @@ from resources.enterprise import endpoints
 from resources.lake import ListConversion, convert_list
 
 
-def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
+def list_assets(lists: Sequence[Dataset], prefix: Prefix = ALONE) -> list[dg.AssetsDefinition]:
     """The assets of all lists: one of the archive, one of the lake, one of the warehouse, the latter two for each list."""
 
-    @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
+    @dg.multi_asset(name=prefix.name("archive_reference"), specs=prefix.specs(layers.specs(lists[0])[:1]))
+    @prefix.adapted
     def archive(
         context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
@@ -44,20 +46,23 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
 
     @dg.multi_asset(
-        name="lake_reference",
-        specs=[layers.specs(one)[1] for one in lists],
-        check_specs=[list_checks.converted(one).spec for one in lists],
+        name=prefix.name("lake_reference"),
+        specs=prefix.specs(layers.specs(one)[1] for one in lists),
+        check_specs=prefix.check_specs(list_checks.converted(one).spec for one in lists),
         can_subset=True,
     )
+    @prefix.adapted
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
         """Convert the archived lists to Parquet."""
+        selected = own(context.selected_asset_keys)
+        checked = {unprefixed(check.asset_key) for check in context.selected_asset_check_keys}
         for dataset in lists:
             check, key = list_checks.converted(dataset), layers.lake_key(dataset)
-            if key not in context.selected_asset_keys and check.spec.key not in context.selected_asset_check_keys:
+            if key not in selected and key not in checked:
                 continue
             with as_failure():
                 raw, conversion = _converted(dataset, lake)
-            if key in context.selected_asset_keys:
+            if key in selected:
                 metadata: dict[str, Any] = {
                     "dagster/row_count": conversion.row_count,
                     "dagster/uri": str(conversion.path),
@@ -69,7 +74,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
                         "Records of the list of %s are left out: %s", dataset.name, metadata["odd_records"]
                     )
                 yield dg.MaterializeResult(
-                    asset_key=key,
+                    asset_key=selected[key],
                     metadata=metadata,
                     data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
                 )
@@ -77,11 +82,12 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
             yield from results([check], made, context.selected_asset_check_keys)
 
     @dg.multi_asset(
-        name="warehouse_reference",
-        specs=[layers.specs(one)[2] for one in lists],
-        check_specs=[check.spec for one in lists for check in list_checks.loaded(one)],
+        name=prefix.name("warehouse_reference"),
+        specs=prefix.specs(layers.specs(one)[2] for one in lists),
+        check_specs=prefix.check_specs(check.spec for one in lists for check in list_checks.loaded(one)),
         can_subset=True,
     )
+    @prefix.adapted
     def load(
         context: dg.AssetExecutionContext,
         enterprise: EnterpriseResource,
@@ -89,12 +95,13 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         warehouse: WarehouseResource,
     ) -> Iterator[Any]:
         """Replace the lists' tables in DuckDB."""
+        selected = own(context.selected_asset_keys)
         for dataset in lists:
-            if layers.warehouse_key(dataset) not in context.selected_asset_keys:
+            if (key := layers.warehouse_key(dataset)) not in selected:
                 continue
             with as_failure():
                 count = warehouse.warehouse.load_list(dataset, _converted(dataset, lake)[1].path)
-            yield dg.MaterializeResult(asset_key=layers.warehouse_key(dataset), metadata={"dagster/row_count": count})
+            yield dg.MaterializeResult(asset_key=selected[key], metadata={"dagster/row_count": count})
         with as_failure(), warehouse.warehouse.auditing() as auditor:
             keys = {dataset: auditor.keys(dataset) for dataset in lists}
         for dataset in lists:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from assets import layers
 from assets.failures import RunConfig, as_failure, failure
+from assets.prefix import deferred, own
 from assets.steps import lookup
 from resources.access import LARGEST
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -40,7 +41,13 @@ class LookupsConfig(RunConfig):
     )
 
 
-@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS), config_schema=LookupsConfig.config_schema())
+@deferred(
+    lambda prefix: dg.multi_asset(
+        name=prefix.name("look_up"),
+        specs=prefix.specs(layers.specs(LOOKUPS)),
+        config_schema=LookupsConfig.config_schema(),
+    )
+)
 def lookups(
     context: dg.AssetExecutionContext,
     enterprise: EnterpriseResource,
@@ -75,8 +82,9 @@ def lookups(
         "rows": rows,
     }
     context.log.info("%s", metadata)
+    keys = own(context.selected_asset_keys)
     for key in layers.keys(LOOKUPS):
-        yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+        yield dg.MaterializeResult(asset_key=keys[key], metadata=metadata)
     if looked.failures:
         raise failure(
             ServiceUnavailable(

@@ -17,6 +17,7 @@ from pydantic import Field
 from assets import layers
 from assets.describe import OWNERS, lake_metadata
 from assets.failures import RunConfig, as_failure
+from assets.prefix import Prefix, deferred
 from assets.steps import stream
 from assets.steps.live_publication import publisher
 from resources.adapters import GLANCE_SECONDS, STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
@@ -105,18 +106,21 @@ LIVE = dg.AssetSpec(
 )
 
 
-@dg.op(
-    name="lake__live_changes",
-    out=dg.Out(dg.Nothing),
-    pool=STREAM_POOL,
-    config_schema=StreamConfig.config_schema(),
-    description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
+@deferred(
+    lambda prefix: dg.op(
+        name=prefix.name("lake__live_changes"),
+        out=dg.Out(dg.Nothing),
+        pool=prefix.name(STREAM_POOL),
+        config_schema=StreamConfig.config_schema(),
+        description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
+    )
 )
 def read_stream(
     context: dg.OpExecutionContext,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
+    prefix: Prefix,
 ) -> None:
     """Keep the stream's events until the time is over; a run that is terminated or killed loses none that it had kept."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
@@ -129,7 +133,7 @@ def read_stream(
         whole.add(kept)
         lately.add(kept)
         if time.monotonic() - lately.began >= OBSERVED_SECONDS:
-            context.log_event(dg.AssetObservation(asset_key=KEY, metadata=lately.metadata()))
+            context.log_event(dg.AssetObservation(asset_key=prefix.key(KEY), metadata=lately.metadata()))
             lately = Brought()
 
     publish = publisher(Path(warehouse.data), wait_seconds=GLANCE_SECONDS, storage_version=warehouse.storage_version)
@@ -149,4 +153,4 @@ def read_stream(
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info("%s", f"{counted(whole.events, 'event')} kept in {live.folder}. The next run goes on from there.")
-    context.log_event(dg.AssetMaterialization(KEY, metadata=whole.metadata()))
+    context.log_event(dg.AssetMaterialization(prefix.key(KEY), metadata=whole.metadata()))

@@ -16,6 +16,7 @@ import dagster as dg
 
 from assets.layers import keys
 from assets.partitions import HOUR, hour_of, recent_hours
+from assets.prefix import prefix_of
 from pipelines.process.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -225,7 +226,8 @@ def _failed_runs(
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:
     """The hours of a run; None: it is not over hours, or over none of these assets."""
     # runs of commands have an empty selection, which is all of their job
-    if run.asset_selection and run.asset_selection.isdisjoint(layers):
+    is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
+    if not is_over:
         return None
     one = run.tags.get(PARTITION_NAME_TAG)
     first, last = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one), run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)

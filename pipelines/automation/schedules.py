@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import current, layers, published
 from assets.partitions import key_of
+from assets.prefix import ALONE, Prefix, deferred
 from assets.published import WHEN_DUE
 from pipelines.automation import discovery, jobs
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -12,37 +13,39 @@ from resources.errors import MirrorError
 from resources.formatting import hour_text
 
 
-@dg.schedule(
-    name="each_hour",
-    job_name=jobs.HOUR_TO_PUBLISHED,
-    # a batch listing appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
-    # asks again for an hour that was not there yet
-    cron_schedule="20 * * * *",
-    execution_timezone="UTC",
-    description="Takes the hour that has just ended from the service to the published file, if a publication is due. An hour that is loaded already "
-    "is not fetched again.",
+@deferred(
+    lambda prefix: dg.schedule(
+        name=prefix.name("each_hour"),
+        job_name=prefix.name(jobs.HOUR_TO_PUBLISHED),
+        # a batch listing appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
+        # asks again for an hour that was not there yet
+        cron_schedule="20 * * * *",
+        execution_timezone="UTC",
+        description="Takes the hour that has just ended from the service to the published file, if a publication is due. An hour that is loaded already "
+        "is not fetched again.",
+    )
 )
 def each_hour(
     context: dg.ScheduleEvaluationContext,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
+    prefix: Prefix,
 ) -> dg.RunRequest | dg.SkipReason:
     """Ask for the last complete hour of what is mirrored, as far as it is not loaded; else for what is pending, if anything is."""
     moment, store = context.scheduled_execution_time, warehouse.glance
     hour = last_complete_hour(moment)
-    key, state = key_of(hour), [*current.KEYS, published.KEY]
+    key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
     mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
     try:
         missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, lake, warehouse, one)]
         is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())
     except MirrorError:
         missing = mirrored  # somebody writes the warehouse, and the run waits for them
-    wanted = [
-        one for one in missing if discovery.without_busy([hour], context.instance, moment, layers.keys(one)).busy == []
-    ]
+    keys = {one: [prefix.key(layer) for layer in layers.keys(one)] for one in missing}
+    wanted = [one for one in missing if discovery.without_busy([hour], context.instance, moment, keys[one]).busy == []]
     if wanted:
-        some = [layer for one in wanted for layer in layers.keys(one)] + state if wanted != mirrored else None
+        some = [layer for one in wanted for layer in keys[one]] + state if wanted != mirrored else None
         return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE, asset_selection=some)
     if missing:
         return dg.SkipReason(f"A run has {hour_text(hour)} UTC under way. The sensor publish_pending publishes it.")
@@ -51,38 +54,38 @@ def each_hour(
     return dg.SkipReason(f"{hour_text(hour)} UTC is loaded already, and nothing is pending.")
 
 
-each_day = dg.ScheduleDefinition(
-    name="reference_each_day",
-    job_name=jobs.REFERENCE,
-    cron_schedule="40 3 * * *",
-    execution_timezone="UTC",
-    description="Fetches the reference lists. They change rarely, and the service asks clients to cache them.",
-)
-
-lookups_each_hour = dg.ScheduleDefinition(
-    name="lookups_each_hour",
-    job_name=jobs.LOOKUPS,
-    cron_schedule="50 * * * *",
-    execution_timezone="UTC",
-    description="Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of the account's quota.",
-)
-
-compact_each_hour = dg.ScheduleDefinition(
-    name="compact_each_hour",
-    job_name=jobs.COMPACT,
-    # soon after each_hour has loaded its hour, whose files are read one by one until then
-    cron_schedule="35 * * * *",
-    execution_timezone="UTC",
-    description="Compacts the lake: hours that have ended, and longer spans. The next publication shows it.",
-)
-
-report_each_hour = dg.ScheduleDefinition(
-    name="report_each_hour",
-    job_name=jobs.REPORT,
-    # each_hour has published its hour by then
-    cron_schedule="45 * * * *",
-    execution_timezone="UTC",
-    description="Writes the page about the mirror, report.html in the data folder, of what is published.",
-)
-
-SCHEDULES = (each_hour, each_day, lookups_each_hour, compact_each_hour, report_each_hour)
+def build_schedules(prefix: Prefix = ALONE) -> list[dg.ScheduleDefinition]:
+    """The schedules of the jobs with the same prefix."""
+    return [
+        each_hour(prefix),
+        dg.ScheduleDefinition(
+            name=prefix.name("reference_each_day"),
+            job_name=prefix.name(jobs.REFERENCE),
+            cron_schedule="40 3 * * *",
+            execution_timezone="UTC",
+            description="Fetches the reference lists. They change rarely, and the service asks clients to cache them.",
+        ),
+        dg.ScheduleDefinition(
+            name=prefix.name("lookups_each_hour"),
+            job_name=prefix.name(jobs.LOOKUPS),
+            cron_schedule="50 * * * *",
+            execution_timezone="UTC",
+            description="Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of the account's quota.",
+        ),
+        dg.ScheduleDefinition(
+            name=prefix.name("compact_each_hour"),
+            job_name=prefix.name(jobs.COMPACT),
+            # soon after each_hour has loaded its hour, whose files are read one by one until then
+            cron_schedule="35 * * * *",
+            execution_timezone="UTC",
+            description="Compacts the lake: hours that have ended, and longer spans. The next publication shows it.",
+        ),
+        dg.ScheduleDefinition(
+            name=prefix.name("report_each_hour"),
+            job_name=prefix.name(jobs.REPORT),
+            # each_hour has published its hour by then
+            cron_schedule="45 * * * *",
+            execution_timezone="UTC",
+            description="Writes the page about the mirror, report.html in the data folder, of what is published.",
+        ),
+    ]

@@ -1,7 +1,7 @@
 """The sensors: they look for what is missing at the service or pending here, and ask for runs."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -11,6 +11,7 @@ import dagster as dg
 from assets import layers
 from assets.failures import sentence
 from assets.partitions import key_of
+from assets.prefix import ALONE, Prefix, deferred, unprefixed
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
 from pipelines.automation import discovery, failure_hook, jobs, refusals
@@ -24,7 +25,6 @@ from pipelines.process.dagster_internals import (
     RUN_KEY_TAG,
     SENSOR_NAME_TAG,
     WILL_RETRY_TAG,
-    UnresolvedAssetJobDefinition,
 )
 from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -48,18 +48,21 @@ STREAM_WAITS = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1))
 _RUNS = 20
 
 
-@dg.sensor(
-    name="discover_hours",
-    job_name=jobs.HOURS,
-    minimum_interval_seconds=600,
-    description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most three runs. An "
-    "outage of 48 hours is data loss, so leave this sensor on.",
+@deferred(
+    lambda prefix: dg.sensor(
+        name=prefix.name("discover_hours"),
+        job_name=prefix.name(jobs.HOURS),
+        minimum_interval_seconds=600,
+        description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most three runs. An "
+        "outage of 48 hours is data loss, so leave this sensor on.",
+    )
 )
 def discover_hours(
     context: dg.SensorEvaluationContext,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
+    prefix: Prefix,
 ) -> dg.SensorResult | dg.SkipReason:
     """Ask for a run per span of missing hours. A few requests, whatever is missing."""
     if (again := refusals.until(context.cursor, datetime.now(UTC))) is not None:
@@ -69,7 +72,7 @@ def discover_hours(
         if not enterprise.scope_of(dataset):
             continue
         try:
-            found = _missing(context, dataset, enterprise, lake, warehouse)
+            found = _missing(context, dataset, enterprise, lake, warehouse, prefix)
         except MirrorError as error:
             return _refused(context, error)
         if isinstance(found, str):
@@ -92,21 +95,23 @@ def _missing(
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
+    prefix: Prefix,
 ) -> list[dg.RunRequest] | str:
     """A run request per span of a dataset's missing hours, or why there is none."""
     now = datetime.now(UTC)
     missing = discovery.missing_now(now, enterprise, lake, warehouse, dataset)
-    key = layers.warehouse_key(dataset)
+    keys = [prefix.key(key) for key in layers.keys(dataset)]
+    key = keys[-1]
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
     # an operator may want to begin later than the service could
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
         return "Every hour of the last two days is loaded."
-    open_ = discovery.without_busy(missing, context.instance, now, layers.keys(dataset))
+    open_ = discovery.without_busy(missing, context.instance, now, keys)
     if not (wanted := open_.wanted):
         return open_.sentence
     with enterprise.client(_ANSWER_SECONDS) as client:
-        if discovery.have_failed(wanted, context.instance, now, layers.keys(dataset)):
+        if discovery.have_failed(wanted, context.instance, now, keys):
             hindrance = refusals.hindrance(wanted, client, lake.layout, enterprise.scope_of(dataset), now, dataset)
             if hindrance is not None:
                 return hindrance
@@ -115,7 +120,7 @@ def _missing(
         return "The service has not published the newest hours yet. They are looked for again."
     # a run over all datasets where there is but one
     mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
-    selection = list(layers.keys(dataset)) if len(mirrored) > 1 else None
+    selection = keys if len(mirrored) > 1 else None
     return [
         dg.RunRequest(
             # what is under way is not asked for, so the key has only to tell two looks at the same moment apart
@@ -129,17 +134,18 @@ def _missing(
     ]
 
 
-def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
+def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
     """The sensor that looks for new versions of a dataset's snapshots."""
 
     @dg.sensor(
-        name=f"discover_{dataset.archive}",
-        job_name=jobs.of_snapshots(dataset),
+        name=prefix.name(f"discover_{dataset.archive}"),
+        job_name=prefix.name(jobs.of_snapshots(dataset)),
         # often, because a look at a service that is slow to answer ends after seconds; listing costs no quota (assumed)
         minimum_interval_seconds=600,
         description="Compares the versions of the service's snapshots with the archived ones, and requests a run for each that "
         "differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
     )
+    @prefix.adapted
     def look(
         context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.SensorResult | dg.SkipReason:
@@ -161,7 +167,7 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
         if not changed:
             return dg.SkipReason("Every snapshot of the mirrored projects is archived in its current version.")
         # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
-        context.instance.add_dynamic_partitions(dataset.archive, list(changed))
+        context.instance.add_dynamic_partitions(prefix.name(dataset.archive), list(changed))
         return dg.SensorResult(
             run_requests=[
                 dg.RunRequest(run_key=f"{identifier} {what}", partition_key=identifier)
@@ -172,17 +178,21 @@ def discover_snapshots(dataset: Dataset) -> dg.SensorDefinition:
     return look
 
 
-@dg.sensor(
-    name="publish_pending",
-    job_name=jobs.PUBLISH,
-    minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH allows. It only "
-    "works locally, so it is on by default.",
+@deferred(
+    lambda prefix: dg.sensor(
+        name=prefix.name("publish_pending"),
+        job_name=prefix.name(jobs.PUBLISH),
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH allows. It only "
+        "works locally, so it is on by default.",
+    )
 )
-def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseResource) -> dg.RunRequest | dg.SkipReason:
+def publish_pending(
+    context: dg.SensorEvaluationContext, warehouse: WarehouseResource, prefix: Prefix
+) -> dg.RunRequest | dg.SkipReason:
     """Ask for one run per set of what is not published, once no hours are under way and publishing is due."""
-    active = sum(_brings_hours(run) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
+    active = sum(_brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
     if active:
         return dg.SkipReason(f"{counted(active, 'run')} under way. Pending hours and snapshots are applied afterwards.")
     store = warehouse.glance
@@ -202,26 +212,31 @@ def publish_pending(context: dg.SensorEvaluationContext, warehouse: WarehouseRes
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)
 
 
-def _brings_hours(run: dg.DagsterRun) -> bool:
+def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
     """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # runs of commands have an empty one, which is all of their job
-        return not run.asset_selection <= {key for dataset in of_snapshots for key in layers.keys(dataset)}
-    return run.job_name not in {jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots)}
+        others = {key for dataset in of_snapshots for key in layers.keys(dataset)}
+        return not {unprefixed(key) for key in run.asset_selection if prefix.covers(key)} <= others
+    ours = (jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots))
+    return prefix.runs(run) and run.job_name not in set(map(prefix.name, ours))
 
 
-@dg.sensor(
-    name="keep_streaming",
-    job_name=jobs.STREAM,
-    minimum_interval_seconds=30,
-    description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account that may read streams, so it is off "
-    "by default.",
+@deferred(
+    lambda prefix: dg.sensor(
+        name=prefix.name("keep_streaming"),
+        job_name=prefix.name(jobs.STREAM),
+        minimum_interval_seconds=30,
+        description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account that may read streams, so it is off "
+        "by default.",
+    )
 )
 def keep_streaming(
-    context: dg.SensorEvaluationContext, enterprise: EnterpriseResource
+    context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
     """Ask for a run, unless one is under way, the command keeps the stream, or it failed a moment ago."""
-    if context.instance.get_runs(dg.RunsFilter(job_name=jobs.STREAM, statuses=discovery.UNDER_WAY), limit=1):
+    job = prefix.name(jobs.STREAM)
+    if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=discovery.UNDER_WAY), limit=1):
         return dg.SkipReason("A run is reading the stream.")
     if stream.is_kept(Path(enterprise.access.data) / "state"):
         return dg.SkipReason("Another process reads the stream, `wme stream` for example.")
@@ -233,7 +248,7 @@ def keep_streaming(
                 # a run that was killed says nothing about the stream
                 and record.dagster_run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
             ),
-            context.instance.get_run_records(dg.RunsFilter(job_name=jobs.STREAM), limit=_RUNS),
+            context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS),
         )
     )
     # not what people started or repeated by hand
@@ -253,19 +268,22 @@ def keep_streaming(
     return dg.RunRequest(run_key=f"{now:%Y-%m-%dT%H:%M:%S}")
 
 
-@dg.sensor(
-    name="end_killed_runs",
-    # assets and no jobs: the UI would show it as what starts each of them
-    asset_selection=dg.AssetSelection.all(),
-    minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for them for "
-    "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
+@deferred(
+    lambda prefix: dg.sensor(
+        name=prefix.name("end_killed_runs"),
+        # assets and no jobs: the UI would show it as what starts each of them
+        asset_selection=dg.AssetSelection.key_prefixes(prefix.text) if prefix.text else dg.AssetSelection.all(),
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for them for "
+        "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
+    )
 )
-def end_killed_runs(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.SensorResult | dg.SkipReason:
     """End what is dead, and ask again for what nobody else does."""
     origin, repository = context.code_location_origin, context.repository_def
-    ended = processes.end_killed(context.instance, None if origin is None else origin.location_name)
+    # in another project, only our jobs have our executor, which says what process a run has
+    ended = processes.end_killed(context.instance, None if origin is None else origin.location_name, prefix.name(""))
     again = [
         _again(run, repository.get_job(run.job_name))
         for run in processes.wanted_again(context.instance)
@@ -294,11 +312,11 @@ def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool
     return bool(instance.get_runs(dg.RunsFilter(tags={RUN_KEY_TAG: str(request.run_key)}), limit=1))
 
 
-def report_failures(settings: Settings) -> dg.SensorDefinition:
+def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefinition:
     """The sensor that hands each failed run to the operator's hook (WME_ON_FAILURE)."""
 
     @dg.run_failure_sensor(
-        name="report_failures",
+        name=prefix.name("report_failures"),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED
         if settings.on_failure is None
@@ -311,6 +329,8 @@ def report_failures(settings: Settings) -> dg.SensorDefinition:
         run = context.dagster_run
         if settings.on_failure is None:
             return dg.SkipReason("WME_ON_FAILURE is not set.")
+        if not prefix.runs(run):
+            return dg.SkipReason(f"{run.run_id} is a run of another part of the project.")
         if run.tags.get(WILL_RETRY_TAG) == "true":
             return dg.SkipReason(f"Dagster runs {run.run_id} again.")
         if run.tags.get(RUN_FAILURE_REASON_TAG) == _STOPPED:
@@ -340,26 +360,27 @@ def _sentence_of(event: dg.DagsterEvent) -> str:
     return "" if error is None else error.message.strip()
 
 
-def carry_to(layer: str, what: str) -> dg.AutomationConditionSensorDefinition:
+def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSensorDefinition:
     """The sensor that lets the assets of a layer follow those of the layer before it (`assets.carrying`)."""
     return dg.AutomationConditionSensorDefinition(
-        f"carry_to_{layer}",
-        target=dg.AssetSelection.groups(layer),
+        prefix.name(f"carry_to_{layer}"),
+        target=dg.AssetSelection.groups(prefix.name(layer)),
         description=f"{what}, when somebody materialized it alone: the same hours, snapshots or lists follow. Runs that go through all layers are followed by "
         "nothing. Off by default.",
     )
 
 
-def build_sensors(settings: Settings, all_jobs: Sequence[UnresolvedAssetJobDefinition]) -> list[dg.SensorDefinition]:
-    """The sensors over these jobs, and so over every dataset that is mirrored."""
-    names = {job.name for job in all_jobs}
+def build_sensors(
+    settings: Settings, offered: Collection[Dataset] | None = None, prefix: Prefix = ALONE
+) -> list[dg.SensorDefinition]:
+    """The sensors over every dataset that is offered."""
     return [
-        discover_hours,
-        *(discover_snapshots(one) for one in datasets(Family.SNAPSHOT) if jobs.of_snapshots(one) in names),
-        carry_to("lake", "Converts what is new in the archive"),
-        carry_to("warehouse", "Loads what is new in the lake"),
-        publish_pending,
-        keep_streaming,
-        end_killed_runs,
-        report_failures(settings),
+        discover_hours(prefix),
+        *(discover_snapshots(one, prefix) for one in datasets(Family.SNAPSHOT) if offered is None or one in offered),
+        carry_to("lake", "Converts what is new in the archive", prefix),
+        carry_to("warehouse", "Loads what is new in the lake", prefix),
+        publish_pending(prefix),
+        keep_streaming(prefix),
+        end_killed_runs(prefix),
+        report_failures(settings, prefix),
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from filelock import FileLock
 
-from pipelines.process import supervisor
+from pipelines.process import history, supervisor
 from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
 from pipelines.process.processes import end_killed
 from pipelines.values import ENV_FILE, PROJECT
@@ -66,6 +66,7 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
         UnusableFileError: Something else lies in the place of its settings.
     """
     home = prepare(home)
+    history.reuse()
     os.environ.setdefault("DAGSTER_HOME", str(home))
     with _damage_named(home), ExitStack() as stack:
         # opened by one process at a time: two that make the same tables would be in each other's way

@@ -114,7 +114,7 @@ class _Held(dg.Executor):
         yield from self._within.execute(plan_context, execution_plan)
 
 
-def end_killed(instance: dg.DagsterInstance, location: str | None = None) -> list[dg.DagsterRun]:
+def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginning: str = "") -> list[dg.DagsterRun]:
     """End the runs whose process is gone. They would be shown as under way for ever, and keep their place in a pool.
 
     Runs of which this cannot be said for certain are left alone: those of other machines, whose locks are not here, and
@@ -123,6 +123,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None) -> lis
     Args:
         instance: Its folder holds the locks.
         location: Code location whose runs take locks; of these, runs that began and have said nothing are ended too.
+        beginning: The names of its jobs whose runs take locks begin so.
     """
     home = Path(instance.root_directory)
     ended = []
@@ -138,6 +139,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None) -> lis
                     location is not None
                     and began is not None
                     and _origin(run) == location
+                    and run.job_name.startswith(beginning)
                     and time.time() - began > _SILENT_SECONDS
                     and not _nameless(instance, home)
                 )

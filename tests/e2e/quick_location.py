@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import partitions
+from pipelines import settings
 from pipelines.automation import discovery
 from pipelines.definitions import build_defs
+from pipelines.process import history
 from resources.datasets import SNAPSHOT_ARTICLES, Family, datasets
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def quick(sensor: dg.SensorDefinition) -> dg.SensorDefinition:
 
 
 discovery.recent_hours = newest
-defs = build_defs()
+history.reuse()
+defs = build_defs(settings.read())
 #: Off, as the product has them: a slow snapshot of one dataset keeps the others of its pool waiting.
 OTHERS = {f"discover_{one.archive}" for one in datasets(Family.SNAPSHOT) if one is not SNAPSHOT_ARTICLES}
 for one in defs.sensors or ():

@@ -181,7 +181,8 @@ def run_python(name):
     """Run the Python blocks of a document, in order and in one namespace; returns it."""
     names = {}
     for line, block in blocks(ROOT / name, "python"):
-        exec(compile("\n" * (line - 1) + block, ROOT / name, "exec"), names)
+        # without this file's own `from __future__`, as whoever copies the block runs it
+        exec(compile("\n" * (line - 1) + block, ROOT / name, "exec", dont_inherit=True), names)
     return names
 
 

@@ -82,7 +82,7 @@ def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
     (project / "mirror" / "archive" / "batches" / "date=2026-01-02" / "hour=03").mkdir(parents=True)
     (project / "show.py").write_text(
         "import sys; from pipelines.definitions import defs\n"
-        "graph = defs.resolve_asset_graph()\n"
+        "graph = (defs := defs()).resolve_asset_graph()\n"
         "import dagster as dg\n"
         "lake = dg.build_resources({'lake': defs.resources['lake']}).__enter__().lake\n"
         "hours = graph.get(dg.AssetKey(['archive', 'batches'])).partitions_def\n"
@@ -94,6 +94,61 @@ def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
     said = told(project, WAYS["dagster"], elsewhere, DAGSTER_HOME=str(home))
     assert "Validation successful for code location enterprise-content-mirror" in said, said
     assert list(elsewhere.iterdir()) == []
+
+
+#: Imports `build_defs` and builds definitions, watched; what other packages do at their import is not ours.
+EMBEDDING = """
+import gc, os, pathlib, signal, sys, threading, warnings
+import dagster, duckdb, jinja2, pyarrow.parquet, requests, uvicorn
+from dagster._core.instance import factory
+
+def state():
+    return (dict(os.environ), gc.isenabled(), gc.get_freeze_count(), factory.create_instance_from_ref, list(warnings.filters),
+            signal.getsignal(signal.SIGINT), threading.active_count(), list(sys.path))
+
+before, seen, is_building = state(), [], False
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+ACTS = ("socket.", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "subprocess.", "os.posix_spawn", "os.fork", "tempfile.", "sqlite3.", "duckdb.")
+
+def watch(event, arguments):
+    if event == "open":
+        path, mode, flags = arguments
+        # what the package is made of, and the data folder of the settings
+        is_code = str(path).endswith((".py", ".pyc", ".sql", ".so")) or str(path).startswith("/nowhere/data/")
+        if str(path).endswith(".env") or (flags or 0) & WRITES and not is_code or is_building and not is_code:
+            seen.append((event, str(path)))
+    elif event.startswith(ACTS):
+        seen.append((event, str(arguments)))
+
+sys.addaudithook(watch)
+from pipelines.definitions import build_defs, hourly_partitions
+from pipelines.settings import Settings, read
+assert state() == before, (state(), before)
+is_building = True
+settings = read({"WME_USERNAME": "you", "WME_PASSWORD": "sesame", "WME_PROJECTS": "enwiki", "WME_DATA": "/nowhere/data"})
+built = build_defs(settings, prefix="encyclopedia")
+found = list(seen)
+access = dagster.build_resources({"one": built.resources["encyclopedia_enterprise"]}).__enter__().one.access
+print(found, access.username, access.password, access.use_sandbox, Settings(username="you", password="sesame").sandbox)
+"""
+
+
+def test_importing_and_calling_build_defs_reads_neither_the_environment_nor_the_env_file(project):
+    """In a project whose `.env` and environment would be refused."""
+    (project / ".env").write_bytes(b"WME_DATA=other\xff\0\n")
+    nonsense = {
+        "WME_DATA": "*?[",
+        "WME_PROJECTS": "!!",
+        "WME_FIRST_HOUR": "never",
+        "WME_PASSWORD": "other",
+        "WME_SANDBOX": "1",
+    }
+    words = ["-W", "error::ResourceWarning", "-c", EMBEDDING]
+    said = told(project, words, project.parent / "elsewhere", PYTHONDONTWRITEBYTECODE="1", **nonsense)
+    assert said.splitlines() == ["[] you sesame False False"], said
+    # the code location is what reads them
+    loading = ["-c", "from pipelines.definitions import defs; defs()"]
+    assert "SettingsError: The settings file" in told(project, loading, project.parent / "elsewhere", **nonsense)
 
 
 def test_home_is_known_in_the_env_file(project, tmp_path):

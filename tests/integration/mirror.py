@@ -79,7 +79,7 @@ class Made:
 class Mirror:
     """A data folder that is filled from a sandbox, with an account of its own there, on the sandbox's clock.
 
-    The account's password stands in the environment, where a real one's would.
+    The environment has another password: everything comes from the settings.
     """
 
     def __init__(
@@ -104,9 +104,8 @@ class Mirror:
         self.patience = patience or Patience(
             retries=2, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60
         )
-        self._environment = environment
         sandbox.accounts.create(self.username, self.password, groups=groups)
-        environment.setenv("WME_PASSWORD", self.password)
+        environment.setenv("WME_PASSWORD", "not the account's")
         self.settings = PipelineSettings(
             username=self.username,
             password=self.password,
@@ -210,14 +209,9 @@ class Mirror:
         return self._run("reference", {}, None, {})
 
     def configure(self, **values: Any) -> None:
-        """Change settings, for example `password=None`; `password` also stands in the environment."""
+        """Change settings, for example `password=None`."""
         secrets = {name: SecretStr(value) for name, value in values.items() if name == "password" and value is not None}
         self.settings = self.settings.model_copy(update=values | secrets)
-        if "password" in values:
-            if values["password"] is None:
-                self._environment.delenv("WME_PASSWORD", raising=False)
-            else:
-                self._environment.setenv("WME_PASSWORD", values["password"])
 
     @contextmanager
     def client(self) -> Iterator[EnterpriseClient]:

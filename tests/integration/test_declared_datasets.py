@@ -17,6 +17,7 @@ from assets.partitions import key_of
 from pipelines.cli import wme
 from pipelines.definitions import build_defs
 from pipelines.report import dictionary
+from pipelines.settings import read
 from resources import datasets
 from resources.datasets import Dataset, Family, last_complete_hour
 from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION
@@ -123,7 +124,7 @@ def test_a_declaration_is_all_that_a_dataset_takes(service):
     hour = f"{HOUR:%Y-%m-%dT%H}"
     with datasets.also(PLANETS, SIGHTINGS, MAPS):
         call("run", "--snapshots", "--from", hour)
-        defs = build_defs()
+        defs = build_defs(read())
         with dg.DagsterInstance.ephemeral() as instance:
             result = defs.resolve_job_def("hours").execute_in_process(instance=instance, partition_key=key_of(HOUR))
         found = [one for one in result.get_asset_check_evaluations() if "sightings" in one.asset_key.path]

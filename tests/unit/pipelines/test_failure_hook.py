@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 from pydantic import SecretStr
 
+from assets.prefix import Prefix
 from pipelines import settings as settings_module
 from pipelines.automation import failure_hook
 from pipelines.automation.failure_hook import HookError, deliver
@@ -205,6 +206,17 @@ def test_runs_that_are_no_failure_for_good_are_left_out(instance, tmp_path, tags
         told, _ = tick(sensor, instance, cursor)
     assert seen == []
     assert re.search(why, told.skip_message)
+
+
+def test_failed_runs_of_another_project_are_left_out(instance, tmp_path):
+    with listening() as (url, seen):
+        sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(url)), Prefix("encyclopedia"))
+        fail(instance, "From before the sensor.")
+        _, cursor = tick(sensor, instance, None)
+        fail(instance, "Not of the mirror.")
+        told, _ = tick(sensor, instance, cursor)
+    assert "another part of the project" in told.skip_message
+    assert seen == []
 
 
 def test_a_hook_that_fails_is_a_failed_tick_and_the_next_run_is_reported(instance, tmp_path):

@@ -290,14 +290,16 @@ def test_the_archive_alone_makes_the_identical_warehouse(
     assert "Converted: 0 archives. Loaded: 0 versions of snapshots, 0 hours." in again.out
     assert not service.requests
     assert digests(data, moments=False) == before
-    # an archive that is damaged keeps nothing else back
+    # an archive that is damaged keeps nothing else back, of its own hour neither
     (data / "warehouse/build.duckdb").unlink()
     shutil.rmtree(data / "lake/article_changes")
     next(data.glob(f"archive/batches/*/hour={hours[0]:%H}/enwiki*.tar.gz")).write_bytes(b"no archive")
     told = call("rebuild", environ=copied)
     assert told.code == 1
     assert f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: " in told.err
-    assert "Loaded: 2 versions of snapshots, 2 hours." in told.out
+    assert "Loaded: 2 versions of snapshots, 3 hours." in told.out
+    states = {(row.batch_hour, row.project_id): row.state for row in Warehouse(data).coverage(published=False)}
+    assert (states[hours[0], "enwiki"], states[hours[0], "frwiki"]) == ("missing", "loaded")
     assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
 #: Without a request, once the owner has ended: another command may be using the sandbox.
-_OWNERLESS_SECONDS = 3.0
+_OWNERLESS_SECONDS = 5.0
 
 _WELCOME = """\
 The sandbox answers at {url} (signed downloads at {object_url}, streams at {realtime_url}). Its data is synthetic.

@@ -7,6 +7,7 @@ nothing written outside of its folder. A failure names its seed: `run(world, see
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import logging.handlers
 import os
@@ -39,6 +40,7 @@ from tests.unit.enterprise.conftest import HOUR, Clock
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService
 
 NAME = "enwiki_namespace_0"
+FILE = f"/v2/batches/2026-11-01/05/{NAME}"
 SAMPLE = 200
 CAMPAIGN = 5_000
 BLOCK = 500
@@ -71,6 +73,9 @@ OPERATIONS = {
     "reference": lambda c, f: [c.reference(kind) for kind in ("codes", "languages", "projects", "namespaces")],
     "records": lambda c, f: [c.records(endpoints.records(dataset), QUERY) for dataset in LISTS],
     "record": lambda c, f: c.record("/v2/projects/frwiki", Query(fields=("identifier",))),
+    "head": lambda c, f: c.head(FILE),
+    "download": lambda c, f: [c.download(path, io.BytesIO()) for path in (FILE, "/v2/snapshots/frwiki_namespace_0")],
+    "read": lambda c, f: [*c.read(FILE)],
     "article": lambda c, f: c.article("Josephine Baker", Query(fields=("identifier",))),
     "structured": lambda c, f: c.structured("Josephine Baker"),
     "entity": lambda c, f: [c.entity(*one) for one in (("items", "Q42"), ("properties", "P31"), ("labels", "Q42"))],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
 #: older converter are made again.
-CONVERTER_VERSION = 3
+CONVERTER_VERSION = 4
 #: Key of the facts in a file's own metadata.
 METADATA_KEY = "conversion"
 

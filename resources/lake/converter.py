@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow.compute as pc
-
 from resources import machine
 from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
@@ -276,7 +274,7 @@ class _Tally:
         self._changes += piece.changes
         self._drift.merge(piece.drift)
         if not self.has_strangers and piece.rejected is not None:
-            reasons = pc.unique(piece.rejected.rows.column("reason")).to_pylist()
+            reasons = piece.rejected.rows.column("reason").dictionary.to_pylist()
             self.has_strangers = any(reason.endswith(OF_ANOTHER) for reason in reasons)
 
     def facts(self) -> dict[str, Any]:

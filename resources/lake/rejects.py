@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 
 from resources import files
+from resources.lake.archive.buffers import repeated
 from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTED_LINES
@@ -81,7 +82,7 @@ class RejectTable:
         self, places: tuple[pa.Array, ...], reasons: pa.Array, raws: pa.Array, sizes: pa.Array, is_long: pa.Array
     ) -> pa.RecordBatch:
         members, numbers, offsets = places
-        same = partial(_repeated, count=len(reasons))
+        same = partial(repeated, count=len(reasons))
         columns = {
             "batch_hour": pa.repeat(
                 pa.scalar(self.archive.batch_hour, REJECTED_LINES["batch_hour"].type), len(reasons)
@@ -95,17 +96,14 @@ class RejectTable:
             "reason": reasons,
             "raw": raws,
             "raw_bytes": sizes,
-            "raw_path": pc.if_else(is_long, self.lines_path, pa.scalar(None, pa.string())),
+            "raw_path": pc.if_else(is_long, self.lines_path, pa.scalar(None, pa.string()))
+            if pc.any(is_long).as_py()
+            else pa.nulls(len(reasons), pa.string()),
             "raw_offset": pa.nulls(len(reasons), pa.int64()),
         }
         arrays = [columns[column.name] for column in REJECTED_LINES]
         fields = [column.field.with_type(array.type) for column, array in zip(REJECTED_LINES, arrays, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _repeated(value: str, count: int) -> pa.DictionaryArray:
-    """A text in so many rows, in memory once."""
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([value]))
 
 
 class RejectsFile:

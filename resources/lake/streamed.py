@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from resources.datasets.live import OFFSET_MAX, PARTITIONS, PAST
-from resources.lake.decode.rejected import Reject, Rejects
+from resources.lake.decode.rejected import Reject, Rejects, merged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ def events_in(
         some = Rejects.of(rejects, "stream")
         lines = _lines_of_rows(bytes(piece), {*some.line_numbers.to_pylist()})
         more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
-        rejects = some.merged(Rejects.of(more, "stream"))
+        rejects = merged([some, Rejects.of(more, "stream")])
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
     return _with_places(batch), rejects
 

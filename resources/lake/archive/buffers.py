@@ -103,6 +103,12 @@ class Span:
     number: int
 
 
+def repeated(text: str, count: int) -> pa.DictionaryArray:
+    """A text in so many rows, in memory once."""
+    zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
+    return pa.DictionaryArray.from_arrays(zeros, pa.array([text]), safe=False)
+
+
 @dataclass
 class Block:
     """Whole lines of one or more members, each ended by a line feed. `view` is valid until `release` is called.
@@ -118,6 +124,14 @@ class Block:
 
     def where(self, lines: pa.Int64Array, places: pa.Int64Array) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Members, line numbers (from 1) and offsets (from 0) of the lines with these numbers (from 0) that begin at these places, in order."""
+        if len(self.spans) == 1:
+            (span,) = self.spans
+            members, numbers, offsets = (
+                repeated(span.member, len(lines)),
+                span.number - span.line,
+                span.offset - span.place,
+            )
+            return members, pc.add(lines, numbers), pc.add(places, offsets)
         begins = pa.array([span.place for span in self.spans], pa.int64())
         of = pc.subtract(pc.search_sorted(begins, places, side="right"), pa.scalar(1, pa.uint64()))
         members = pa.array([span.member for span in self.spans]).dictionary_encode()

@@ -2,8 +2,8 @@
  * Blocks of NDJSON become Arrow columns.
  *
  * Belongs here: the grammar of JSON, the declared types, the rules that a row must keep, and the buffers of the columns.
- * Does not belong here: any judgement of a line that is not plainly as declared. Such a line is refused, leaves no
- * trace, and is looked at in Python (records.py), which knows all reasons; so nothing here has a message.
+ * Does not belong here: the reason of a reject. A line that is not plainly as declared leaves no trace in the columns; of
+ * it the verdict is returned where it is certain, so that Python (records.py) need not read millions of bad lines.
  *
  * Plain C11 and libc, called through ctypes (native.py), which describes the columns as a tree of nodes.
  *
@@ -37,7 +37,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* Raised whenever an argument, a structure or a result changes: native.py takes no other library. */
-#define VERSION 5
+#define VERSION 6
 /* More than any fixed look ahead: a vector, a declared name, a time, a pair of surrogates. */
 #define PAD 64
 #define NAME_MAX_LENGTH 48
@@ -61,6 +61,8 @@ struct ArrowArray {
 
 /* --- What native.py hands over and gets back --------------------------------------------------------------------- */
 
+/* Verdicts on a line, as rejected.py names them. BROKEN: it is a row of the batch, as declared, and breaks a rule. */
+enum verdict { UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN };
 enum kind { ROUTE, STRUCT, LIST, TEXT, INTEGER, DOUBLE, WHOLE, BOOL, TIME };
 enum { REQUIRED = 1, NOT_EMPTY = 2, DISCARD = 4, DEFAULT = 8, JSON = 16 };
 
@@ -88,15 +90,14 @@ struct given {
 struct result {
     int64_t line_count;    /* without the blank ones */
     int64_t row_count;
-    int64_t refused_count; /* each four numbers: line from 0, start, end, rows before it */
-    const int64_t *refused;
     int64_t unknown_count; /* each six numbers: row, route, start and end of the key and of the value */
     const int64_t *unknown;
     int64_t row_lines_count;
     const int64_t *row_lines; /* for each row with something unknown: row, line from 0, start, end */
-    int64_t short_count;      /* lines too short for a record, in columns: line from 0, start, start and end */
-    const int64_t *short_lines, *short_starts;
-    const int32_t *short_bounds;
+    int64_t left_count; /* lines that are no good rows: line from 0, rows before it, start, start and end, verdict */
+    const int64_t *left_lines, *left_rows, *left_starts;
+    const int32_t *left_bounds;
+    const int8_t *left_verdicts;
 };
 
 /* --- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -146,10 +147,12 @@ struct decoder {
     const uint8_t *origin; /* where the bytes lie that are parsed, and which place in the block that is */
     int64_t origin_place;
     int failed;            /* no memory */
+    int mistyped;          /* a value of the line is certainly not as declared, if the line is JSON */
+    int zoneless;          /* the time that was read last has no zone */
     int wide;              /* the processor has AVX2 */
     struct buffer tail;
-    struct buffer refused, unknown, row_lines, short_lines, short_starts, short_bounds;
-    int64_t refused_count, unknown_count, row_lines_count, short_count;
+    struct buffer unknown, row_lines, left_lines, left_rows, left_starts, left_bounds, left_verdicts;
+    int64_t unknown_count, row_lines_count, left_count;
 };
 
 static int reserve(struct buffer *buffer, size_t size) {
@@ -178,16 +181,24 @@ static int note(struct decoder *d, struct buffer *buffer, int64_t *count, const 
     return 1;
 }
 
-static int note_short(struct decoder *d, int64_t line, int64_t start, int64_t end) {
-    size_t i = (size_t)d->short_count++;
-    if (!reserve(&d->short_lines, (i + 1) * sizeof line) || !reserve(&d->short_starts, (i + 1) * sizeof start) ||
-        !reserve(&d->short_bounds, (i + 1) * 2 * sizeof(int32_t)))
-        return d->failed = 1, 0;
-    ((int64_t *)(void *)d->short_lines.at)[i] = line;
-    ((int64_t *)(void *)d->short_starts.at)[i] = start;
-    int32_t *bounds = (int32_t *)(void *)d->short_bounds.at + 2 * i;
+static int more_left(struct decoder *d) {
+    size_t each = sizeof(int64_t), room = (size_t)d->left_count * 2 + 64;
+    return reserve(&d->left_lines, room * each) && reserve(&d->left_rows, room * each) &&
+           reserve(&d->left_starts, room * each) && reserve(&d->left_bounds, room * each) &&
+           reserve(&d->left_verdicts, room);
+}
+
+/* The verdicts are the buffer of least bytes, and tell how much room there is. */
+INLINE int note_left(struct decoder *d, int64_t line, int64_t start, int64_t end, int verdict) {
+    int64_t i = d->left_count++;
+    if (unlikely((size_t)i >= d->left_verdicts.size) && !more_left(d)) return d->failed = 1, 0;
+    ((int64_t *)(void *)d->left_lines.at)[i] = line;
+    ((int64_t *)(void *)d->left_rows.at)[i] = d->row;
+    ((int64_t *)(void *)d->left_starts.at)[i] = start;
+    int32_t *bounds = (int32_t *)(void *)d->left_bounds.at + 2 * i;
     bounds[0] = (int32_t)start;
     bounds[1] = (int32_t)end;
+    ((int8_t *)d->left_verdicts.at)[i] = (int8_t)verdict;
     return 1;
 }
 
@@ -567,9 +578,14 @@ INLINE int two(const uint8_t *p) {
     return is_digit(p[0]) && is_digit(p[1]) ? (p[0] - '0') * 10 + (p[1] - '0') : -1;
 }
 
-/* YYYY-MM-DDTHH:MM:SS, up to six digits of a second, Z; microseconds since 1970. */
-static const uint8_t *moment(const uint8_t *p, int64_t *value) {
+INLINE int is_day(int year, int month, int day) {
     static const uint8_t DAYS[] = {0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    return month >= 1 && month <= 12 && day >= 1 && day <= DAYS[month] + (month == 2 && leap);
+}
+
+/* YYYY-MM-DDTHH:MM:SS, up to six digits of a second, Z or no zone; microseconds since 1970. */
+static const uint8_t *moment(const uint8_t *p, int64_t *value, int *zoneless) {
     if (*p != '"') return NULL;
     p++;
     int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
@@ -577,9 +593,7 @@ static const uint8_t *moment(const uint8_t *p, int64_t *value) {
     if ((century | year | month | day | hour | minute | second) < 0) return NULL;
     if (p[4] != '-' || p[7] != '-' || p[10] != 'T' || p[13] != ':' || p[16] != ':') return NULL;
     year += century * 100;
-    if (!year || !month || month > 12 || !day || hour > 23 || minute > 59 || second > 59) return NULL;
-    int leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    if (day > DAYS[month] + (month == 2 && leap)) return NULL;
+    if (!year || !is_day(year, month, day) || hour > 23 || minute > 59 || second > 59) return NULL;
     p += 19;
     int64_t micros = 0;
     if (*p == '.') {
@@ -588,13 +602,15 @@ static const uint8_t *moment(const uint8_t *p, int64_t *value) {
         if (!count) return NULL;
         for (; count < 6; count++) micros *= 10;
     }
-    if (p[0] != 'Z' || p[1] != '"') return NULL;
+    *zoneless = *p == '"';
+    p += *p == 'Z';
+    if (*p != '"') return NULL;
     /* days since 1970, with years that begin in March */
     int shifted = year - (month <= 2);
     int64_t days = (int64_t)shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 +
                    (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 719469;
     *value = ((days * 24 + hour) * 60 + minute) * 60000000LL + second * 1000000LL + micros;
-    return p + 2;
+    return p + 1;
 }
 
 /* --- Objects and lists ------------------------------------------------------------------------------------------- */
@@ -654,8 +670,13 @@ static const uint8_t *skip(const uint8_t *p) {
     }
 }
 
+/* What `strict_value` found: `unsure` where the value is not plain and was not read to its end, `half` a surrogate pair. */
+struct findings {
+    int unsure, half;
+};
+
 /* Behind the string whose opening quote stands before `p`, if its escapes are those of JSON; `*plain` if it has none. */
-static const uint8_t *strict_text(const uint8_t *p, int *plain) {
+static const uint8_t *strict_text(const uint8_t *p, int *plain, struct findings *found) {
     *plain = 1;
     for (;;) {
         p = text_stop(p);
@@ -663,8 +684,14 @@ static const uint8_t *strict_text(const uint8_t *p, int *plain) {
         if (*p != '\\') return NULL;
         *plain = 0;
         uint8_t out[8], *to = out;
-        p = unescape(p, &to);
-        if (!p) return NULL;
+        const uint8_t *behind = unescape(p, &to);
+        if (!behind) {
+            int32_t code = p[1] == 'u' ? hex4(p + 2) : -1;
+            if (code < 0xD800 || code > 0xDFFF) return NULL;
+            found->half = 1;
+            behind = p + 6;
+        }
+        p = behind;
     }
 }
 
@@ -694,7 +721,7 @@ struct key {
  * Behind the value at `p` if it is JSON, with no key twice in an object; NULL if it is not, or not plainly: nested deeply,
  * with keys that are many or written with escapes. Whether it is UTF-8 is for the caller to see.
  */
-static const uint8_t *strict_value(const uint8_t *p) {
+static const uint8_t *strict_value(const uint8_t *p, struct findings *found) {
     struct key keys[KEYS_MAX];
     int32_t first[DEPTH_MAX]; /* the keys of each open object begin there; -1: a list */
     int32_t depth = 0, count = 0;
@@ -704,7 +731,7 @@ static const uint8_t *strict_value(const uint8_t *p) {
         switch (*p) {
         case '{':
         case '[':
-            if (depth == DEPTH_MAX) return NULL;
+            if (depth == DEPTH_MAX) return found->unsure = 1, NULL;
             first[depth++] = *p == '{' ? count : -1;
             p = space(p + 1);
             if (*p == (first[depth - 1] < 0 ? ']' : '}')) {
@@ -715,7 +742,7 @@ static const uint8_t *strict_value(const uint8_t *p) {
             if (first[depth - 1] < 0) continue;
             goto key;
         case '"':
-            if (!(p = strict_text(p + 1, &plain))) return NULL;
+            if (!(p = strict_text(p + 1, &plain, found))) return NULL;
             break;
         case 't':
             if (memcmp(p, "true", 4)) return NULL;
@@ -743,10 +770,12 @@ static const uint8_t *strict_value(const uint8_t *p) {
         p = space(p + 1);
         if (first[depth - 1] < 0) continue;
     key:
-        if (*p != '"' || count == KEYS_MAX) return NULL;
+        if (*p != '"') return NULL;
+        if (count == KEYS_MAX) return found->unsure = 1, NULL;
         struct key *key = &keys[count];
         key->at = p + 1;
-        if (!(p = strict_text(p + 1, &plain)) || !plain) return NULL;
+        if (!(p = strict_text(p + 1, &plain, found))) return NULL;
+        if (!plain) return found->unsure = 1, NULL;
         key->length = p - 1 - key->at;
         for (int32_t k = first[depth - 1]; k < count; k++)
             if (keys[k].length == key->length && !memcmp(keys[k].at, key->at, (size_t)key->length)) return NULL;
@@ -759,8 +788,9 @@ static const uint8_t *strict_value(const uint8_t *p) {
 
 /* The value at `p`, as it is written, behind the builder's data. */
 static const uint8_t *json(struct decoder *d, struct builder *b, const uint8_t *p, int64_t *length) {
-    const uint8_t *end = strict_value(p);
-    if (!end || !valid_utf8(p, end)) return NULL;
+    struct findings found = {0, 0};
+    const uint8_t *end = strict_value(p, &found);
+    if (!end || found.half || !valid_utf8(p, end)) return NULL;
     *length = end - p;
     if (!reserve(&b->data, (size_t)(b->data_length + *length) + PAD)) return d->failed = 1, NULL;
     memcpy(b->data.at + b->data_length, p, (size_t)*length);
@@ -811,6 +841,15 @@ INLINE int32_t child_of(struct decoder *d, int32_t n, int32_t *guess, const uint
 
 static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int64_t i);
 
+/* A field that goes beyond the declaration, in an object on the way. */
+static int note_unknown(struct decoder *d, int32_t n, const uint8_t *key, const uint8_t *key_end, const uint8_t *start,
+                        const uint8_t *end) {
+    d->zoneless = 0;
+    if (d->nodes[n].is.kind != ROUTE || d->unknown_count >= d->values_max) return 0;
+    int64_t found[] = {d->row, n, place_of(d, key), place_of(d, key_end), place_of(d, start), place_of(d, end)};
+    return note(d, &d->unknown, &d->unknown_count, found, 6);
+}
+
 /* The members of an object, from behind its brace. Columns of a route stand in slot `i`, as fields of a struct do. */
 static const uint8_t *members(struct decoder *d, const uint8_t *p, int32_t n, int64_t i) {
     int32_t *guess = &d->nodes[n].first;
@@ -826,17 +865,15 @@ static const uint8_t *members(struct decoder *d, const uint8_t *p, int32_t n, in
         if (unlikely(*p != ':')) return NULL;
         p = space(p + 1);
         if (likely(child >= 0)) {
+            const uint8_t *start = p;
             p = value(d, p, child, i);
             if (unlikely(!p)) return NULL;
+            if (unlikely(d->zoneless) && !note_unknown(d, n, key, key_end, start, p)) return NULL;
             guess = &d->nodes[child].next;
         } else {
-            if (d->nodes[n].is.kind != ROUTE || d->unknown_count >= d->values_max) return NULL;
             const uint8_t *start = p;
             p = skip(p);
-            if (!p) return NULL;
-            int64_t found[] = {d->row,           n, place_of(d, key), place_of(d, key_end), place_of(d, start),
-                               place_of(d, p)};
-            if (!note(d, &d->unknown, &d->unknown_count, found, 6)) return NULL;
+            if (!p || !note_unknown(d, n, key, key_end, start, p)) return NULL;
         }
         p = space(p);
         if (likely(*p == ',')) {
@@ -853,7 +890,7 @@ static const uint8_t *elements(struct decoder *d, const uint8_t *p, int32_t n, i
     if (*p == ']') return p + 1;
     for (;;) {
         p = value(d, p, child, (*count)++);
-        if (unlikely(!p)) return NULL;
+        if (unlikely(!p || d->zoneless)) return NULL;
         p = space(p);
         if (*p == ',') {
             p = space(p + 1);
@@ -863,8 +900,63 @@ static const uint8_t *elements(struct decoder *d, const uint8_t *p, int32_t n, i
     }
 }
 
+/* Whether a text (behind its quote) is certainly no time in any of the forms that examine.py knows. */
+static int is_no_time(const uint8_t *p) {
+    const uint8_t *end = text_stop(p);
+    if (*end != '"') return 0; /* written with escapes, or no text */
+    ptrdiff_t length = end - p;
+    if (length < 10 || p[4] != '-' || p[7] != '-') return 1;
+    int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
+    if ((century | year | month | day) < 0 || !is_day(century * 100 + year, month, day)) return 1;
+    if (length == 10 || p[10] == 'Z' || p[10] == '+' || p[10] == '-') return 0;
+    if ((p[10] != 'T' && p[10] != ' ') || length < 13 || two(p + 11) < 0 || two(p + 11) > 24) return 1;
+    if (p[13] != ':') return 0;
+    if (length < 16 || two(p + 14) < 0 || two(p + 14) > 59) return 1;
+    if (p[16] != ':') return 0;
+    if (length < 19 || two(p + 17) < 0 || two(p + 17) > 59) return 1;
+    p += 19;
+    if (*p == '.') {
+        int count = 0;
+        for (p++; is_digit(*p); p++) count++;
+        if (!count || count > 6) return 1;
+    }
+    return *p == 'Z' ? p + 1 != end : *p != '"' && *p != '+' && *p != '-';
+}
+
+/* Whether the value at `p`, which was not read, is certainly not as declared, if it is JSON. */
+static int is_other(struct decoder *d, int kind, const uint8_t *p) {
+    double number_there;
+    struct findings found = {0, 0};
+    const uint8_t *end;
+    switch (kind) {
+    case TEXT: return *p != '"';
+    case TIME: return *p != '"' || is_no_time(p + 1);
+    case BOOL: return *p != 't' && *p != 'f';
+    case STRUCT:
+    case ROUTE: return *p != '{';
+    case LIST: return *p != '[';
+    default: break;
+    }
+    if (*p != '-' && !is_digit(*p)) return 1;
+    if (!(end = strict_value(p, &found))) return 0;
+    if (kind == INTEGER) return end - p != 2 || memcmp(p, "-0", 2);
+    if (kind == DOUBLE) return end - p < 400; /* it is beyond every double, or none can tell it from zero */
+    if (!number(d, p, &number_there)) return 0;
+    if (number_there >= (double)EXACT_DOUBLE || number_there <= -(double)EXACT_DOUBLE) return 1;
+    return number_there != (double)(int64_t)number_there;
+}
+
+static const uint8_t *typed(struct decoder *d, const uint8_t *p, int32_t n, int64_t i);
+
 /* The value at `p` into slot `i` of node `n`. Behind it, or NULL where it is not plainly as declared. */
 static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int64_t i) {
+    const uint8_t *end = typed(d, p, n, i);
+    int kind = d->nodes[n].is.kind;
+    if (unlikely(!end && !(kind == TEXT && d->nodes[n].is.flags & JSON))) d->mistyped |= is_other(d, kind, p);
+    return end;
+}
+
+static const uint8_t *typed(struct decoder *d, const uint8_t *p, int32_t n, int64_t i) {
     struct node *node = &d->nodes[n];
     struct builder *b = &d->builders[n];
     int kind = node->is.kind;
@@ -909,7 +1001,7 @@ static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int6
         if (!(p = number(d, p, &doubles_of(b)[i]))) return NULL;
         break;
     case TIME:
-        if (!(p = moment(p, &integers_of(b)[i]))) return NULL;
+        if (!(p = moment(p, &integers_of(b)[i], &d->zoneless))) return NULL;
         break;
     case BOOL:
         if (!memcmp(p, "true", 4)) {
@@ -986,24 +1078,28 @@ static int is_known(const struct decoder *d, const struct node *node, const char
     return 0;
 }
 
-/* Whether the row keeps the rules, and the columns that follow from others. Those with sources come behind all others. */
+/*
+ * The columns that follow from others, and whether the row breaks a rule; -1 where it cannot be a row. Those with sources
+ * come behind all others.
+ */
 static int finish_row(struct decoder *d) {
     int64_t row = d->row, length;
+    int broken = 0;
     for (int32_t k = 0; k < d->rule_count; k++) {
         const struct node *node = &d->nodes[d->rules[k]];
         struct builder *b = &d->builders[d->rules[k]];
         int flags = node->is.flags;
-        if (node->is.source_count && !put_first(d, node, b, row)) return 0;
+        if (node->is.source_count && !put_first(d, node, b, row)) return -1;
         if (!is_there(b, row)) {
             const struct name *first = &d->names[node->is.first_value];
-            if (flags & DEFAULT && !put_text(d, b, row, d->texts + first->at, first->length)) return 0;
-            if (!(flags & DEFAULT) && flags & REQUIRED) return 0;
+            if (flags & DEFAULT && !put_text(d, b, row, d->texts + first->at, first->length)) return -1;
+            broken |= !(flags & DEFAULT) && flags & REQUIRED;
             continue;
         }
         if (node->is.kind != TEXT) continue;
         const char *text = text_at(b, row, &length);
-        if (flags & NOT_EMPTY && !length) return 0;
-        if (node->is.value_count && !is_known(d, node, text, length)) return 0;
+        broken |= flags & NOT_EMPTY && !length;
+        broken |= node->is.value_count && !is_known(d, node, text, length);
     }
     for (int32_t k = 0; k < d->given_count; k++) {
         const struct given *given = &d->given[k];
@@ -1011,39 +1107,66 @@ static int finish_row(struct decoder *d) {
         if (!is_there(b, row)) continue;
         if (!given->text) {
             int64_t number = integers_of(b)[row];
-            if (given->length < 0 ? number > given->number : number != given->number) return 0;
+            broken |= given->length < 0 ? number > given->number : number != given->number;
             continue;
         }
         const char *text = text_at(b, row, &length);
-        if (length != given->length || memcmp(text, given->text, (size_t)length)) return 0;
+        broken |= length != given->length || memcmp(text, given->text, (size_t)length);
     }
-    return 1;
+    return broken;
 }
 
-/* One line that is not blank: a row, or refused. Its end is looked for only where it was refused. */
+/* The verdict on a line: `otherwise` where it is one object without a fault, UNDECIDED where that is not certain. */
+static int verdict_on(struct decoder *d, const uint8_t *start, const uint8_t *end, int otherwise) {
+    static const uint8_t MARK[] = {0xEF, 0xBB, 0xBF};
+    struct findings found = {0, 0};
+    if (end - start > d->values_max || !memcmp(start, MARK, sizeof MARK)) return UNDECIDED;
+    if (!valid_utf8(start, end)) return NO_OBJECT;
+    const uint8_t *p = space(start);
+    int is_object = *p == '{';
+    p = strict_value(p, &found);
+    if (found.unsure) return UNDECIDED;
+    if (!p || space(p) != end || !is_object) return NO_OBJECT;
+    return d->mistyped || found.half ? MISTYPED : otherwise;
+}
+
+/* One line that is not blank: a row, or left to others. Its end is looked for only where it is no row. */
 static const uint8_t *line(struct decoder *d, const uint8_t *p, int64_t number, const uint8_t *end) {
     int64_t unknown = d->unknown_count;
     const uint8_t *start = p;
+    int verdict = UNDECIDED, is_row = 0;
     d->line++;
+    d->mistyped = d->zoneless = 0;
     p = space(p);
     if (likely(*p == '{' && (p = members(d, p + 1, 0, d->row)))) {
         p = space(p);
         int crowded = p - start > d->values_max && values_in(start, p) > d->values_max;
-        if (likely(*p == '\n' && !crowded && finish_row(d))) {
-            if (d->unknown_count > unknown) {
-                int64_t place[] = {d->row, number, place_of(d, start), place_of(d, p)};
-                if (!note(d, &d->row_lines, &d->row_lines_count, place, 4)) return NULL;
-            }
+        int broken = likely(*p == '\n' && !crowded) ? finish_row(d) : -1;
+        if (likely(!broken && d->unknown_count == unknown)) {
             d->row++;
             return p;
         }
+        if (broken >= 0) { /* what is unknown was not read strictly */
+            verdict = broken ? BROKEN : UNDECIDED;
+            if (d->unknown_count > unknown) verdict = verdict_on(d, start, p, verdict);
+            is_row = verdict == BROKEN || (verdict == UNDECIDED && !broken);
+        }
     }
     if (d->failed) return NULL;
-    for (int32_t k = 0; k < d->column_count; k++) cut(d, d->columns[k], d->row);
-    d->unknown_count = unknown;
-    p = memchr(start, '\n', (size_t)(end - start));
-    int64_t place[] = {number, place_of(d, start), place_of(d, p), d->row};
-    return note(d, &d->refused, &d->refused_count, place, 4) ? p : NULL;
+    if (!is_row) {
+        for (int32_t k = 0; k < d->column_count; k++) cut(d, d->columns[k], d->row);
+        p = memchr(start, '\n', (size_t)(end - start));
+        if (!verdict) verdict = verdict_on(d, start, p, UNDECIDED);
+    }
+    int64_t place[] = {d->row, number, place_of(d, start), place_of(d, p)};
+    if (is_row && verdict == UNDECIDED) {
+        if (!note(d, &d->row_lines, &d->row_lines_count, place, 4)) return NULL;
+    } else {
+        d->unknown_count = unknown;
+        if (!note_left(d, number, place[2], place[3], verdict)) return NULL;
+    }
+    d->row += is_row;
+    return p;
 }
 
 /* The lines from `p` to `end`, which stands behind a line feed; the number of the line behind them, -1 without memory. */
@@ -1059,7 +1182,7 @@ static int64_t lines(struct decoder *d, const uint8_t *p, const uint8_t *end, in
         size_t seen = end - p < d->least_bytes ? (size_t)(end - p) : (size_t)d->least_bytes;
         const uint8_t *stop = memchr(p, '\n', seen);
         if (unlikely(stop)) {
-            if (!note_short(d, number, place_of(d, p), place_of(d, stop))) return -1;
+            if (!note_left(d, number, place_of(d, p), place_of(d, stop), SHORT)) return -1;
             p = stop;
             continue;
         }
@@ -1185,12 +1308,13 @@ EXPORT void wme_close(struct decoder *d) {
     free(d->sources);
     free(d->rules);
     drop(&d->tail);
-    drop(&d->refused);
+    drop(&d->left_lines);
     drop(&d->unknown);
     drop(&d->row_lines);
-    drop(&d->short_lines);
-    drop(&d->short_starts);
-    drop(&d->short_bounds);
+    drop(&d->left_rows);
+    drop(&d->left_starts);
+    drop(&d->left_bounds);
+    drop(&d->left_verdicts);
     if (d->locale) freelocale(d->locale);
     free(d);
 }
@@ -1247,8 +1371,8 @@ EXPORT struct decoder *wme_open(const struct description *nodes, int32_t count, 
 
 /* Bytes of all buffers that a decoder holds, those of living batches included. */
 EXPORT int64_t wme_bytes(const struct decoder *d) {
-    int64_t bytes = (int64_t)(d->tail.size + d->refused.size + d->unknown.size + d->row_lines.size +
-                              d->short_lines.size + d->short_starts.size + d->short_bounds.size);
+    int64_t bytes = (int64_t)(d->tail.size + d->unknown.size + d->row_lines.size + d->left_lines.size +
+                              d->left_rows.size + d->left_starts.size + d->left_bounds.size + d->left_verdicts.size);
     for (int32_t k = 0; k < d->arena_count; k++)
         if (atomic_load(&d->arenas[k]->idle)) bytes += bytes_of(d->arenas[k]);
     return bytes;
@@ -1263,12 +1387,13 @@ EXPORT void wme_trim(struct decoder *d) {
     }
     d->arena_count = kept;
     drop(&d->tail);
-    drop(&d->refused);
+    drop(&d->left_lines);
     drop(&d->unknown);
     drop(&d->row_lines);
-    drop(&d->short_lines);
-    drop(&d->short_starts);
-    drop(&d->short_bounds);
+    drop(&d->left_rows);
+    drop(&d->left_starts);
+    drop(&d->left_bounds);
+    drop(&d->left_verdicts);
 }
 
 /*
@@ -1285,7 +1410,7 @@ EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, 
     for (int32_t n = 0; n < d->count; n++) d->builders[n].length = d->builders[n].data_length = 0;
     d->given = given;
     d->given_count = given_count;
-    d->row = d->refused_count = d->unknown_count = d->row_lines_count = d->short_count = 0;
+    d->row = d->unknown_count = d->row_lines_count = d->left_count = 0;
     d->failed = 0;
 
     /* what is followed by enough bytes is parsed in place, the rest in a copy that is */
@@ -1336,15 +1461,15 @@ EXPORT int32_t wme_decode(struct decoder *d, const uint8_t *data, int64_t size, 
 
     *result = (struct result){.line_count = line_count,
                               .row_count = d->row,
-                              .refused_count = d->refused_count,
-                              .refused = (const int64_t *)(void *)d->refused.at,
                               .unknown_count = d->unknown_count,
                               .unknown = (const int64_t *)(void *)d->unknown.at,
                               .row_lines_count = d->row_lines_count,
                               .row_lines = (const int64_t *)(void *)d->row_lines.at,
-                              .short_count = d->short_count,
-                              .short_lines = (const int64_t *)(void *)d->short_lines.at,
-                              .short_starts = (const int64_t *)(void *)d->short_starts.at,
-                              .short_bounds = (const int32_t *)(void *)d->short_bounds.at};
+                              .left_count = d->left_count,
+                              .left_lines = (const int64_t *)(void *)d->left_lines.at,
+                              .left_rows = (const int64_t *)(void *)d->left_rows.at,
+                              .left_starts = (const int64_t *)(void *)d->left_starts.at,
+                              .left_bounds = (const int32_t *)(void *)d->left_bounds.at,
+                              .left_verdicts = (const int8_t *)d->left_verdicts.at};
     return 0;
 }

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from resources.lake.decode.rejected import ShortLines
+from resources.lake.decode.rejected import LeftLines
 from resources.lake.decode.shape import shape_of
 from resources.lake.decode.strict_json import VALUES_MAX
 from resources.lake.decode.tree import Description, Tree, is_known
@@ -34,25 +34,15 @@ if TYPE_CHECKING:
 
 #: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
 KEEP_BYTES = 96 << 20
-_VERSION = 5
+_VERSION = 6
 #: In place of a text's length: the number is the greatest that a row may have.
 _AT_MOST = -1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A line that the decoder left to others: its number from 0, its bytes' place in the block, the rows before it."""
-
-    line: int
-    start: int
-    end: int
-    row: int
-
-
-@dataclass(frozen=True, slots=True)
 class Unknown:
-    """Fields of one row that nothing is declared for: its line as in Refused, and (way, name, value) of each in order."""
+    """Fields of one row that go beyond the declaration: its line (from 0), where that is in the block, and (way, name, value) of each in order."""
 
     line: int
     start: int
@@ -65,13 +55,12 @@ class Unknown:
 class Decoded:
     """What the decoder made of a block: the rows in the order of the lines, and what it leaves to others.
 
-    `short` and `unknown` are read before the decoder takes another block.
+    `left` and `unknown` are read before the decoder takes another block. The rows of lines that are BROKEN are in the batch.
     """
 
     batch: pa.RecordBatch
     line_count: int
-    refused: list[Refused]
-    short: ShortLines
+    left: LeftLines
     unknown: Iterator[Unknown]
 
 
@@ -88,16 +77,16 @@ class _Result(ctypes.Structure):
     _fields_ = [
         ("line_count", ctypes.c_int64),
         ("row_count", ctypes.c_int64),
-        ("refused_count", ctypes.c_int64),
-        ("refused", ctypes.c_void_p),
         ("unknown_count", ctypes.c_int64),
         ("unknown", ctypes.c_void_p),
         ("row_lines_count", ctypes.c_int64),
         ("row_lines", ctypes.c_void_p),
-        ("short_count", ctypes.c_int64),
-        ("short_lines", ctypes.c_void_p),
-        ("short_starts", ctypes.c_void_p),
-        ("short_bounds", ctypes.c_void_p),
+        ("left_count", ctypes.c_int64),
+        ("left_lines", ctypes.c_void_p),
+        ("left_rows", ctypes.c_void_p),
+        ("left_starts", ctypes.c_void_p),
+        ("left_bounds", ctypes.c_void_p),
+        ("left_verdicts", ctypes.c_void_p),
     ]
 
 
@@ -184,13 +173,14 @@ class Decoder:
             raise MemoryError("There is no memory for the rows of a block.")
         batch = pa.RecordBatch._import_from_c(self._address, self._schema)  # noqa: SLF001  Arrow's documented door for other languages
         result = self._result
-        refused = [Refused(*numbers) for numbers in _numbers(result.refused, result.refused_count, 4)]
-        short = ShortLines(
-            _column(pa.int64(), result.short_lines, result.short_count),
-            _column(pa.int64(), result.short_starts, result.short_count),
-            _column(pa.int32(), result.short_bounds, 2 * result.short_count),
+        left = LeftLines(
+            _column(pa.int64(), result.left_lines, result.left_count),
+            _column(pa.int64(), result.left_rows, result.left_count),
+            _column(pa.int64(), result.left_starts, result.left_count),
+            _column(pa.int32(), result.left_bounds, 2 * result.left_count),
+            _column(pa.int8(), result.left_verdicts, result.left_count),
         )
-        return Decoded(batch, result.line_count, refused, short, self._unknown(view))
+        return Decoded(batch, result.line_count, left, self._unknown(view))
 
     def _unknown(self, view: memoryview) -> Iterator[Unknown]:
         result = self._result

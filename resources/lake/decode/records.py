@@ -1,7 +1,8 @@
 """A block of lines becomes rows.
 
-The native decoder takes what is plainly as declared and leaves single lines to the careful path. Where it is not built,
-pyarrow's parser takes whole blocks, or leaves them whole. The rows, rejects and unknown fields are the same.
+The native decoder takes what is plainly as declared, and gives its verdict on lines that are certainly bad; the others go
+through the careful path. Where the decoder is not built, pyarrow's parser takes whole blocks, or leaves them whole. The rows,
+rejects and unknown fields are the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import codecs
 import re
 import struct
-from dataclasses import dataclass, field, replace
+from array import array
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +21,38 @@ import pyarrow.json as pj
 
 from resources.lake.decode.drift import Drift, DriftCount
 from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, json_texts, read_record
-from resources.lake.decode.native import Refused, Unknown, decoding
-from resources.lake.decode.rejected import Reject, Rejects, ShortLines, reasons_of
+from resources.lake.decode.native import Decoded, decoding
+from resources.lake.decode.rejected import (
+    BROKEN,
+    MISTYPED,
+    NO_OBJECT,
+    SHORT,
+    UNDECIDED,
+    LeftLines,
+    Reject,
+    Rejects,
+    merged,
+    reasons_of,
+)
 from resources.lake.decode.rules import Rules, zeros
 from resources.lake.decode.shape import Shape, shape_of
 from resources.lake.decode.strict_json import Bad, is_crowded, read_value, shown
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from resources.lake.decode.native import Decoded
+    from resources.lake.decode.native import Unknown
     from resources.tables import Column, Table
 
+#: The reason that many different lines with a verdict share.
+_COMMON = {
+    SHORT: "It has fewer bytes than any record ({}).",
+    NO_OBJECT: "It is not one JSON object in UTF-8 with every key once.",
+    MISTYPED: "One of its values is not as declared.",
+}
 _BLANK = b" \t\r"
-#: Different lines of a block, too short for a record, of which it is said what is wrong with each.
+#: Different bad lines of a block, of each verdict, that have a reason of their own. The others share one.
 _TOLD = 64
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 #: Between two objects that each have a line of their own.
@@ -54,24 +73,46 @@ class Rows:
     drift: list[Drift] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Line:
-    number: int
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines of `member` from byte `offset` and line `first_line` on."""
+
+    view: memoryview
+    member: str
+    first_line: int
     offset: int
-    raw: bytes
-    extra: str | None = None
-    declared: bytes | None = None  # instead of `raw`, where the parser would stumble over what is not for it
-    json: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def rejects(self, lines: LeftLines, reasons: pa.DictionaryArray, raws: pa.DictionaryArray | None = None) -> Rejects:
+        """Rejects of these lines of the block; `raws` are their bytes."""
+        numbers, places = pc.add(lines.numbers, self.first_line), pc.add(lines.starts, self.offset)
+        return Rejects(
+            self.member, numbers, places, reasons, lines.texts(self.view).dictionary_encode() if raws is None else raws
+        )
 
 
 @dataclass
 class _Examined:
-    """What the careful path made of lines: `numbers` are those of the rows' lines."""
+    """What the careful path made of lines: rows (with the number of rows before each), bad lines, and rejects with a reason of their own."""
 
     batch: pa.RecordBatch
-    numbers: list[int]
-    line_count: int
-    rejects: list[Reject]
+    rows: list[int]
+    bad: LeftLines
+    rejects: list[Rejects]
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line that was read and is as declared, with what goes beyond it; `row` is the number of rows before it."""
+
+    number: int
+    row: int
+    start: int
+    end: int
+    raw: bytes
+    extra: Any
+    text: str | None
+    declared: bytes | None  # instead of `raw`, where the parser would stumble over what is not for it
+    json: dict[tuple[str, ...], str]
 
 
 @dataclass(frozen=True)
@@ -99,6 +140,10 @@ class RecordReader:
         return {way: column for column, way in self.shape.json.items()}
 
     @cached_property
+    def _no_rows(self) -> pa.RecordBatch:
+        return _empty(self.table.schema)
+
+    @cached_property
     def _rules(self) -> Rules:
         return Rules(self.table, self.given, self.latest)
 
@@ -107,111 +152,88 @@ class RecordReader:
 
         `line_count`: its lines, where they were counted already; the decoder counts them itself. May be called from several threads at once.
         """
+        block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
-                decoded = decoder.decode(view, self._rules.expected, self._rules.most)
-                return self._join(self._filled(decoded), view, member, first_line, offset)
+                return self._join(decoder.decode(view, self._rules.expected, self._rules.most), block)
         lines = bytes(view).split(b"\n")
-        short, long = self._sorted(lines)
+        left, has_short = self._left(lines)
         # a parser that takes empty records would make rows of all columns, and none of them would stay
-        fast = None if len(short) else self._fast(view, lines, len(lines) - 1 if line_count is None else line_count)
-        if fast is not None:
-            return fast
-        drift = DriftCount()
-        some = [_Line(first_line + line.line, offset + line.start, lines[line.line]) for line in long]
-        examined = self._examine(some, member, drift)
-        rejects = self._too_short(short, view, member, first_line, offset).merged(Rejects.of(examined.rejects, member))
-        return Rows(examined.batch, len(short) + len(some), rejects, drift.result())
+        fast = None if has_short else self._fast(view, lines, len(lines) - 1 if line_count is None else line_count)
+        return fast or self._join(Decoded(self._no_rows, len(left), left, iter(())), block)
 
-    def _sorted(self, lines: list[bytes]) -> tuple[ShortLines, list[Refused]]:
-        """The lines that are too short for a record, and the others; without the blank ones."""
-        numbers: list[int] = []
-        bounds: list[int] = []
-        long: list[Refused] = []
+    def _left(self, lines: list[bytes]) -> tuple[LeftLines, bool]:
+        """All lines but the blank ones, and whether one is too short for a record."""
+        numbers, bounds, verdicts = array("q"), array("i"), bytearray()
+        add_number, add_bound, add_verdict = numbers.append, bounds.append, verdicts.append
         place, least = 0, self.shape.least_bytes
         for number, line in enumerate(lines):
             end = place + len(line)
             if line.strip(_BLANK):
-                if len(line) < least:
-                    numbers.append(number)
-                    bounds += (place, end)
-                else:
-                    long.append(Refused(number, place, end, 0))
+                add_number(number)
+                add_bound(place)
+                add_bound(end)
+                add_verdict(SHORT if len(line) < least else UNDECIDED)
             place = end + 1
-        columns = (numbers, pa.int64()), (bounds[::2], pa.int64()), (bounds, pa.int32())
-        return ShortLines(*(pa.array(values, kind) for values, kind in columns)), long
+        return LeftLines.of_columns(numbers, bounds, verdicts), SHORT in verdicts
 
-    def _filled(self, decoded: Decoded) -> Decoded:
-        """The decoded rows with what the archive knows and they do not say."""
-        batch = decoded.batch
+    def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with what the archive knows and they do not say."""
         for place, column in enumerate(self.table):
             if column.name in self.given and (column.path is None or batch.column(place).null_count):
                 value = pa.repeat(pa.scalar(self.given[column.name], column.type), len(batch))
                 batch = batch.set_column(place, batch.schema.field(place), value)
-        return replace(decoded, batch=batch)
+        return batch
 
-    def _join(self, decoded: Decoded, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
+    def _join(self, decoded: Decoded, block: _Block) -> Rows:
         """What the decoder took, and between it what the careful path makes of the rest."""
-        batch = decoded.batch
-        rejects = self._too_short(decoded.short, view, member, first_line, offset)
-        refused: list[Refused | Unknown] = [*decoded.refused]
-        drift = DriftCount()
+        batch, drift, left = self._filled(decoded.batch), DriftCount(), decoded.left.by_verdict()
+        rejects: list[Rejects] = []
+        removed = pa.array([], pa.int64())
+        if (broken := left.pop(BROKEN, None)) is not None:
+            rows, removed = decoded.batch.take(broken.rows), broken.rows
+            rejects.append(block.rejects(broken, self._rules.problems(self._rules.judged(rows), len(rows))))
         texts: dict[int, str | None] = {}
+        again: list[tuple[int, int, int, int, int]] = []
         for fields in decoded.unknown:
             try:
                 extra = _extra(fields)
                 texts[fields.row] = extra_text(extra)
             except Bad:
-                refused.append(fields)
+                again.append((fields.line, fields.row, fields.start, fields.end, UNDECIDED))
             else:
-                drift.add(extra, self.shape.root, first_line + fields.line)
+                drift.add(extra, self.shape.root, block.first_line + fields.line)
         place = batch.schema.get_field_index("extra")
         if texts and place >= 0:
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
             batch = batch.set_column(place, batch.schema.field(place), extras)
-        if not refused:
-            return Rows(batch, decoded.line_count, rejects, drift.result())
-        refused.sort(key=lambda line: line.line)
-        lines = [
-            _Line(first_line + line.line, offset + line.start, bytes(view[line.start : line.end])) for line in refused
-        ]
-        examined = self._examine(lines, member, drift)
-        order: list[int] = []  # rows of both batches, one behind the other
-        done, is_other = 0, False
-        rows = dict(zip(examined.numbers, range(len(batch), len(batch) + len(examined.numbers)), strict=True))
-        for line in refused:
-            also = isinstance(line, Unknown)  # such a row is in the batch, and must not be
-            row = rows.get(first_line + line.line)
-            if not also and row is None:
-                continue
-            is_other = True
-            order += range(done, line.row)
-            done = line.row + also
-            if row is not None:
-                order.append(row)
-        if is_other:
-            order += range(done, len(batch))
-            batch = _rows_in_order([batch, examined.batch], order)
-        rejects = rejects.merged(Rejects.of(examined.rejects, member))
-        return Rows(batch, decoded.line_count, rejects, drift.result())
+        unread = left.pop(UNDECIDED, None)
+        if again:
+            found = LeftLines.of(again)
+            removed = pa.concat_arrays([removed, found.rows])
+            unread = found if unread is None else unread.merged(found)
+        other, before = self._no_rows, pa.array([], pa.int64())
+        if unread is not None:
+            examined = self._examine(unread, block, drift)
+            other, before = examined.batch, pa.array(examined.rows, pa.int64())
+            rejects += examined.rejects
+            for verdict, lines in examined.bad.by_verdict().items():
+                left[verdict] = lines if verdict not in left else left[verdict].merged(lines)
+        if len(removed) or len(other):
+            batch = _placed(batch, removed, other, before)
+        rejects += (self._told(lines, verdict, block) for verdict, lines in left.items())
+        return Rows(batch, decoded.line_count, merged(rejects), drift.result())
 
-    def _too_short(self, lines: ShortLines, view: memoryview, member: str, first_line: int, offset: int) -> Rejects:
-        """Rejects of lines that are too short for a record: equal ones are looked at once, and only the first of many different ones."""
-        if not len(lines):
-            return Rejects.of((), member)
-        each = lines.texts(view).dictionary_encode()
+    def _told(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
+        """Rejects of lines with a verdict: equal ones are read once, and only the first of many different ones."""
+        each = lines.texts(block.view).dictionary_encode()
+        common = _COMMON[verdict].format(self.shape.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
-        reasons = reasons_of([*told, f"It has fewer bytes than any record ({self.shape.least_bytes})."])
-        return Rejects(
-            member,
-            pc.add(lines.numbers, first_line),
-            pc.add(lines.starts, offset),
-            reasons.take(pc.min_element_wise(each.indices, len(told))),
-            each,
-        )
+        reasons = reasons_of([*told, common])
+        return block.rejects(lines, reasons.take(pc.min_element_wise(each.indices, len(told))), each)
 
     def _fault(self, raw: bytes) -> str:
-        """Return the fault of a line that is too short for a record."""
+        """Return the fault of a line that is no record."""
         try:
             record = read_record(raw)
             extra_text(beyond(record, self.shape.root))
@@ -237,53 +259,63 @@ class RecordReader:
             return None
         if count != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
             return None
-        if self._rules.problems(columns) or (zeros(columns) and _TINY.search(view)):
+        if self._rules.problems(columns, count).null_count < count or (zeros(columns) and _TINY.search(view)):
             return None
         if any(map(is_crowded, lines)):
             return None
         return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
 
-    def _examine(self, lines: Iterable[_Line], member: str, drift: DriftCount) -> _Examined:
+    def _examine(self, lines: LeftLines, block: _Block, drift: DriftCount) -> _Examined:
         """Line by line: what is wrong, and what goes beyond the declaration. Then the good lines as a block again."""
-        rejects: list[Reject] = []
         good: list[_Line] = []
-        for line in lines:
+        bad: list[tuple[int, int, int, int, int]] = []
+        verdicts: dict[bytes, int] = {}  # on bad lines: they may all be equal
+        for number, row, start, end in lines:
+            raw = bytes(block.view[start:end])
+            if raw in verdicts:
+                bad.append((number, row, start, end, verdicts[raw]))
+                continue
+            verdict = NO_OBJECT
             try:
-                record = read_record(line.raw)
+                record = read_record(raw)
+                verdict = MISTYPED
                 extra = beyond(record, self.shape.root)
                 text = extra_text(extra)
-                json = json_texts(line.raw, record, self._json)
-                great = text is not None and _GREAT.search(text)
-                declared = declared_text(record, self.shape.root).encode() if great or json else None
-                good.append(replace(line, extra=text, declared=declared, json=json))
-            except Bad as bad:
-                rejects.append(Reject(member, line.number, line.offset, str(bad), line.raw))
+                json = json_texts(raw, record, self._json)
+            except Bad:
+                verdicts[raw] = verdict
+                bad.append((number, row, start, end, verdict))
                 continue
-            if extra is not NOTHING:
-                drift.add(extra, self.shape.root, line.number)
-        line_count = len(good) + len(rejects)
-        batches, numbers = [], []
-        for some, columns in self._parse_good(good, member, rejects):
-            problems = self._rules.problems(columns)
-            rejects += [
-                Reject(member, some[row].number, some[row].offset, reason, some[row].raw)
-                for row, reason in problems.items()
-            ]
+            great = text is not None and _GREAT.search(text)
+            declared = declared_text(record, self.shape.root).encode() if great or json else None
+            good.append(_Line(number, row, start, end, raw, extra, text, declared, json))
+        found = _Examined(self._no_rows, [], LeftLines.of(bad), [])
+        batches = []
+        for some, columns in self._parse_good(good, found, block):
+            problems = self._rules.problems(columns, len(some))
             columns |= {
                 column: pa.array([line.json.get(way) for line in some], pa.string())
                 for way, column in self._json.items()
             }
-            batch = self.assemble(columns, pa.array([line.extra for line in some], pa.string()))
-            if problems:
-                batch = batch.filter(pa.array([row not in problems for row in range(len(some))]))
+            batch = self.assemble(columns, pa.array([line.text for line in some], pa.string()))
+            if problems.null_count < len(some):
+                is_good = pc.is_null(problems)
+                broken = LeftLines.of([_place(some[row]) for row in pc.indices_nonzero(pc.invert(is_good)).to_pylist()])
+                found.rejects.append(block.rejects(broken, problems.drop_null()))
+                batch = batch.filter(is_good)
             batches.append(batch)
-            numbers += [line.number for row, line in enumerate(some) if row not in problems]
-        rejects.sort(key=lambda reject: reject.line_number)
-        batch = pa.concat_batches(batches) if batches else _empty(self.table.schema)
-        return _Examined(batch, numbers, line_count, rejects)
+            for line in (
+                line for line, problem in zip(some, problems.indices.to_pylist(), strict=True) if problem is None
+            ):
+                found.rows.append(line.row)
+                if line.extra is not NOTHING:
+                    drift.add(line.extra, self.shape.root, block.first_line + line.number)
+        if batches:
+            found.batch = pa.concat_batches(batches)
+        return found
 
     def _parse_good(
-        self, lines: list[_Line], member: str, rejects: list[Reject]
+        self, lines: list[_Line], found: _Examined, block: _Block
     ) -> Iterator[tuple[list[_Line], dict[str, pa.Array]]]:
         """Parse lines that were found good; where the parser knows better, halve until the culprit stands alone."""
         if not lines:
@@ -298,12 +330,11 @@ class RecordReader:
         except pa.ArrowInvalid as error:
             reason = f"It cannot be parsed: {str(error).removeprefix('JSON parse error: ')}"
         if len(lines) == 1:
-            line = lines[0]
-            rejects.append(Reject(member, line.number, line.offset, reason, line.raw))
+            found.rejects.append(block.rejects(LeftLines.of([_place(lines[0])]), reasons_of([reason])))
             return
         middle = len(lines) // 2
-        yield from self._parse_good(lines[:middle], member, rejects)
-        yield from self._parse_good(lines[middle:], member, rejects)
+        yield from self._parse_good(lines[:middle], found, block)
+        yield from self._parse_good(lines[middle:], found, block)
 
     def _parse(self, data: memoryview | bytes, schema: pa.Schema, unknown: str) -> tuple[int, dict[str, pa.Array]]:
         """Number of records, and the columns that stand in them or follow from those that do.
@@ -358,17 +389,16 @@ def _require_utf8(view: memoryview) -> None:
     pa.StringArray.from_buffers(1, offsets, pa.py_buffer(view)).validate(full=True)
 
 
-def _lines(data: bytes, first_line: int, offset: int) -> Iterator[_Line]:
-    """The lines that are not blank."""
-    for number, raw in enumerate(data.split(b"\n"), first_line):
-        if raw.strip(_BLANK):
-            yield _Line(number, offset, raw)
-        offset += len(raw) + 1
+def _place(line: _Line) -> tuple[int, int, int, int, int]:
+    return line.number, line.row, line.start, line.end, BROKEN
 
 
-def _rows_in_order(batches: list[pa.RecordBatch], order: list[int]) -> pa.RecordBatch:
-    """The rows of batches, by their numbers in all of them."""
-    rows = pa.Table.from_batches(batches).take(pa.array(order, pa.int64())).combine_chunks()
+def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, before: pa.Array) -> pa.RecordBatch:
+    """The rows of a batch without some of them, and with others between them: `before` counts the rows before each."""
+    own, two = pa.arange(0, len(batch)), pa.scalar(2)
+    order = pc.sort_indices(pa.concat_arrays([pc.add(pc.multiply(own, two), 1), pc.multiply(before, two)]))
+    order = order.filter(pc.invert(pc.is_in(order, value_set=pc.cast(removed, order.type))))
+    rows = pa.Table.from_batches([batch, other]).take(order).combine_chunks()
     return rows.to_batches()[0] if len(rows) else _empty(rows.schema)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
@@ -19,29 +20,85 @@ if TYPE_CHECKING:
 REASON_MAX = 500
 
 
+#: Verdicts on a line that is no good row, as decode.c gives them. What is UNDECIDED is read in Python. SHORT: it has fewer bytes
+#: than any record. NO_OBJECT: it is not one JSON object, as `read_record` reads it. MISTYPED: one of its values is not as declared.
+#: BROKEN: it is as declared, and breaks a rule.
+UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
+
+
 @dataclass(frozen=True)
-class ShortLines:
-    """Lines of a block that are too short for a record, in order, in columns.
+class LeftLines:
+    """Lines of a block that are no good rows, in order, in columns.
 
     Attributes:
         numbers: Of the lines, from 0.
-        starts: Where in the block they begin.
-        bounds: Start and end of each (int32).
+        rows: Rows of the batch before each.
+        starts: Where in the block each begins.
+        bounds: Start and end of each there (int32).
+        verdicts: On each (int8).
     """
 
     numbers: pa.Int64Array
+    rows: pa.Int64Array
     starts: pa.Int64Array
     bounds: pa.Int32Array
+    verdicts: pa.Int8Array
+
+    @classmethod
+    def of(cls, lines: Iterable[tuple[int, int, int, int, int]]) -> LeftLines:
+        """Columns of lines: number, row, start, end and verdict of each."""
+        numbers, rows, starts, ends, verdicts = zip(*lines, strict=True) if lines else ((),) * 5
+        bounds = array("i", (place for both in zip(starts, ends, strict=True) for place in both))
+        found = cls.of_columns(array("q", numbers), bounds, bytes(verdicts))
+        return replace(found, rows=pa.array(rows, pa.int64()))
+
+    @classmethod
+    def of_columns(cls, numbers: array[int], bounds: array[int], verdicts: bytes | bytearray) -> LeftLines:
+        """Columns of lines that no row is before: numbers of 64 bits, bounds of 32. The starts follow from these."""
+        count = len(numbers)
+
+        def column(kind: pa.DataType, data: array[int] | bytes | bytearray, length: int = count) -> pa.Array:
+            return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(data)])
+
+        places = column(pa.int32(), bounds, 2 * count)
+        starts = pc.cast(pc.list_element(pa.FixedSizeListArray.from_arrays(places, 2), 0), pa.int64())
+        rows = column(pa.int64(), bytes(8 * count))
+        return cls(column(pa.int64(), numbers), rows, starts, places, column(pa.int8(), verdicts))
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
+        """Number, row, start and end of each."""
+        bounds = self.bounds.to_pylist()
+        return zip(self.numbers.to_pylist(), self.rows.to_pylist(), bounds[::2], bounds[1::2], strict=True)
+
+    def by_verdict(self) -> dict[int, LeftLines]:
+        """The lines of each verdict that there is."""
+        verdicts = self.verdicts.unique().to_pylist()
+        if len(verdicts) < 2:
+            return dict.fromkeys(verdicts, self)
+        return {one: self._take(pc.indices_nonzero(pc.equal(self.verdicts, one))) for one in verdicts}
+
+    def merged(self, other: LeftLines) -> LeftLines:
+        """These and the others, in the order of the lines."""
+        if not len(self) or not len(other):
+            return self if len(self) else other
+        pairs = ((getattr(self, name.name), getattr(other, name.name)) for name in fields(self))
+        both = LeftLines(*map(pa.concat_arrays, pairs))
+        return both._take(pc.sort_indices(both.numbers))
 
     def texts(self, view: memoryview) -> pa.BinaryArray:
         """A copy of the lines' bytes."""
         # of an array of lines and of what is between them, every other one
         count = max(0, len(self.bounds) - 1)
         every = pa.Array.from_buffers(pa.binary(), count, [None, self.bounds.buffers()[1], pa.py_buffer(view)])
-        return every.take(pc.cumulative_sum(pa.repeat(pa.scalar(2, pa.int32()), len(self)), start=-2))
+        return every.take(pa.arange(0, 2 * len(self), 2))
+
+    def _take(self, which: pa.Array) -> LeftLines:
+        bounds = pa.FixedSizeListArray.from_arrays(self.bounds, 2).take(which).flatten()
+        numbers, rows, starts = (column.take(which) for column in (self.numbers, self.rows, self.starts))
+        return LeftLines(numbers, rows, starts, bounds, self.verdicts.take(which))
 
 
 def reasons_of(reasons: Iterable[str]) -> pa.DictionaryArray:
@@ -84,14 +141,6 @@ class Rejects(Sequence[Reject]):
             pa.array([one.raw for one in each], pa.binary()).dictionary_encode(),
         )
 
-    def merged(self, other: Rejects) -> Rejects:
-        """These and the others, in the order of the lines."""
-        if not len(self) or not len(other):
-            return self if len(self) else other
-        order = pc.sort_indices(pa.concat_arrays([self.line_numbers, other.line_numbers]))
-        columns = (pa.concat_arrays(both).take(order) for both in zip(self._columns, other._columns, strict=True))
-        return Rejects(self.member, *columns)
-
     def lines(self) -> bytes:
         """All lines, each with a line feed."""
         return _joined(self.raws.dictionary_decode())
@@ -101,7 +150,7 @@ class Rejects(Sequence[Reject]):
         return _joined(self.reasons.dictionary_decode().cast(pa.binary()))
 
     @cached_property
-    def _columns(self) -> tuple[pa.Array, ...]:
+    def columns(self) -> tuple[pa.Array, ...]:
         return self.line_numbers, self.byte_offsets, self.reasons, self.raws
 
     def __len__(self) -> int:
@@ -110,7 +159,7 @@ class Rejects(Sequence[Reject]):
     def __iter__(self) -> Iterator[Reject]:
         return (
             Reject(self.member, *values)
-            for values in zip(*(column.to_pylist() for column in self._columns), strict=True)
+            for values in zip(*(column.to_pylist() for column in self.columns), strict=True)
         )
 
     @overload
@@ -124,6 +173,15 @@ class Rejects(Sequence[Reject]):
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def merged(parts: Sequence[Rejects]) -> Rejects:
+    """All of them, in the order of the lines."""
+    if len(parts) < 2:
+        return parts[0] if parts else Rejects.of(())
+    columns = [pa.concat_arrays(each) for each in zip(*(part.columns for part in parts), strict=True)]
+    order = pc.sort_indices(columns[0])
+    return Rejects(parts[0].member, *(column.take(order) for column in columns))
 
 
 def _joined(texts: pa.BinaryArray) -> bytes:

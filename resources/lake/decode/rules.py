@@ -57,14 +57,17 @@ class Rules:
         columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
         return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
 
-    def problems(self, columns: dict[str, pa.Array]) -> dict[int, str]:
-        """The rows that break a rule, each with its sentence."""
-        found: dict[int, str] = {}
+    def problems(self, columns: dict[str, pa.Array], count: int) -> pa.DictionaryArray:
+        """The sentence for each of `count` rows that breaks a rule, and nulls for the others."""
+        found = pa.nulls(count, pa.int32())
+        sentences: list[str] = []
 
         def mark(bad: pa.BooleanArray, sentence: str) -> None:
-            if pc.any(bad).as_py():
-                for row in pc.indices_nonzero(bad).to_pylist():
-                    found.setdefault(row, sentence)
+            nonlocal found
+            fresh = pc.and_(pc.is_null(found), pc.fill_null(bad, False))
+            if pc.any(fresh).as_py():
+                found = pc.if_else(fresh, pa.scalar(len(sentences), found.type), found)
+                sentences.append(sentence)
 
         declared = [(column, columns[column.name]) for column in self.table if column.name in columns]
         for column, array in declared:
@@ -94,7 +97,16 @@ class Rules:
                 mark(pc.invert(is_within), f"{name} is not within the years 1 to 9999 (UTC).")
             for values in _leaves(array, pa.types.is_floating):
                 mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
-        return found
+        return pa.DictionaryArray.from_arrays(found, pa.array(sentences, pa.string()))
+
+    def judged(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The columns of rows that were read as declared in which a row may break a rule."""
+        return {
+            column.name: batch.column(place)
+            for place, column in enumerate(self.table)
+            if (column.path or column.first_of) and not column.json
+            if column.required or column.values or column.name in self.given or column.name in self.most
+        }
 
     def lacking_in(self, record: Mapping[str, Any]) -> str:
         """The sentence for a record, as declared where it says anything, that lacks something required."""

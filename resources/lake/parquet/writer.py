@@ -113,7 +113,7 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
     Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
     have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles. Columns without a
     value do not go through pyarrow's writer, which takes as long for them as for others (see `nulls`). A column may come as a
-    dictionary of its values.
+    dictionary of its values, and has no statistics then.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
         raise ValueError(f"These rows are not of {table.name}.")
@@ -143,6 +143,8 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
     """A Parquet file in memory of some columns of the table, of one row group or, without a row, of none."""
     columns = [table[name] for name in batch.schema.names]
     narrow = [column.name for column in columns if not column.body]
+    # of a dictionary that is given, they would take longer than all else
+    plain = [name for name in narrow if not pa.types.is_dictionary(batch.schema.field(name).type)]
     rising = {column.name: "DELTA_BINARY_PACKED" for column in columns if column.rising}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -150,7 +152,7 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
         batch.schema,
         use_dictionary=[name for name in narrow if name not in rising],
         column_encoding=rising,
-        write_statistics=narrow,
+        write_statistics=plain,
         write_page_checksum=True,
         # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
         store_schema=False,

@@ -13,6 +13,7 @@ import pytest
 
 from resources.lake.decode import native
 from resources.lake.decode.native import Decoder, decoding
+from resources.lake.decode.rejected import BROKEN, MISTYPED, NO_OBJECT, SHORT, UNDECIDED
 from resources.tables import ARTICLE_CHANGES
 
 BOTH = frozenset({"html", "wikitext"})
@@ -50,8 +51,8 @@ def test_a_fault_at_every_distance_is_refused_and_leaves_no_trace(lake, decoder,
         decoded = decode(decoder, good + bad + b"\n" + good)
         assert decoded.batch.column("html").to_pylist() == ["<good>", "<good>"]
         assert decoded.batch.column("article_id").to_pylist() == [101, 101]
-        (line,) = decoded.refused
-        assert (line.line, line.row, line.start, line.end) == (1, 1, len(good), len(good) + len(bad))
+        assert [*decoded.left] == [(1, 1, len(good), len(good) + len(bad))]
+        assert decoded.left.verdicts.to_pylist() == [MISTYPED if spoiled == b"\\ud800x" else NO_OBJECT]
 
 
 def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
@@ -59,35 +60,44 @@ def test_a_line_may_end_anywhere_before_the_end_of_the_block(lake, decoder):
     for size in range(140):
         for end in (b"", b"\n", b" ", b"\r\n"):
             decoded = decode(decoder, line + b"\n" + b" " * size + end)
-            assert (len(decoded.batch), decoded.line_count, decoded.refused) == (1, 1, [])
+            assert (len(decoded.batch), decoded.line_count, len(decoded.left)) == (1, 1, 0)
     for size in range(len(line)):
         decoded = decode(decoder, line[:size])
         assert len(decoded.batch) == 0
-        assert len(decoded.refused) + len(decoded.short) == decoded.line_count == bool(size)
+        assert len(decoded.left) == decoded.line_count == bool(size)
 
 
 @pytest.mark.parametrize("block", [b"", b"\n", b"\n\n \t\n\r\n", b" ", b"\r"])
 def test_blocks_without_a_line(decoder, block):
     decoded = decode(decoder, block)
     decoded.batch.validate(full=True)
-    assert (len(decoded.batch), decoded.line_count, decoded.refused, [*decoded.unknown]) == (0, 0, [], [])
-    assert len(decoded.short) == 0
+    assert (len(decoded.batch), decoded.line_count, len(decoded.left), [*decoded.unknown]) == (0, 0, 0, [])
 
 
-def test_places_of_what_is_refused_and_what_is_unknown(lake, decoder):
+def test_places_of_what_is_left_and_what_is_unknown(lake, decoder):
     first, second = lake.record(1), lake.record(2, new="x")
     second["version"]["mood"] = ["é"]
     oops, empty = b"oops".ljust(200, b"s"), b"{" + b" " * 200 + b"}"
-    block = b"\n" + lake.lines(first, oops, b"oops", second, b" ", empty, b"{}")
+    odd, other = (json.dumps(lake.record(3, identifier=value)).encode() for value in (0, "x"))
+    odd = odd.replace(b'"identifier": 0', b'"identifier": -0', 1)
+    block = b"\n" + lake.lines(first, oops, b"oops", second, b" ", empty, b"{}", other, odd)
     decoded = decode(decoder, block)
-    assert decoded.line_count == 6
-    assert [(line.line, line.row, block[line.start : line.end]) for line in decoded.refused] == [
-        (2, 1, oops),
-        (6, 2, empty),
-    ]
-    assert decoded.short.numbers.to_pylist() == [3, 7]
-    assert decoded.short.starts.to_pylist() == [block.index(b"\noops\n") + 1, len(block) - 3]
-    assert decoded.short.texts(memoryview(block)).to_pylist() == [b"oops", b"{}"]
+    assert decoded.line_count == 8
+    left = {verdict: [*lines] for verdict, lines in decoded.left.by_verdict().items()}
+    places = {
+        line: (block.index(b"\n" + line + b"\n") + 1, block.index(b"\n" + line + b"\n") + 1 + len(line))
+        for line in (oops, b"oops", empty, b"{}", other, odd)
+    }
+    assert left == {
+        NO_OBJECT: [(2, 1, *places[oops])],
+        SHORT: [(3, 1, *places[b"oops"]), (7, 3, *places[b"{}"])],
+        BROKEN: [(6, 2, *places[empty])],
+        MISTYPED: [(8, 3, *places[other])],
+        UNDECIDED: [(9, 3, *places[odd])],
+    }
+    assert decoded.left.starts.to_pylist() == [place[0] for place in places.values()]
+    assert decoded.left.texts(memoryview(block)).to_pylist() == [*places]
+    assert len(decoded.batch) == 3  # the row that breaks a rule is one of them
     (unknown,) = decoded.unknown
     assert (unknown.line, unknown.row) == (4, 1)
     assert json.loads(block[unknown.start : unknown.end]) == second
@@ -132,7 +142,7 @@ def test_bodies_that_are_not_kept_are_checked_all_the_same(lake):
         decoded = decode(some, lake.lines(lake.record(1), lake.record(2, article_body={"wikitext": 5})))
         assert decoded.batch.column("html").to_pylist() == ["<p>1</p>"]
         assert decoded.batch.column("wikitext").to_pylist() == [None]
-        assert len(decoded.refused) == 1
+        assert len(decoded.left) == 1
 
 
 @pytest.mark.usefixtures("library")

@@ -1,4 +1,4 @@
-"""Lines that are too short for a record: millions of them cost about as much per byte as good lines, and none is lost."""
+"""Bad lines by the million: they cost about as much per byte as good lines, and none is lost."""
 
 from __future__ import annotations
 
@@ -38,8 +38,49 @@ TINY = {
     "all sorts": b'{}\n[]\n \n1\n\n\t\nnull\n{"a":1}\n\xff\n{"n\n\x00\n',
 }
 LINES = 30_000
-#: As much per byte as good lines is 1. It was from 100 to 2,000 when each line was looked at by itself.
-FACTOR = 40
+#: Processor time per byte that bad lines may take, where good ones take 1. Measured in files of a megabyte: 6 to 9 for lines of
+#: two bytes, 1 to 7 for all others. In files so large that nothing else counts, lines of two bytes take 11 to 14; a file
+#: of a megabyte has a row group, a footer and a rename as well. Without the native decoder: 8, and 1 to 7.
+FACTOR = 10
+#: The least of several measurements counts, of bad lines as of good ones. More are made where noise took the ratio beyond the factor.
+ROUNDS = 6
+
+
+def spoilt(number: int, **changes: Any) -> bytes:
+    """A record of about 200 bytes with other fields; those that are None are missing."""
+    record = {
+        "name": f"P{number}",
+        "identifier": number,
+        "version": {"identifier": 1},
+        "namespace": {"identifier": 0},
+        "is_part_of": {"identifier": "enwiki"},
+        "event": {"type": "update", "date_created": "2026-11-19T05:10:11Z"},
+    } | changes
+    return json.dumps({name: value for name, value in record.items() if value is not None}).encode()
+
+
+#: Bad lines that are long enough for a record, each from a number.
+LONG: dict[str, Callable[[int], bytes]] = {
+    "noise": lambda number: b"%0150d" % number + b"x",
+    "nuls": lambda number: bytes(140) + b"%d" % number,
+    "an error page": lambda number: (
+        b"<html><body>502 Bad Gateway: server %d does not answer.</body>" % number + b"<p>" * 30
+    ),
+    "no end": lambda number: spoilt(number)[:-1],
+    "a nul in a text": lambda number: spoilt(number).replace(b"P", b"\x00"),
+    "invalid utf-8": lambda number: spoilt(number).replace(b"P", b"\xff"),
+    "a key twice": lambda number: spoilt(number)[:-1] + b',"name":"x"}',
+    "no number": lambda number: spoilt(number)[:-1] + b',"new":NaN}',
+    "half a surrogate pair": lambda number: spoilt(number).replace(b"P", b"\\ud800"),
+    "another type": lambda number: spoilt(number, identifier=f"{number}"),
+    "no date": lambda number: spoilt(number, event={"type": "update", "date_created": "2026-13-19T05:10:11Z"}),
+    "a late date": lambda number: spoilt(number, event={"type": "update", "date_created": "2036-01-19T05:10:11Z"}),
+    "no name": lambda number: spoilt(number, name=None, comment="x"),
+    "another project": lambda number: spoilt(number, is_part_of={"identifier": "frwiki"}),
+    "another kind": lambda number: spoilt(number, event={"type": "new", "date_created": "2026-11-19T05:10:11Z"}),
+    "another form": lambda number: json.dumps({f"field {number} {n}": n for n in range(12)}).encode(),
+}
+EVERY = [*TINY, "all different", *(f"{name}, {how}" for name in LONG for how in ("equal", "different"))]
 
 
 def tiny(name: str, size: int) -> bytes:
@@ -47,11 +88,15 @@ def tiny(name: str, size: int) -> bytes:
     if name == "all different":
         rng = random.Random(1)
         return b"".join(rng.randbytes(5).replace(b"\n", b"x") + b"\n" for _ in range(size // 6))
+    if name not in TINY:
+        kind, _, how = name.rpartition(", ")
+        count = size // len(LONG[kind](10**6))
+        return b"".join(LONG[kind](10**6 + n * (how == "different")) + b"\n" for n in range(count))
     return TINY[name] * (size // len(TINY[name]))
 
 
 def reader(archive: Any) -> RecordReader:
-    return RecordReader(archive.table, archive.given, archive.table.bodies)
+    return RecordReader(archive.table, archive.given, archive.table.bodies, archive.latest)
 
 
 def calls(work: Callable[[], object]) -> int:
@@ -70,17 +115,7 @@ def calls(work: Callable[[], object]) -> int:
     return count
 
 
-def seconds(work: Callable[[int], object], times: int = 3) -> float:
-    """Seconds of the processor, the least of several times."""
-    found = []
-    for number in range(times):
-        began = time.process_time()
-        work(number)
-        found.append(time.process_time() - began)
-    return min(found)
-
-
-@pytest.mark.parametrize("name", [*TINY, "all different"])
+@pytest.mark.parametrize("name", EVERY)
 def test_each_is_kept_with_its_place_and_a_reason(lake, rows, how, small_blocks, name):
     first, second = (lake.lines(lake.record(n)) for n in (1, 2))
     data = first + tiny(name, 2000) + second + tiny(name, 3000) + b"tail"
@@ -99,6 +134,17 @@ def test_each_is_kept_with_its_place_and_a_reason(lake, rows, how, small_blocks,
 
 @pytest.mark.usefixtures("how")
 def test_many_different_ones_share_a_reason_and_equal_ones_have_theirs(lake, rows):
+    """Lines without an end are no JSON, and each of the first has its own reason; so have those of another type."""
+    kinds = {
+        "no end": "It is not one JSON object in UTF-8 with every key once.",
+        "another type": "One of its values is not as declared.",
+    }
+    for name, common in kinds.items():
+        made = lake.convert(*(LONG[name](n % 100) for n in range(200)))
+        reasons = [row["reason"] for row in rows(made.rejects_path)]
+        assert {*reasons[64:100]} == {*reasons[164:]} == {common}
+        assert reasons[:64] == reasons[100:164]
+        assert common not in reasons[:64]
     lines = [b"%d" % n for n in range(1000)]
     made = lake.convert(b"{}", *lines, b"{}", b"0")
     reasons = [row["reason"] for row in rows(made.rejects_path)]
@@ -136,7 +182,7 @@ def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("name", [*TINY, "all different"])
+@pytest.mark.parametrize("name", EVERY)
 def test_the_calls_do_not_grow_with_the_lines(lake, name):
     archive = lake.archive(b"{}\n")
     table = RejectTable(archive, "x", "y")
@@ -144,62 +190,83 @@ def test_the_calls_do_not_grow_with_the_lines(lake, name):
     def work(data: bytes) -> None:
         block = Block(memoryview(data), (Span("m", 0, 0, 0, 1),), data.count(b"\n"), 0, None)
         found = table.of_block(reader(archive).read(block.view, "", 0, 0, block.line_count).rejects, block)
-        assert len(found.rows) > LINES // 3
+        assert len(found.rows) > len(data) // 300
         encode(found.rows, REJECTED_LINES)
 
-    small, large = (tiny(name, LINES * size) for size in (8, 32))
+    small, large = (tiny(name, LINES * size) for size in (20, 80))
     work(small)
     fewer, more = calls(lambda: work(small)), calls(lambda: work(large))
     assert more < fewer + 500
-    assert more < LINES // 5
+    assert more < (LINES if name.endswith("different") else LINES // 5)
 
 
-@pytest.mark.usefixtures("library")
-def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, tmp_path):
-    size = 1_000_000
-    good = lake.lines(*({k: v for k, v in lake.record(n).items() if k != "article_body"} for n in range(2000)))
-    odd = good.replace(b'11Z"', b'11"')  # good as well, but each is looked at by itself
-    every = {name: tiny(name, size) for name in ("empty objects", "all sorts", "all different")} | {
-        "good and bad in turn": good.replace(b"\n", b"\n{}\n"),
-        "times without a zone": odd,
-    }
+def too_dear(work: Callable[[str, bytes, int], float], good: bytes, every: dict[str, bytes]) -> dict[str, float]:
+    """The ratios beyond FACTOR: processor time per byte, beside that of good lines."""
+    usual, found, left = float("inf"), dict.fromkeys(every, float("inf")), [*every]
+    for number in range(ROUNDS):
+        usual = min(usual, work("good", good, number) / len(good))
+        for name in left:
+            found[name] = min(found[name], work(name, every[name], number) / len(every[name]))
+        left = [name for name in left if found[name] > FACTOR * usual]
+    return {name: round(found[name] / usual, 1) for name in left}
 
-    def per_byte(data: bytes) -> float:
-        archive = lake.archive(data)
-        return seconds(lambda number: convert(archive, lake.elsewhere(f"{number}-{id(data)}").layout, workers=1)) / len(
-            data
-        )
 
-    usual = per_byte(good * (size // len(good) + 1))
-    found = {name: per_byte(data) / usual for name, data in every.items()}
-    assert {name: round(ratio) for name, ratio in found.items() if ratio > FACTOR} == {}
-
-    archive = lake.archive(every["empty objects"])
-    of_snapshot = SnapshotArchive(archive.path, archive.identifier, archive.version, "enwiki", 0, "s", "1" * 32)
-    assert (
-        seconds(lambda number: convert(of_snapshot, lake.elsewhere(f"s{number}").layout, workers=1))
-        < FACTOR * usual * size
+def measured(how: str) -> list[str]:
+    """The kinds of lines that are measured: without the decoder, which takes ten times as long, one of each verdict."""
+    return (
+        EVERY
+        if how == "native"
+        else ["nuls", "all sorts", "no end, different", "no date, different", "no name, different"]
     )
 
 
-@pytest.mark.usefixtures("library")
-def test_tiny_lines_of_a_stream_cost_as_little_and_are_kept(lake):
-    records = ({k: v for k, v in lake.record(n).items() if k != "article_body"} for n in range(3000))
-    good = lake.lines(*(one | {"event": one["event"] | {"partition": 0, "offset": n}} for n, one in enumerate(records)))
-    bad = tiny("all sorts", len(good))
+def seconds(work: Callable[[], object]) -> float:
+    """Seconds of the processor."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
 
-    def per_byte(name: str, data: bytes) -> float:
-        def work(number: int) -> None:
-            live = LiveLake(lake.elsewhere(f"{name}{number}").layout, "live_changes", ARTICLE_CHANGES.table)
-            lines = data.splitlines(keepends=True)
-            live.add([b"".join(lines[place : place + 1000]) for place in range(0, len(lines), 1000)], lake.hour)
 
-        return seconds(work) / len(data)
+def good_lines(lake: Any, size: int) -> bytes:
+    """Good records without a body, of about 400 bytes, that are events of a stream as well."""
+    records = ({k: v for k, v in lake.record(n).items() if k != "article_body"} for n in range(size // 400))
+    return lake.lines(*(one | {"event": one["event"] | {"partition": 0, "offset": n}} for n, one in enumerate(records)))
 
-    assert per_byte("bad", bad) < FACTOR * per_byte("good", good)
-    (kept,) = (lake.elsewhere("bad0").layout.lake / "live_changes_rejects").rglob("*.ndjson.gz")
+
+def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
+    good = good_lines(lake, 1_000_000)
+    every = {name: tiny(name, len(good)) for name in measured(how)} | {
+        "good and bad in turn": good.replace(b"\n", b"\n{}\n"),
+        "times without a zone": good.replace(b'11Z"', b'11"'),
+    }
+    strangers = spoilt(1) + b"\n"  # an archive of another project alone is damaged
+
+    def work(name: str, data: bytes, number: int) -> float:
+        archive = lake.archive(data + strangers)
+        if name == "empty objects" and number % 2:
+            archive = SnapshotArchive(archive.path, archive.identifier, archive.version, "enwiki", 0, "s", "1" * 32)
+        layout = lake.elsewhere(f"{number}-{name}").layout
+        return seconds(lambda: convert(archive, layout, workers=1))
+
+    work("good", good, ROUNDS)
+    assert too_dear(work, good, every) == {}
+
+
+def test_bad_lines_of_a_stream_cost_as_little_and_are_kept(lake, how):
+    good = good_lines(lake, 1_000_000)
+    every = {name: tiny(name, len(good)) for name in measured(how)}
+
+    def work(name: str, data: bytes, number: int) -> float:
+        lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
+        blocks = [b"".join(lines[place : place + 1000]) for place in range(0, len(lines), 1000)]
+        live = LiveLake(lake.elsewhere(f"{name}{number}").layout, "live_changes", ARTICLE_CHANGES.table)
+        return seconds(lambda: live.add(blocks, lake.hour))
+
+    work("good", good, ROUNDS)
+    assert too_dear(work, good, every) == {}
+    (kept,) = (lake.elsewhere("all sorts0").layout.lake / "live_changes_rejects").rglob("*.ndjson.gz")
     assert gzip.decompress(kept.read_bytes()).split(b"\n") == [
-        *(line for line in bad.split(b"\n") if line.strip(b" \t\r")),
+        *(line for line in every["all sorts"].split(b"\n") if line.strip(b" \t\r")),
         b"",
     ]
 

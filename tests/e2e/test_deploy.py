@@ -95,7 +95,7 @@ def test_what_services_need_is_written_once(tmp_path, monkeypatch):
     home = tmp_path / "data" / "dagster"
     for _ in range(2):
         told = CliRunner().invoke(cli.wme, ["ui", "--prepare"])
-        assert (told.exit_code, told.output) == (0, f"Dagster's instance: {home}\n")
+        assert (told.exit_code, told.stdout) == (0, f"Dagster's instance: {home}\n")
         assert yaml.safe_load((home / "workspace.yaml").read_text())["load_from"]
         (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")  # the operator's own stays
     assert "pools" not in (home / "dagster.yaml").read_text()

@@ -83,18 +83,15 @@ class PartialHourError(MirrorError):
         self.reasons = dict(reasons or {})
 
     @classmethod
-    def of(
-        cls, hour: datetime, odd: Mapping[tuple[str, int], str], damaged: Mapping[tuple[str, int], Exception]
-    ) -> PartialHourError:
-        """The error of an hour.
+    def of(cls, odd: Mapping[tuple[str, int], str], damaged: Mapping[tuple[str, int], Exception]) -> PartialHourError:
+        """The error of an hour. It does not name the hour, so that hours that fail alike are reported together.
 
         Args:
-            hour: The hour.
             odd: Pairs whose record in the batch listing cannot be used, each with the reason.
             damaged: Pairs whose archive could not be fetched or converted, each with the error.
         """
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
-        words = [f"Nothing of {hour_text(hour)} UTC was loaded for {names}. The other projects of the hour are loaded."]
+        words = [f"Nothing was loaded for {names}. The other projects of the hour are loaded."]
         if odd:
             whose = listed([f"{project} namespace {number} ({why})" for (project, number), why in odd.items()], 3)
             words.append(
@@ -133,7 +130,7 @@ class ArchivedHour:
     @property
     def partial(self) -> PartialHourError | None:
         """The error of the projects that are left out; None: there are none."""
-        return PartialHourError.of(self.hour, self.odd, self.damaged) if self.odd or self.damaged else None
+        return PartialHourError.of(self.odd, self.damaged) if self.odd or self.damaged else None
 
     def check(self) -> None:
         """Raise PartialHourError where projects are left out."""

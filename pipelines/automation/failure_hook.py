@@ -108,6 +108,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 def _post(url: str, body: bytes, seconds: float) -> None:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - http(s), by the setting
     outcome: list[str] = []
+    late = f"it did not answer within {seconds:g} seconds"
 
     def send() -> None:
         try:
@@ -116,15 +117,19 @@ def _post(url: str, body: bytes, seconds: float) -> None:
         except urllib.error.HTTPError as error:
             outcome.append(f"it answered {error.code}")
         except (OSError, HTTPException, ValueError) as error:  # no text of the library's, which may name the address
-            outcome.append(f"it could not be reached: {type(getattr(error, 'reason', None) or error).__name__}")
+            cause = getattr(error, "reason", None) or error
+            outcome.append(
+                late if isinstance(cause, TimeoutError) else f"it could not be reached: {type(cause).__name__}"
+            )
 
     # in a thread of its own, because a timeout of sockets begins again with every byte
     thread = threading.Thread(target=send, name="failure-hook", daemon=True)
     thread.start()
     thread.join(seconds)
     if not outcome or outcome[0]:
-        why = outcome[0] if outcome else f"it did not answer within {seconds:g} seconds"
-        raise HookError(f"The address in WME_ON_FAILURE did not take the report ({why}). The run's page has all of it.")
+        raise HookError(
+            f"The address in WME_ON_FAILURE did not take the report ({outcome[0] if outcome else late}). The run's page has all of it."
+        )
 
 
 def _run(words: list[str], body: bytes, seconds: float) -> None:

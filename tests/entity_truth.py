@@ -140,7 +140,17 @@ def derived(records: dict[str, Any]) -> dict[str, list[Row]]:
             for of, statements in entity.get("statements", {}).items()
             for number, statement in enumerate(statements, 1)
         ]
+    preferred = {_group(row) for row in rows["entity_statements"] if row["rank"] == "preferred"}
+    rows["best_statements"] = [
+        row
+        for row in rows["entity_statements"]
+        if row["rank"] == ("preferred" if _group(row) in preferred else "normal")
+    ]
     return rows
+
+
+def _group(statement: Row) -> tuple[Any, Any]:
+    return statement["entity_id"], statement["property_id"]
 
 
 def assert_derived(warehouse: Warehouse, records: dict[str, Any]) -> None:

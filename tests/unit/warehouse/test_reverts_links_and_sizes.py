@@ -24,17 +24,22 @@ def test_reverts_are_told_by_their_tags_each_revision_once(lake, warehouse):
         edit(3, 4, "mobile edit", None),
         lake.change(4, "P4", 5, "delete", version_tags=["mw-reverted"]),
     ]
-    # the revision 7 was published again when it had its tag
-    second = [first[1], edit(1, 61, "mw-reverted", version_id=7), edit(4, 62, "mw-manual-revert", version_id=6)]
+    # the revisions 7 and 8 were published again when they had their tags
+    second = [
+        first[1],
+        edit(1, 61, "mw-reverted", version_id=7),
+        edit(4, 62, "mw-manual-revert", version_id=6),
+        edit(1, 63, "mw-undo", "mw-reverted", version_id=8),
+    ]
     for hour, rows in enumerate((first, second)):
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
     warehouse.publish()
     query = "SELECT version_id, is_reverted, revert_method, previous_version_id FROM actual_reverts"
     assert warehouse.sql(query).rows == [
+        (8, True, "undo", None),
         (6, False, "manual-revert", None),
         (7, True, None, None),
         (9, True, "rollback", 5),
-        (8, False, "undo", None),
     ]
 
 

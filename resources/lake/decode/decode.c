@@ -841,6 +841,53 @@ INLINE int32_t child_of(struct decoder *d, int32_t n, int32_t *guess, const uint
 
 static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int64_t i);
 
+/* Whether a text (behind its quote) is certainly no time in any of the forms that examine.py knows. */
+static int is_no_time(const uint8_t *p) {
+    const uint8_t *end = text_stop(p);
+    if (*end != '"') return 0; /* written with escapes, or no text */
+    ptrdiff_t length = end - p;
+    if (length < 10 || p[4] != '-' || p[7] != '-') return 1;
+    int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
+    if ((century | year | month | day) < 0 || !is_day(century * 100 + year, month, day)) return 1;
+    if (length == 10 || p[10] == 'Z' || p[10] == '+' || p[10] == '-') return 0;
+    if ((p[10] != 'T' && p[10] != ' ') || length < 13 || two(p + 11) < 0 || two(p + 11) > 24) return 1;
+    if (p[13] != ':') return 0;
+    if (length < 16 || two(p + 14) < 0 || two(p + 14) > 59) return 1;
+    if (p[16] != ':') return 0;
+    if (length < 19 || two(p + 17) < 0 || two(p + 17) > 59) return 1;
+    p += 19;
+    if (*p == '.') {
+        int count = 0;
+        for (p++; is_digit(*p); p++) count++;
+        if (!count || count > 6) return 1;
+    }
+    return *p == 'Z' ? p + 1 != end : *p != '"' && *p != '+' && *p != '-';
+}
+
+/* Whether the value at `p`, which was not read, is certainly not as declared, if it is JSON. */
+static int is_other(struct decoder *d, const struct node *node, const uint8_t *p) {
+    int kind = node->is.kind;
+    double number_there;
+    struct findings found = {0, 0};
+    const uint8_t *end;
+    switch (kind) {
+    case TEXT: return !(node->is.flags & JSON) && *p != '"';
+    case TIME: return *p != '"' || is_no_time(p + 1);
+    case BOOL: return *p != 't' && *p != 'f';
+    case STRUCT:
+    case ROUTE: return *p != '{';
+    case LIST: return *p != '[';
+    default: break;
+    }
+    if (*p != '-' && !is_digit(*p)) return 1;
+    if (!(end = strict_value(p, &found))) return 0;
+    if (kind == INTEGER) return end - p != 2 || memcmp(p, "-0", 2);
+    if (kind == DOUBLE) return end - p < 400; /* it is beyond every double, or none can tell it from zero */
+    if (!number(d, p, &number_there)) return 0;
+    if (number_there >= (double)EXACT_DOUBLE || number_there <= -(double)EXACT_DOUBLE) return 1;
+    return number_there != (double)(int64_t)number_there;
+}
+
 /* A field that goes beyond the declaration, in an object on the way. */
 static int note_unknown(struct decoder *d, int32_t n, const uint8_t *key, const uint8_t *key_end, const uint8_t *start,
                         const uint8_t *end) {
@@ -867,7 +914,7 @@ static const uint8_t *members(struct decoder *d, const uint8_t *p, int32_t n, in
         if (likely(child >= 0)) {
             const uint8_t *start = p;
             p = value(d, p, child, i);
-            if (unlikely(!p)) return NULL;
+            if (unlikely(!p)) return d->mistyped |= is_other(d, &d->nodes[child], start), NULL;
             if (unlikely(d->zoneless) && !note_unknown(d, n, key, key_end, start, p)) return NULL;
             guess = &d->nodes[child].next;
         } else {
@@ -889,8 +936,10 @@ static const uint8_t *elements(struct decoder *d, const uint8_t *p, int32_t n, i
     p = space(p);
     if (*p == ']') return p + 1;
     for (;;) {
+        const uint8_t *start = p;
         p = value(d, p, child, (*count)++);
-        if (unlikely(!p || d->zoneless)) return NULL;
+        if (unlikely(!p)) return d->mistyped |= is_other(d, &d->nodes[child], start), NULL;
+        if (unlikely(d->zoneless)) return NULL;
         p = space(p);
         if (*p == ',') {
             p = space(p + 1);
@@ -900,63 +949,8 @@ static const uint8_t *elements(struct decoder *d, const uint8_t *p, int32_t n, i
     }
 }
 
-/* Whether a text (behind its quote) is certainly no time in any of the forms that examine.py knows. */
-static int is_no_time(const uint8_t *p) {
-    const uint8_t *end = text_stop(p);
-    if (*end != '"') return 0; /* written with escapes, or no text */
-    ptrdiff_t length = end - p;
-    if (length < 10 || p[4] != '-' || p[7] != '-') return 1;
-    int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
-    if ((century | year | month | day) < 0 || !is_day(century * 100 + year, month, day)) return 1;
-    if (length == 10 || p[10] == 'Z' || p[10] == '+' || p[10] == '-') return 0;
-    if ((p[10] != 'T' && p[10] != ' ') || length < 13 || two(p + 11) < 0 || two(p + 11) > 24) return 1;
-    if (p[13] != ':') return 0;
-    if (length < 16 || two(p + 14) < 0 || two(p + 14) > 59) return 1;
-    if (p[16] != ':') return 0;
-    if (length < 19 || two(p + 17) < 0 || two(p + 17) > 59) return 1;
-    p += 19;
-    if (*p == '.') {
-        int count = 0;
-        for (p++; is_digit(*p); p++) count++;
-        if (!count || count > 6) return 1;
-    }
-    return *p == 'Z' ? p + 1 != end : *p != '"' && *p != '+' && *p != '-';
-}
-
-/* Whether the value at `p`, which was not read, is certainly not as declared, if it is JSON. */
-static int is_other(struct decoder *d, int kind, const uint8_t *p) {
-    double number_there;
-    struct findings found = {0, 0};
-    const uint8_t *end;
-    switch (kind) {
-    case TEXT: return *p != '"';
-    case TIME: return *p != '"' || is_no_time(p + 1);
-    case BOOL: return *p != 't' && *p != 'f';
-    case STRUCT:
-    case ROUTE: return *p != '{';
-    case LIST: return *p != '[';
-    default: break;
-    }
-    if (*p != '-' && !is_digit(*p)) return 1;
-    if (!(end = strict_value(p, &found))) return 0;
-    if (kind == INTEGER) return end - p != 2 || memcmp(p, "-0", 2);
-    if (kind == DOUBLE) return end - p < 400; /* it is beyond every double, or none can tell it from zero */
-    if (!number(d, p, &number_there)) return 0;
-    if (number_there >= (double)EXACT_DOUBLE || number_there <= -(double)EXACT_DOUBLE) return 1;
-    return number_there != (double)(int64_t)number_there;
-}
-
-static const uint8_t *typed(struct decoder *d, const uint8_t *p, int32_t n, int64_t i);
-
 /* The value at `p` into slot `i` of node `n`. Behind it, or NULL where it is not plainly as declared. */
 static const uint8_t *value(struct decoder *d, const uint8_t *p, int32_t n, int64_t i) {
-    const uint8_t *end = typed(d, p, n, i);
-    int kind = d->nodes[n].is.kind;
-    if (unlikely(!end && !(kind == TEXT && d->nodes[n].is.flags & JSON))) d->mistyped |= is_other(d, kind, p);
-    return end;
-}
-
-static const uint8_t *typed(struct decoder *d, const uint8_t *p, int32_t n, int64_t i) {
     struct node *node = &d->nodes[n];
     struct builder *b = &d->builders[n];
     int kind = node->is.kind;

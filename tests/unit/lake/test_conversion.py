@@ -94,13 +94,13 @@ def test_digest_tells_what_decides_the_rows(lake, monkeypatch):
 def test_files_of_the_first_declarations_are_found_again(lake):
     """Whoever changes a column has every archive converted again: then, and only then, these digests change as well."""
     made = Archive(Path("x"), "enwiki_namespace_0", "0" * 32, lake.hour, "enwiki", 0)
-    assert digest_of(made) == "b76d2313847622b3520f862f38974ef858a51d4f39ae147c10e333baad6bd3e3"
-    assert digest_of(made, frozenset({"html"})).startswith("1abb30a9fea50028")
+    assert digest_of(made) == "9c28bff18c7ee8073df3011d8103ba1f895854b78a795f75c1861ea7d4b3632d"
+    assert digest_of(made, frozenset({"html"})).startswith("98f193e1c394fde8")
     of_snapshot = SnapshotArchive(
         Path("x"), made.identifier, made.version, "enwiki", 0, made.identifier, snapshot_version="1" * 32
     )
-    assert digest_of(of_snapshot).startswith("5d179ccf4aeb6a60")
-    assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("55a52031bc3fecd4")
+    assert digest_of(of_snapshot).startswith("5138b76aebf3ea1f")
+    assert digest_of(of_snapshot, frozenset(), 64 << 20 | 1).startswith("75a80e1c5c97d4ac")
     assert {convert_list(one, b"[]", lake.layout).digest[:16] for one in LISTS} == {"2d9f567e42a88784"}
     # a column that says another thing of the rows makes them others; a description does not
     column = ARTICLE_CHANGES["url"]
@@ -171,7 +171,15 @@ def test_file_is_as_declared(lake):
         assert {column.compression for column in columns.values()} <= {"ZSTD", "UNCOMPRESSED"}
         for column in table:
             if column.name in columns:
-                assert columns[column.name].is_stats_set is not column.body
+                # texts of rejects, which may be equal in millions of rows, would take longer for them than for all else
+                is_given = table is REJECTED_LINES and column.name in {
+                    "project_id",
+                    "archive",
+                    "member",
+                    "reason",
+                    "raw",
+                }
+                assert columns[column.name].is_stats_set is not (column.body or is_given)
                 told = columns[column.name].statistics
                 empty = told is not None and told.null_count == group.num_rows
                 assert ("RLE_DICTIONARY" in columns[column.name].encodings) is not (

@@ -47,6 +47,8 @@
 #define BLOCK_MAX (INT32_MAX - 4096)
 /* Keys of the objects that are open at once in a value that is kept as JSON; lines with more are refused. */
 #define KEYS_MAX 512
+/* Longer lines that break a rule are read in Python: to take their rows out of a batch, all its bodies are copied. */
+#define BROKEN_MAX 4096
 
 /* --- Arrow's C data interface ------------------------------------------------------------------------------------ */
 
@@ -1140,6 +1142,7 @@ static const uint8_t *line(struct decoder *d, const uint8_t *p, int64_t number, 
             d->row++;
             return p;
         }
+        if (broken > 0 && p - start > BROKEN_MAX) broken = -1;
         if (broken >= 0) { /* what is unknown was not read strictly */
             verdict = broken ? BROKEN : UNDECIDED;
             if (d->unknown_count > unknown) verdict = verdict_on(d, start, p, verdict);

@@ -109,7 +109,7 @@ def sized(metadata: dict[str, Any]) -> dict[str, Any]:
 _WORK = frozenset(
     {
         *("files_fetched", "bytes_fetched", "size_fetched", "requests", "quota_units", "form", "because"),
-        *("files_converted", "seconds", "seconds_by_archive", "changed", "dropped_versions"),
+        *("files_converted", "seconds", "seconds_by_archive", "dropped_versions"),
     }
 )
 #: When the work was done that the metadata tell of, where that was in an earlier run.

@@ -361,7 +361,7 @@ def test_cheap_commands_run(mirror, call, workplace):
         told = call(*words, environ=mirror, stdin="FROM project_state")
         # a check tells of the mirror, which lags here
         assert told.code == 0 or "--check" in words, (words, told.err)
-        assert told.out
+        assert told.out or {"--quiet", "-q"} & {*words}, words
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the lines need curl")

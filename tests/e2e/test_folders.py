@@ -71,7 +71,7 @@ def test_another_settings_file_takes_the_place_of_the_projects(project, way):
     # children of Dagster's, which run in other folders, are named the same file
     program = [
         "-c",
-        "from pipelines.definitions import defs; import os; print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))",
+        "from pipelines.definitions import defs; defs(); import os; print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))",
     ]
     assert told(project, program, project, WME_ENV_FILE="../elsewhere/other.env") == f"{named} None\n"
 

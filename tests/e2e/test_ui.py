@@ -97,7 +97,9 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(tmp_
             timeout=120,
         )
         assert (second.returncode, second.stdout) == (1, "")
-        assert second.stderr.startswith(f"Another `wme ui` serves {data} already")
+        service, refusal = second.stderr.split("\n", 1)
+        assert service.startswith("Service: the built-in sandbox")
+        assert refusal.startswith(f"Another `wme ui` serves {data} already")
 
         with pytest.raises(urllib.error.HTTPError) as none, urllib.request.urlopen(f"{ui.url}/report", timeout=60):
             pass

@@ -103,7 +103,7 @@ def test_dagster_finds_the_code_location_of_a_wheel(place):
     for name, original in (("dagster.yaml", "dagster.example.yaml"), ("workspace.yaml", "workspace.yaml")):
         assert (place / "mirror" / "dagster" / name).read_bytes() == (ROOT / original).read_bytes()
     [entry] = yaml.safe_load((place / "mirror" / "dagster" / "workspace.yaml").read_text())["load_from"]
-    program = f"from {entry['python_module']['module_name']} import defs; print(defs.resolve_job_def('hour_to_published').name)"
+    program = f"from {entry['python_module']['module_name']} import defs; print(defs().resolve_job_def('hour_to_published').name)"
     told = call(place, "python", "-c", program)
     assert told.stdout == "hour_to_published\n", told.stderr
 

@@ -146,7 +146,7 @@ def test_a_backfill_of_a_job_from_the_command_line_is_a_run_per_hour(tmp_path):
 
 def test_a_range_without_an_hour_fails_and_says_why(mirror):
     late, early = mirror.newest(2)[::-1]
-    defs = build_defs(mirror.settings, **mirror._resources())
+    defs = build_defs(mirror.settings, **mirror.resources())
     tags = {ASSET_PARTITION_RANGE_START_TAG: key_of(late), ASSET_PARTITION_RANGE_END_TAG: key_of(early)}
     with dg.DagsterInstance.ephemeral() as instance:
         result = defs.resolve_job_def("hours").execute_in_process(instance=instance, tags=tags, raise_on_error=False)

@@ -53,7 +53,7 @@ class Mirror:
 
 
 def page(number: int, version: int, published: str) -> dict[str, Any]:
-    record = Lake(Layout(None)).record(number)  # type: ignore[arg-type]
+    record = Lake(Layout("")).record(number)
     record["version"]["identifier"] = version
     record["event"] |= {"identifier": f"e{number}.{version}", "date_published": published}
     return record

@@ -39,6 +39,7 @@ OURS = sorted(
 #: An argument by the name or the type that a constructor gives it.
 VALUES: dict[str, Any] = {
     "path": Path("/data/x.tar.gz"),
+    "reasons": {("enwiki", 0): "Said so."},
     "int": 7,
     "str": "Said so.",
     "Path": Path("/y"),

@@ -7,6 +7,7 @@ A program as well: `python -m tests.integration.recorded FOLDER > tests/integrat
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -150,8 +151,8 @@ def _of_a_page(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     page, name = row or (0, "")
     quoted = "'" + name.replace("'", "''") + "'"
     return (
-        query.replace("'Page 1'", quoted)
-        .replace("100", str(page))
+        re.sub(r"\b100\b", str(page), query)
+        .replace("'Page 1'", quoted)
         .replace("2026-11-19 06:00:00+00", f"{NOW - timedelta(minutes=70)}", 1)
         .replace("2026-11-19 06:00:00+00", f"{NOW}")
     )

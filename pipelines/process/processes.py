@@ -40,6 +40,9 @@ _AGAIN_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_again"
 
 #: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
 _SILENT_SECONDS: Final = 60.0
+#: An interrupt looks for runs of its process until so many looks, so far apart, have found none. Interrupts give it some seconds.
+_QUIET_LOOKS: Final = 3
+_LOOK_SECONDS: Final = 0.05
 _SENTENCE: Final = (
     "The process of this run ended without a word: it was killed, or the machine stopped. What it had committed stays. "
     "Dagster's daemon runs it again; where none is running, run the same again to go on."
@@ -64,9 +67,17 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
     tags = {_PROCESS_TAG: _name(lock)}
 
     def cancel() -> None:
-        for run in instance.get_runs(dg.RunsFilter(tags=tags, statuses=_UNDER_WAY)):
-            instance.report_run_canceled(run, "Interrupted. What it had committed stays. Run the same again to go on.")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        quiet = 0
+        # the run goes on meanwhile, and may be about to be recorded
+        while quiet < _QUIET_LOOKS:
+            runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=_UNDER_WAY))
+            for run in runs:
+                instance.report_run_canceled(
+                    run, "Interrupted. What it had committed stays. Run the same again to go on."
+                )
+                instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            quiet = 0 if runs else quiet + 1
+            time.sleep(_LOOK_SECONDS)
         Path(lock.lock_file).unlink(missing_ok=True)
 
     with interrupts.tidied(cancel):

@@ -20,7 +20,7 @@ from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from pipelines.definitions import build_defs
-from pipelines.process import processes
+from pipelines.process import interrupts, processes
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -112,6 +112,15 @@ def test_a_run_that_was_being_canceled_is_canceled_and_not_asked_for_again(insta
     assert len(processes.end_killed(instance)) == 1
     assert statuses(instance, run) == ["CANCELED"]
     assert processes.wanted_again(instance) == []
+
+
+def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monkeypatch):
+    with processes.under_way(instance) as tags:
+        made: list[dg.DagsterRun] = []
+        record = lambda _seconds: made or made.append(create_run_for_test(instance, tags=tags))  # noqa: E731
+        monkeypatch.setattr(processes.time, "sleep", record)
+        interrupts._tidying[-1]()
+        assert instance.get_run_by_id(made[0].run_id).status is dg.DagsterRunStatus.CANCELED
 
 
 def test_a_run_of_another_machine_is_left_alone(instance):

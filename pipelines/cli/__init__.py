@@ -10,113 +10,45 @@ command imports what it runs in its own body, so that `--help` and `sql` answer 
 
 from __future__ import annotations
 
+import ast
 import importlib
 import io
 import logging
 import os
 import sys
 from collections.abc import Iterator, MutableMapping
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
-#: The module of every command, which is a function of the same name there, and its help in a sentence: that of its
-#: docstring, which would cost the import.
-_COMMANDS = {
-    "article": ("families.lookups", "Look up the article NAME as it is now, in all projects that have one."),
-    "auth": ("account.auth", "Manage the account: log in, show or revoke the tokens, change the password."),
-    "backup": ("maintenance.backup", "Back up the mirror into a folder of DESTINATION, while runs go on."),
-    "batches": (
-        "families.batches",
-        "List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.",
-    ),
-    "clean": (
-        "maintenance.data_folder",
-        "Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).",
-    ),
-    "compact": (
-        "maintenance.compaction",
-        "Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.",
-    ),
-    "dictionary": (
-        "inspection.tables",
-        "Print the data dictionary (Markdown): every table and column, with its path in the service's record.",
-    ),
-    "entity": ("families.lookups", "Look up the Wikidata item or property ID, for example Q42 or P31."),
-    "forget": (
-        "maintenance.data_folder",
-        "Remove all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.",
-    ),
-    "lists": ("families.lists", "Show the entries of the reference list NAME, as the service has it now."),
-    "lookups": (
-        "families.repairs",
-        "Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.",
-    ),
-    "metrics": ("inspection.metrics", "Print the figures of `wme status` in the text format of Prometheus."),
-    "publish": (
-        "maintenance.data_folder",
-        "Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).",
-    ),
-    "rebuild": (
-        "maintenance.data_folder",
-        "Convert and load everything that is archived and not loaded, without the service: a whole mirror from its archive.",
-    ),
-    "rejects": (
-        "inspection.rejects",
-        "List the lines that could not be converted, by reason and by location, or try them again.",
-    ),
-    "relocate": (
-        "maintenance.data_folder",
-        "Point the views of the published file to the lake after the data folder was moved.",
-    ),
-    "report": ("inspection.report", "Write one HTML page about the mirror, which any browser shows without a network."),
-    "restore": ("maintenance.backup", "Restore the backup SOURCE into an empty data folder (WME_DATA), and publish."),
-    "run": (
-        "run",
-        "Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file.",
-    ),
-    "sandbox": (
-        "serve",
-        "Run the built-in local content service in the foreground (`wme sandbox --help` lists its options).",
-    ),
-    "snapshots": (
-        "families.snapshots",
-        "Snapshots of whole projects: list them, plan a download, download them into the archive.",
-    ),
-    "sql": ("inspection.tables", "Query the published file, read-only."),
-    "status": (
-        "inspection.status",
-        "Show the state of the mirror: service, account, size, pending work, and each of the newest hours.",
-    ),
-    "stream": (
-        "stream",
-        "Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.",
-    ),
-    "structured": (
-        "families.lookups",
-        "Look up the structured contents of the article NAME: infoboxes, sections, tables.",
-    ),
-    "ui": ("serve", "Start the Dagster UI and daemon for this data folder."),
-    "worker": (
-        "worker",
-        "Convert archives and compact lake files for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.",
-    ),
+#: The commands by the module that has a function of the same name for each.
+_MODULES = {
+    "account": ("auth",),
+    "inspection": ("dictionary", "metrics", "report", "sql", "status"),
+    "maintenance": (*("backup", "clean", "compact", "forget", "lookups", "publish", "rebuild", "relocate", "restore"),),
+    "records": ("article", "batches", "entity", "lists", "structured"),
+    "rejects": ("rejects",),
+    "run": ("run",),
+    "serve": ("sandbox", "ui", "worker"),
+    "snapshots": ("snapshots",),
+    "stream": ("stream",),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """The commands by name, each imported when it is asked for."""
+    """The commands by name. A command is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module = importlib.import_module(f"pipelines.cli.{_COMMANDS[name][0]}")
-        command: click.Command = getattr(module, name)
+        command: click.Command = getattr(importlib.import_module(f"pipelines.cli.{_MODULE_OF[name]}"), name)
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
+        return iter(_MODULE_OF)
 
     def __len__(self) -> int:
-        return len(_COMMANDS)
+        return len(_MODULE_OF)
 
     def __setitem__(self, name: str, command: click.Command) -> NoReturn:
         raise TypeError("Commands are declared in this module.")
@@ -140,8 +72,15 @@ class Group(click.Group):
 
 class _Lazy(Group):
     def sentences(self) -> dict[str, str]:
-        """What each command does, without importing it."""
-        return {name: text for name, (_, text) in _COMMANDS.items()}
+        """Return the first sentence of each command's docstring, read from the source, because an import takes a second."""
+        found = {}
+        for module, names in _MODULES.items():
+            tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+            for node in tree.body:
+                if isinstance(node, ast.FunctionDef) and node.name in names:
+                    stub = click.Command(node.name, help=ast.get_docstring(node))
+                    found[node.name] = stub.get_short_help_str(limit=1000)
+        return found
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import service, terminal
-from pipelines.cli.parameters import HOUR, DatasetName, quiet_option
+from pipelines.cli import options, terminal
+from pipelines.cli.options import HOUR, DatasetName, quiet_option
 from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from pipelines.settings import read as read_settings
 from resources import datasets
@@ -49,7 +49,7 @@ GROUP BY ALL ORDER BY a.project_id""",
 }
 
 
-@click.command(cls=service.Writing)
+@click.command(cls=options.Writing)
 @click.option(
     "--hours",
     "count",
@@ -121,10 +121,9 @@ def run(
         )
 
     from assets import names
-    from pipelines.cli.terminal_engine import TerminalEngine
     from pipelines.operations import pending
     from pipelines.operations import run as runs
-    from pipelines.wiring import build_resources, engine_fields
+    from pipelines.wiring import build_resources
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
     from resources.warehouse import Warehouse
@@ -166,7 +165,7 @@ def run(
                 refresh_reference=reference,
                 with_lacking=with_lacking,
                 say=say,
-                engine=TerminalEngine(**engine_fields(settings)),
+                engine=options.terminal_engine(settings),
             )
 
     if dry_run:

@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from pipelines.cli import service, terminal
+from pipelines.cli import options, terminal
 from pipelines.process import interrupts
 from pipelines.settings import read as read_settings
 from resources.formatting import counted
@@ -20,7 +20,7 @@ _END_SECONDS = 2.5
 _BUSY_SECONDS = 2.0
 
 
-@click.command(cls=service.Writing)
+@click.command(cls=options.Writing)
 @click.option(
     "--since", "hours", type=click.FloatRange(0, 48), help="Begin so many hours ago, the first time.  [default: now]"
 )

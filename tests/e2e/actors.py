@@ -20,8 +20,7 @@ import duckdb
 
 import resources.warehouse
 from assets.maintenance import compaction
-from pipelines.cli.maintenance import compaction as compacting
-from pipelines.cli.maintenance import data_folder
+from pipelines.cli import maintenance
 from resources.warehouse import Warehouse
 from resources.warehouse.publish import standby
 from tests.e2e import forkserver
@@ -72,7 +71,7 @@ def publish(pipe: int, environ: dict[str, str], now: str) -> None:
     forkserver.runs.instances.opened = forkserver._without_history
     forkserver.stand_still(datetime.fromisoformat(now))
     forkserver.watch(functools.partial(_tell, pipe))
-    _command(pipe, environ, data_folder.publish)
+    _command(pipe, environ, maintenance.publish)
 
 
 def compact(pipe: int, environ: dict[str, str], now: str) -> None:
@@ -100,7 +99,7 @@ def compact(pipe: int, environ: dict[str, str], now: str) -> None:
     compaction.hot_from = lambda hot: (moment - hot).replace(hour=0, minute=0, second=0, microsecond=0)
     forkserver.watch(tell, COMPACTION_PHASES)
     resources.warehouse.Warehouse = functools.partial(Warehouse, clock=lambda: moment)  # type: ignore[misc, assignment]
-    _command(pipe, environ, compacting.compact)
+    _command(pipe, environ, maintenance.compact)
 
 
 def spoil(pipe: int, data: str, hour: str, projects: list[str], namespaces: list[int], folder: str) -> None:

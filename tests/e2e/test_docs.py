@@ -19,7 +19,7 @@ import duckdb
 import pytest
 
 from pipelines import cli, settings, values
-from pipelines.cli.account import secret_input
+from pipelines.cli import secret_input
 from pipelines.process import instance
 from pipelines.report import dictionary
 from resources import datasets

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from pipelines import cli
-from pipelines.cli import service as services
+from pipelines.cli import options
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 #: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder, name it themselves.
@@ -51,7 +51,7 @@ def commands(group, words=()):
 
 def test_every_command_that_writes_says_where_first():
     found = dict(commands(cli.wme))
-    assert {words for words, command in found.items() if not isinstance(command, services.Writing)} == READING
+    assert {words for words, command in found.items() if not isinstance(command, options.Writing)} == READING
 
 
 @pytest.mark.parametrize("words", [("auth", "login"), ("publish",), ("clean",), ("compact",), ("rejects", "--retry")])

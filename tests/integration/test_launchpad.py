@@ -9,7 +9,7 @@ import pytest
 
 from assets.failures import sentence
 from assets.families.snapshots import SnapshotConfig
-from pipelines.cli.families.snapshots import plan_snapshots
+from pipelines.cli.snapshots import plan_snapshots
 from resources.enterprise import SnapshotOptions
 
 NAME = "enwiki_namespace_0"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.cli.inspection.metrics import metrics as command
+from pipelines.cli.inspection import metrics as command
 from pipelines.report import metrics
 from pipelines.report import status as statuses
 from pipelines.settings import Settings

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import service, terminal
-from pipelines.cli.parameters import HOUR
+from pipelines.cli import options, terminal
+from pipelines.cli.options import HOUR
 from pipelines.settings import read as read_settings
 from resources.errors import clause
 from resources.formatting import counted, value_text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipelines.settings import Settings
 
 
-@click.command(cls=service.Writing, only="retry")
+@click.command(cls=options.Writing, only="retry")
 @click.option("--hour", type=HOUR, help="Only lines of this hour (UTC), for example 2026-11-20T05.")
 @click.option("--project", help="Only lines of this project, for example enwiki.")
 @click.option("--reason", help="Only lines whose reason contains this text.")
@@ -104,10 +104,8 @@ def _rest(line: dict[str, Any]) -> str:
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Try rejected lines again, and show the result."""
-    from pipelines.cli.terminal_engine import TerminalEngine
     from pipelines.operations import reprocess
     from pipelines.operations.rejects import count
-    from pipelines.wiring import engine_fields
     from resources.warehouse import Warehouse
 
     trial = reprocess.attempt(settings, selection)
@@ -122,7 +120,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         # by hours, because a newer converter may reject what is left for another reason
         before = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         with terminal.progress():
-            report = reprocess.redo(settings, trial, engine=TerminalEngine(**engine_fields(settings)))
+            report = reprocess.redo(settings, trial, engine=options.terminal_engine(settings))
         obstacles += report.failures
         after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
         gained = max(before - after, 0)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import ValidationError
 
-from pipelines.cli import Group, service, terminal
-from pipelines.cli.families.records import answered, queried, query, show, show_record
-from pipelines.cli.parameters import CHUNK, SNAPSHOT, dataset_option
+from pipelines.cli import Group, options, terminal
+from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
+from pipelines.cli.records import answered, queried, query, show, show_record
 from pipelines.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
@@ -53,7 +53,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     if projects and everything:
         raise click.UsageError("--project and --all exclude each other.")
     settings = read_settings(scoped=not everything and not projects)
-    with service.client(settings) as client:
+    with options.client(settings) as client:
         if projects:
             names.check(client, Layout(settings.data), projects, correct="--project")
         elif not everything:
@@ -98,7 +98,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 def show_snapshot(*, identifier: str, fields: tuple[str, ...], form: str, dataset: Dataset) -> None:
     """Show the service's record of the snapshot ID. Costs no quota."""
     path = endpoints.record(endpoints.records(dataset), identifier)
-    with service.client(read_settings(scoped=False)) as client:
+    with options.client(read_settings(scoped=False)) as client:
         show_record(client.record(path, query(fields)), form)
 
 
@@ -120,7 +120,7 @@ def list_chunks(
     """List the chunks of the snapshot ID; with CHUNK, its identifier or its number, only that one. Costs no quota."""
     path = endpoints.chunks(endpoints.record(endpoints.records(dataset), identifier))
     asked = query(fields, filters)
-    with service.client(read_settings(scoped=False)) as client:
+    with options.client(read_settings(scoped=False)) as client:
         if chunk is not None:
             show_record(client.record(endpoints.record(path, chunk), asked), form)
         else:
@@ -151,19 +151,19 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _planned(
-    identifiers: tuple[str, ...], *, dataset: Dataset, writes: bool = False, **options: Any
+    identifiers: tuple[str, ...], *, dataset: Dataset, writes: bool = False, **choice: Any
 ) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
     """The plan, and the client that it was made with."""
     from assets.steps.snapshot import wishes_of
     from pipelines.operations import snapshots as snapshots_
 
     try:
-        chosen = SnapshotOptions(**options)
+        chosen = SnapshotOptions(**choice)
     except ValidationError as error:
         raise click.UsageError(refusal(error)) from None
     settings = read_settings(scoped=False)
     wishes = wishes_of(settings.min_free_gb, chosen)
-    with service.client(settings, writes=writes) as client:
+    with options.client(settings, writes=writes) as client:
         yield client, snapshots_.plan(client, settings, identifiers, wishes, dataset)
 
 
@@ -201,7 +201,7 @@ def _show_plan(combined: Any) -> None:
     )
 
 
-@snapshots.command("download", cls=service.Writing)
+@snapshots.command("download", cls=options.Writing)
 @_choice
 @click.option(
     "--workers",

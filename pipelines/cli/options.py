@@ -1,19 +1,28 @@
-"""The types of parameters: an hour, a snapshot's identifier, a project, a dataset."""
+"""The parameters that several commands share, and the line that names the service and the data folder in use."""
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.cli import terminal
+from pipelines.settings import SettingsError, read_data
+from pipelines.settings import read as read_settings
+from pipelines.values import ENV_FILE
 from resources import datasets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from pipelines.settings import Settings
+    from resources.adapters import ConfiguredEngine
     from resources.datasets import Dataset, Family
+    from resources.enterprise import EnterpriseClient
 
 
 class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -93,3 +102,61 @@ _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 SNAPSHOT = _Name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
 CHUNK = _Name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0, or 0")
 FILE = _Name("id", _IDENTIFIER, "file of an hour", "enwiki_namespace_0")
+
+
+_SANDBOX = "the built-in sandbox (synthetic pages; WME_USERNAME and WME_PASSWORD select an account)"
+
+
+class Writing(click.Command):
+    """A command that writes into the data folder. It first says, on standard error, which service and folder that is.
+
+    Args:
+        only: Option without which the command writes nothing.
+    """
+
+    def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._only = only
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Say where the command writes, unless it is to be quiet; then run it."""
+        if not ctx.params.get("quiet") and (self._only is None or ctx.params[self._only]):
+            terminal.warn(_told())
+        return super().invoke(ctx)
+
+
+def _told() -> str:
+    """The service, the data folder and the settings file, on one line."""
+    try:
+        settings = read_settings(scoped=False)
+    except SettingsError:
+        # the command itself refuses them, where it needs more than the folder
+        service, data = "", read_data()
+    else:
+        service = f"Service: {_SANDBOX if settings.sandbox else settings.base_url}; "
+        data = settings.data
+    named = os.environ.get(ENV_FILE)
+    return f"{service}data folder: {data}{'' if data.exists() else ' (new)'}{f'; settings: {named}' if named else ''}"
+
+
+@contextmanager
+def client(settings: Settings, *, writes: bool = False) -> Iterator[EnterpriseClient]:
+    """The client for these settings, open while the block runs; the sandbox is started where they say so.
+
+    Without `writes`, the data folder may be full or read-only, as long as a valid token is stored.
+    """
+    with settings.access.client(writes=writes) as opened:
+        yield opened
+
+
+def terminal_engine(settings: Settings) -> ConfiguredEngine:
+    """The engine of the settings, which shows its progress on the terminal instead of in Dagster's log."""
+    from pipelines.wiring import engine_fields
+    from resources.adapters import ConfiguredEngine
+    from resources.engine import Engine
+
+    class TerminalEngine(ConfiguredEngine):
+        def engine(self, say: Callable[[str], None]) -> Engine:  # noqa: ARG002  the terminal is watched, not the log
+            return Engine(workers=self.workers, reporter=terminal.reporter())
+
+    return TerminalEngine(**engine_fields(settings))

@@ -1,1 +1,0 @@
-"""`wme auth`: the commands of the account, and how secrets reach them."""

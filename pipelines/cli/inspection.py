@@ -1,0 +1,170 @@
+"""`wme status`, `metrics`, `report`, `sql` and `dictionary`: the contents of the mirror and its state.
+
+The work is in `pipelines/report` and `resources/warehouse`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from pipelines.cli import options, terminal
+from pipelines.cli.options import hours_option
+from pipelines.settings import read as read_settings
+from pipelines.settings import read_data
+from resources.formatting import counted, size_text
+
+
+@click.command()
+@hours_option
+@click.option("--check", is_flag=True, help="Exit with 1 if anything needs attention (a line that begins with !).")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the lines that need attention, for cron.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, hour by hour, for scripts.")
+def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
+    """Show the state of the mirror: service, account, size, pending work, and each of the newest hours."""
+    from pipelines.report import heatmap
+    from pipelines.report import status as statuses
+
+    if quiet and as_json:
+        raise click.UsageError("--quiet and --json exclude each other.")
+    report = statuses.collect(read_settings(), count)
+    if as_json:
+        terminal.echo(json.dumps(statuses.as_json(report), ensure_ascii=False, indent=2))
+    else:
+        for name, value in () if quiet else report.facts:
+            terminal.say(f"{name + ':':<18} {value}")
+        if report.places and not quiet:
+            terminal.OUT.print()
+            spare = ("not_yet", "past_retention", "absent", "empty", "exact from (UTC)", "exact until (UTC)")
+            terminal.show(report.columns, report.coverage, spare=spare)
+            terminal.OUT.print()
+            for line in heatmap.lines(report.places, terminal.OUT.width):
+                terminal.OUT.print(line, soft_wrap=True)
+            terminal.OUT.print()
+        for trouble in report.troubles:
+            terminal.say(f"! {trouble}")
+    if check and report.troubles:
+        sys.exit(1)
+
+
+@click.command()
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write them to FILE, as a whole, instead of printing them.",
+)
+@hours_option
+def metrics(*, output: Path | None, count: int) -> None:
+    """Print the figures of `wme status` in the text format of Prometheus."""
+    from pipelines.report import metrics as collected
+    from pipelines.report import status as statuses
+    from resources import files
+
+    now = datetime.now(UTC)
+    text = collected.text(statuses.collect(read_settings(), count, now), now)
+    if output is None:
+        terminal.echo(text.decode(), nl=False)
+    else:
+        # a collector that comes at any moment reads all of the file, or the one before
+        files.write(output.absolute(), text)
+
+
+@click.command(cls=options.Writing)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write the page.  [default: report.html in the data folder]",
+)
+@click.option("--open", "is_shown", is_flag=True, help="Open it in a browser.")
+def report(*, output: Path | None, is_shown: bool) -> None:
+    """Write one HTML page about the mirror, which any browser shows without a network."""
+    from pipelines.report import page
+
+    made = page.write(read_settings(), output)
+    attention = (
+        "Nothing needs attention"
+        if not made.attention_count
+        else f"What needs attention: {counted(made.attention_count, 'line')}"
+    )
+    terminal.say(f"{made.path} is written ({size_text(made.size_bytes)}, {made.seconds:.1f} s). {attention}.")
+    if is_shown:
+        click.launch(str(made.path))
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format; json prints one object per line.",
+)
+@click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let the query read and write other files, attach databases, load extensions and change settings.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows shown (table format only).",
+)
+def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
+    """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input.
+
+    One query is answered. It reads the published file and the lake, no other file and no network, and it writes nothing.
+    """
+    from resources.warehouse import Warehouse
+
+    text = query if query is not None else terminal.read()
+    if not text.strip():
+        raise click.UsageError("There is no query. Pass one as an argument or on standard input.")
+    answer = Warehouse(read_data()).sql(text, is_confined=not allow_files)
+    if form == "json":
+        for row in answer.rows:
+            terminal.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
+    elif form == "csv":
+        # a spreadsheet or a program reads the exact bytes, a person sees no control characters
+        shown = SimpleNamespace(write=lambda text: terminal.echo(text, nl=False)) if sys.stdout.isatty() else sys.stdout
+        writer = csv.writer(shown, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows([_cell(value) for value in row] for row in answer.rows)
+    elif answer.columns:
+        terminal.show(answer.columns, answer.rows[:limit])
+        if len(answer.rows) > limit:
+            terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown. Raise --limit to see more.")
+
+
+def _plain(value: Any) -> str:
+    """A value that JSON has no form for."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _cell(value: Any) -> Any:
+    """A value in a CSV file: lists and structs as JSON, times in ISO 8601."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    return _plain(value) if isinstance(value, date | time | bytes) else value
+
+
+@click.command()
+def dictionary() -> None:
+    """Print the data dictionary (Markdown): every table and column, with its path in the service's record."""
+    from pipelines.report.dictionary import render
+
+    terminal.echo(render(), nl=False)

@@ -1,0 +1,297 @@
+"""`wme lists`, `batches`, `article`, `structured` and `entity`: records of the service as they are now.
+
+The work is in `resources/enterprise`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipelines.cli import options, terminal
+from pipelines.cli.options import FILE, HOUR, PROJECT, DatasetName, dataset_option
+from pipelines.settings import read as read_settings
+from resources import datasets
+from resources.datasets import ARTICLE_CHANGES, Family
+from resources.enterprise import endpoints
+from resources.formatting import moment_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from resources.datasets import Dataset
+    from resources.enterprise import EnterpriseClient, Listing, Query
+    from resources.enterprise.models import Record
+
+
+#: Characters of a text, members of an array, and lines of a record that are shown to people.
+_LONGEST_TEXT, _MOST_MEMBERS, _MOST_LINES = 300, 6, 200
+
+
+def queried(*, filters: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options `--fields` and, for lists, `--filter`; the command is given `fields` and `filters`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        if filters:
+            command = click.option(
+                "--filter",
+                "filters",
+                multiple=True,
+                metavar="FIELD=VALUE",
+                help="Only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, false and null "
+                "are JSON values; write them in quotes ('\"0\"') to compare with a text.",
+            )(command)
+        return click.option(
+            "--fields",
+            multiple=True,
+            metavar="NAMES",
+            help="Show only these fields: dotted names, separated by commas; can be repeated.",
+        )(command)
+
+    return decorate
+
+
+def answered(command: Callable[..., None]) -> Callable[..., None]:
+    """The options `--json` and `--ndjson`; the command is given `form`: one of them, or `text` for people."""
+
+    @click.option(
+        "--json", "as_json", is_flag=True, help="Print the answer as one JSON document, as the service sends it."
+    )
+    @click.option(
+        "--ndjson",
+        "as_lines",
+        is_flag=True,
+        help="Print one JSON object per line. Default if the output is not a terminal.",
+    )
+    @functools.wraps(command)
+    def asked(*, as_json: bool, as_lines: bool, **options: Any) -> None:
+        if as_json and as_lines:
+            raise click.UsageError("--json and --ndjson exclude each other.")
+        form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
+        command(form=form, **options)
+
+    return asked
+
+
+def query(
+    fields: Iterable[str] = (), filters: Iterable[str] = (), limit: int | None = None, **equal: str | None
+) -> Query:
+    """The query of these options; `equal` has further filters, `__` in a name being a dot, None being none."""
+    from resources.enterprise import Filter, Query
+
+    conditions = [Filter(name.replace("__", "."), value) for name, value in equal.items() if value is not None]
+    for text in filters:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(
+                f"--filter is {text!r}; write it as FIELD=VALUE, for example in_language.identifier=en."
+            )
+        conditions.append(Filter(name, _value(value)))
+    names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
+    return Query(fields=names, filters=tuple(conditions), limit=limit)
+
+
+def _value(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    # Python reads NaN, Infinity and 1e999 too; they are no values of JSON
+    is_value = math.isfinite(found) if isinstance(found, float) else not isinstance(found, dict | list)
+    return found if is_value else text
+
+
+def show(raw: bytes, form: str) -> None:
+    """An answer of the service: as it is, a line for each record, or for people, a block for each."""
+    if form == "json":
+        terminal.echo(raw.decode().rstrip("\n"))
+        return
+    found = json.loads(raw)
+    for number, record in enumerate(found if isinstance(found, list) else [found]):
+        if form == "ndjson":
+            terminal.echo(json.dumps(record, ensure_ascii=False))
+            continue
+        if number:
+            terminal.OUT.print()
+        _show_block(record)
+
+
+def show_record(record: Record, form: str) -> None:
+    """One record in the same forms."""
+    show(json.dumps(record.model_dump(mode="json", exclude_unset=True), ensure_ascii=False).encode(), form)
+
+
+def _show_block(record: Any) -> None:
+    lines = [line for line, _ in zip(_lines(record, ""), range(_MOST_LINES + 1), strict=False)]
+    width = max((len(name) for name, _ in lines[:_MOST_LINES]), default=0)
+    for name, text in lines[:_MOST_LINES]:
+        terminal.say(value_text(f"{name:<{width}}  {text}"))
+    if len(lines) > _MOST_LINES:
+        terminal.say("... --json prints all of it.")
+
+
+def _lines(value: Any, name: str) -> Iterable[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, below in value.items():
+            yield from _lines(below, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and value:
+        for number, member in enumerate(value[:_MOST_MEMBERS]):
+            yield from _lines(member, f"{name}.{number}")
+        if len(value) > _MOST_MEMBERS:
+            yield name, f"... {len(value):,} in all"
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST_TEXT else ""
+        yield name, " ".join(text[:_LONGEST_TEXT].split()) + cut
+
+
+@click.command()
+@click.argument("dataset", metavar="[NAME]", type=DatasetName(Family.LIST), required=False)
+@click.argument("identifier", metavar="[ID]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as the service sends it.")
+@queried(filters=True)
+def lists(
+    *, dataset: Dataset | None, identifier: str | None, as_json: bool, fields: tuple[str, ...], filters: tuple[str, ...]
+) -> None:
+    """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota.
+
+    With ID, for example `wme lists projects enwiki`, only that entry.
+    """
+    if dataset is None:
+        rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
+        terminal.show(("list", "description"), rows)
+        return
+    asked = query(fields, filters)
+    with options.client(read_settings(scoped=False)) as client:
+        path = endpoints.records(dataset)
+        if identifier is None:
+            records = [dict(record) for record in client.records(path, asked).records]
+        else:
+            records = [dict(client.record(endpoints.record(path, identifier), asked))]
+    if as_json:
+        for record in records:
+            terminal.echo(json.dumps(record, ensure_ascii=False))
+        return
+    if not records:
+        terminal.say(f"No entry of {dataset.name} passes the filters." if filters else f"{dataset.name} has no entry.")
+        return
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    terminal.show(columns, [[_cell(record.get(name)) for name in columns] for record in records])
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+@click.command()
+@click.argument("hour", type=HOUR, required=False)
+@click.argument("identifier", metavar="[ID]", type=FILE, required=False)
+@click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
+@dataset_option(Family.HOURLY, ARTICLE_CHANGES)
+def batches(
+    *, hour: datetime | None, identifier: str | None, everything: bool, as_json: bool, dataset: Dataset
+) -> None:
+    """List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.
+
+    With ID, for example enwiki_namespace_0, show that file's record.
+    """
+    from assets import names
+    from pipelines.operations import run as runs
+    from resources.lake import Layout
+
+    settings = read_settings(scoped=not everything and identifier is None)
+    with options.client(settings) as client:
+        if hour is not None and identifier is not None:
+            show_record(client.batch(hour, identifier, dataset), "ndjson" if as_json else "text")
+            return
+        if not everything:
+            names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
+        chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC), dataset)[0]
+        records = [
+            record
+            for record in client.batches(chosen, dataset).records
+            if everything or (record.project_id, record.namespace_id) in (settings.scope_of(dataset) or dataset.places)
+        ]
+    if as_json:
+        for record in records:
+            show_record(record, "ndjson")
+        return
+    terminal.OUT.print(f"{moment_text(chosen)} UTC", style="bold")
+    terminal.show(
+        ("identifier", "version", "modified", "bytes"),
+        [(r.identifier, r.version, r.date_modified, r.approximate_bytes) for r in records],
+    )
+
+
+def _titled(look_up: Callable[[EnterpriseClient, str, Query], Listing[Record]]) -> Callable[..., None]:
+    """A command with the parameters of a lookup by title, which shows what the lookup finds."""
+
+    @functools.wraps(look_up)
+    def run(
+        *,
+        name: str,
+        project: str | None,
+        language: str | None,
+        limit: int | None,
+        fields: tuple[str, ...],
+        filters: tuple[str, ...],
+        form: str,
+    ) -> None:
+        asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
+        with options.client(read_settings(scoped=False)) as client:
+            show(look_up(client, name, asked).raw, form)
+
+    command: Callable[..., None] = run
+    for decorate in (
+        click.option(
+            "--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."
+        ),
+        click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
+        click.option("--project", type=PROJECT, help="Only this project, for example enwiki."),
+        queried(filters=True),
+        answered,
+        click.argument("name"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@_titled
+def article(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
+    """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
+
+    NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects are
+    not resolved. Without --project or --language, the service chooses which projects are in the answer.
+    """
+    return client.article(name, asked)
+
+
+@click.command()
+@_titled
+def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
+    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of on-demand quota.
+
+    NAME is the exact title, as for `wme article`. --filter applies to the article's record, --fields to the structured
+    contents.
+    """
+    return client.structured(name, asked)
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--labels", is_flag=True, help="Show only its labels, in all languages.")
+@queried(filters=False)
+@answered
+def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str) -> None:
+    """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
+    kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"
+    with options.client(read_settings(scoped=False)) as client:
+        show(client.entity(kind, identifier, query(fields)).raw, form)

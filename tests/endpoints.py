@@ -6,16 +6,17 @@ here is the call of the client, the command and the test. A cell without a name 
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resources import datasets
 from resources.datasets import Family
 from resources.sandbox.api.app import OPERATIONS as DATA
-from resources.sandbox.api.description.operations import OPERATIONS, Described
 from resources.sandbox.api.endpoints import streams
 from resources.sandbox.choices import CHOICES
+from resources.sandbox.files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,47 @@ of the configured account what can be checked with it.
 |---|---|---|---|
 """
 _SANDBOX = "unit/sandbox/test_service_"
+
+
+@dataclass(frozen=True)
+class Described:
+    """One endpoint as the interface description has it: the same for all its methods."""
+
+    name: str
+    path: str
+    methods: tuple[str, ...]
+    area: str
+    tag: str
+    beta: bool
+    paid: bool
+    token: bool
+    quota: str | None
+    #: Name of the schema of the answer, or of each record of it.
+    answer: str | None
+    many: bool
+
+
+def _described(path: str, item: dict[str, Any]) -> Described:
+    methods = {name.upper(): one for name, one in item.items() if name != "servers"}
+    one = next(iter(methods.values()))
+    schema = one["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    counted = re.search(r"Counts against the `(\w+)` quota", one["description"])
+    return Described(
+        name=one["operationId"].rpartition("-")[0],
+        path=path,
+        methods=tuple(methods),
+        area=item.get("servers", [{"url": "{data}"}])[0]["url"].strip("{}"),
+        tag=one["tags"][0],
+        beta=one.get("x-beta", False),
+        paid="Needs a paid account." in one["description"],
+        token=bool(one["security"]),
+        quota=counted and counted[1],
+        answer=schema.get("items", schema).get("$ref", "").rpartition("/")[2] or None,
+        many=schema.get("type") == "array",
+    )
+
+
+OPERATIONS = tuple(_described(path, item) for path, item in read_yaml("interface.yaml")["paths"].items())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from resources.sandbox.settings import read_state
+from resources.sandbox.files import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

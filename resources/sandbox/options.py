@@ -20,7 +20,6 @@ from resources.sandbox.world import reference
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_SERVED = tuple(record["identifier"] for record in reference.namespaces())
 _HIGHEST_PORT = 65_535
 _ACCOUNT_NAME = re.compile(r"[\w.@+-]{1,255}")
 #: Hours that the service keeps.
@@ -363,8 +362,8 @@ def _projects(text: str) -> tuple[str, ...]:
 def _namespaces(text: str) -> tuple[int, ...]:
     parts = _parts(text)
     for part in parts:
-        if part not in map(str, _SERVED):
-            listed = ", ".join(map(str, _SERVED))
+        if part not in map(str, reference.NAMESPACES):
+            listed = ", ".join(map(str, reference.NAMESPACES))
             raise argparse.ArgumentTypeError(f"the service has no namespace {part!r}; it has {listed}")
     return tuple(map(int, parts))
 

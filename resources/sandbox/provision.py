@@ -6,9 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from resources.sandbox.accounts.private import write_private
 from resources.sandbox.api import administration
-from resources.sandbox.settings import read_state
+from resources.sandbox.files import read_state, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

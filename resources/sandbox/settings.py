@@ -9,19 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 #: Bytes read at either end of a corpus file for its digest: names, sizes and ends distinguish corpora without reading
 #: gigabytes at every start.
 _PROBE_BYTES = 65_536
-#: Longest file of the sandbox's own state.
-_STATE_BYTES = 1 << 20
 #: Page numbers of more would meet those of new pages.
 MOST_ARTICLES = 400_000
 #: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
@@ -30,30 +25,6 @@ YEARS = range(2021, 2041)
 MOST_SPEED = 360
 #: The events of an hour are held in memory while its archives are made.
 MOST_CHANGES = 100_000
-
-
-def read_state(path: Path, *texts: str) -> dict[str, Any]:
-    """Read one of the sandbox's own files, a JSON object with these texts in it.
-
-    Raises:
-        FileNotFoundError: There is none.
-        ValueError: It is a folder, a named pipe or a device, or holds something else; the message says what to do.
-    """
-    content: Any = None
-    # opening a named pipe would wait for somebody who writes into it
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            content = json.loads(os.read(descriptor, _STATE_BYTES))
-    except (ValueError, RecursionError):
-        content = None
-    finally:
-        os.close(descriptor)
-    if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in texts):
-        raise ValueError(
-            f"The file {path} of the sandbox is damaged. Nothing was changed. Remove it: the sandbox makes a new one at its next start."
-        )
-    return content
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ import pytest
 from pipelines.cli import wme
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.account.authenticator import Authenticator
-from resources.sandbox.api.description.operations import OPERATIONS
 from tests import endpoints
+from tests.endpoints import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = (ROOT / "tests/integration/asset_graph.txt").read_text().splitlines()

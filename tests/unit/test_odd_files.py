@@ -33,7 +33,7 @@ from resources.lake import CompactionJob, LakeError, Layout, Source, compact
 from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
 from resources.remote import RemoteConverter
-from resources.sandbox.settings import read_state
+from resources.sandbox.files import read_state
 from resources.warehouse import Warehouse
 from resources.warehouse.publish.receipt import Receipt
 

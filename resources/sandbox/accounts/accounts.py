@@ -21,11 +21,10 @@ from resources.sandbox.accounts.admissions import Admissions
 from resources.sandbox.accounts.database import Database
 from resources.sandbox.accounts.outbox import Mail, Outbox
 from resources.sandbox.accounts.passwords import hash_password, policy_violation
-from resources.sandbox.accounts.private import write_private
 from resources.sandbox.accounts.quotas import Quotas
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
 from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError, Tokens, User, user_of
-from resources.sandbox.settings import read_state
+from resources.sandbox.files import read_state, write_private
 
 if TYPE_CHECKING:
     import sqlite3

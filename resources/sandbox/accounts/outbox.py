@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from resources.sandbox.accounts.private import write_private
-from resources.sandbox.settings import read_state
+from resources.sandbox.files import read_state, write_private
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from resources.sandbox.accounts.private import write_private
+from resources.sandbox.files import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
+from resources.sandbox.api.description import published
 from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots, structured, wikidata
 from resources.sandbox.api.journal import CONTROLS
 from resources.sandbox.api.operations import perform
-from resources.sandbox.api.publication import published
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from resources.sandbox.store.batch_store import Archive
     from resources.sandbox.store.snapshot_store import Holding, Stored
 
-#: Folders of this package whose code decides what is in an archive.
-_MADE_BY = ("world", "store")
+#: Folders of this package whose code and tables decide what is in an archive.
+_MADE_BY = ("world/**/*.py", "store/**/*.py", "data/*")
 
 
 class ArchivedWorld(World):
@@ -180,6 +180,6 @@ def _made_by() -> str:
     """A digest of the code that makes the world: archives of other code are not taken for its own."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
-    for path in sorted(path for folder in _MADE_BY for path in (package / folder).rglob("*.py")):
+    for path in sorted(path for pattern in _MADE_BY for path in package.glob(pattern) if path.is_file()):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from resources.sandbox.world.reference import Project
     from resources.sandbox.world.text.bodies import Library, Text
     from resources.sandbox.world.text.corpus import Corpus
-    from resources.sandbox.world.text.language import Lexicon
+    from resources.sandbox.world.text.words import Lexicon
 
 _LICENSE = {
     "name": "Creative Commons Attribution-ShareAlike License 4.0",

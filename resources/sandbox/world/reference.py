@@ -1,17 +1,17 @@
 """The sandbox's reference lists: codes, languages, projects and namespaces, in the service's wire form.
 
-They are facts about wikis and do not depend on a seed.
+They are facts about wikis (`data/reference.yaml`, `data/wikis.txt`) and do not depend on a seed.
 
 Source of the shapes: the service's documentation of `/v2/codes`, `/v2/languages`, `/v2/projects`, `/v2/namespaces`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from resources.sandbox.world import wikis
+from resources.sandbox.files import DATA, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,53 +49,6 @@ class Project:
         }
 
 
-_CODES = (
-    ("wiki", "Wikipedia", "The free encyclopedia."),
-    ("wikibooks", "Wikibooks", "Free textbooks and manuals."),
-    ("wikinews", "Wikinews", "News written by its readers."),
-    ("wikiquote", "Wikiquote", "A collection of quotations."),
-    ("wikisource", "Wikisource", "A library of free source texts."),
-    ("wikivoyage", "Wikivoyage", "A free travel guide."),
-    ("wiktionary", "Wiktionary", "A dictionary of all words in all languages."),
-    ("wikiversity", "Wikiversity", "Free learning materials and courses."),
-)
-
-_NAMESPACES = (
-    (0, "Article", "Where a project keeps what it is about: articles, entries, guides or texts."),
-    (6, "File", "Descriptions of images, sounds, films and other media."),
-    (10, "Template", "Wikitext that other pages include."),
-    (14, "Category", "Pages that gather other pages by subject."),
-)
-
-#: Hosts where they are not called as the family or the language is.
-_DOMAINS = {"wiki": "wikipedia"}
-_HOSTS = {"be-x-old": "be-tarask"}
-
-#: Local namespace names by language: user, file, template, category. Elsewhere the canonical English names hold.
-_PREFIXES: dict[str, tuple[str, str, str, str]] = {
-    "fr": ("Utilisateur", "Fichier", "Modèle", "Catégorie"),
-    "de": ("Benutzer", "Datei", "Vorlage", "Kategorie"),
-    "es": ("Usuario", "Archivo", "Plantilla", "Categoría"),
-    "it": ("Utente", "File", "Template", "Categoria"),
-    "pt": ("Usuário(a)", "Ficheiro", "Predefinição", "Categoria"),
-    "nl": ("Gebruiker", "Bestand", "Sjabloon", "Categorie"),
-    "pl": ("Wikipedysta", "Plik", "Szablon", "Kategoria"),
-    "sv": ("Användare", "Fil", "Mall", "Kategori"),
-    "da": ("Bruger", "Fil", "Skabelon", "Kategori"),
-    "no": ("Bruker", "Fil", "Mal", "Kategori"),
-    "fi": ("Käyttäjä", "Tiedosto", "Malline", "Luokka"),
-    "cs": ("Wikipedista", "Soubor", "Šablona", "Kategorie"),
-    "ca": ("Usuari", "Fitxer", "Plantilla", "Categoria"),
-    "ru": ("Участник", "Файл", "Шаблон", "Категория"),
-    "uk": ("Користувач", "Файл", "Шаблон", "Категорія"),
-    "ar": ("مستخدم", "ملف", "قالب", "تصنيف"),
-    "he": ("משתמש", "קובץ", "תבנית", "קטגוריה"),
-    "ja": ("利用者", "ファイル", "Template", "Category"),
-}
-_CANONICAL = ("User", "File", "Template", "Category")
-_PREFIXED = (2, 6, 10, 14)
-
-
 @dataclass(frozen=True)
 class Language:
     """One language: code, English name, own name and writing direction (`ltr` or `rtl`)."""
@@ -106,37 +59,50 @@ class Language:
     direction: str
 
 
+#: Hosts where they are not called as the family or the language is.
+_DOMAINS = {"wiki": "wikipedia"}
+_HOSTS = {"be-x-old": "be-tarask"}
+_PREFIXED = (2, 6, 10, 14)
+_TABLES = read_yaml("reference.yaml")
+
+
 def _project(language: str, code: str, name: str) -> Project:
+    prefixes = _TABLES["prefixes"].get(language, _TABLES["prefixes"][""])
     return Project(
         identifier=f"{language.replace('-', '_')}{code}",
         name=name,
         code=code,
         language=language,
         url=f"https://{_HOSTS.get(language, language)}.{_DOMAINS.get(code, code)}.org",
-        prefixes=dict(zip(_PREFIXED, _PREFIXES.get(language, _CANONICAL), strict=True)),
+        prefixes=dict(zip(_PREFIXED, prefixes, strict=True)),
     )
 
 
 def _read() -> tuple[dict[str, Language], dict[str, Project]]:
     languages: dict[str, Language] = {}
     projects: list[Project] = []
-    for line in wikis.LANGUAGES.splitlines():
-        code, name, own, families, *called = line.split("|")
+    families = {code["letter"]: code for code in _TABLES["codes"]}
+    for line in (DATA / "wikis.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        code, name, own, letters, *called = line.split("|")
         direction = "rtl" if own.startswith("<") else "ltr"
         languages[code] = Language(code, name, own.removeprefix("<") or name, direction)
         local = {letter: text for letter, _, text in (entry.partition(" ") for entry in called)}
-        for letter in families:
-            family, usual = wikis.FAMILIES[letter]
-            projects.append(_project(code, family, local.get(letter, usual)))
+        for letter in letters:
+            family = families[letter]
+            projects.append(_project(code, family["identifier"], local.get(letter, family["name"])))
     return languages, {project.identifier: project for project in projects}
 
 
 #: In the order of the lists.
 LANGUAGES, PROJECTS = _read()
+#: Numbers of the namespaces that the service has.
+NAMESPACES: tuple[int, ...] = tuple(one["identifier"] for one in _TABLES["namespaces"])
 
 
 def project(identifier: str) -> Project:
-    """The project of that database name.
+    """Return the project of that database name.
 
     Raises:
         ValueError: The sandbox does not know it; the message names those that are spelt alike.
@@ -147,39 +113,26 @@ def project(identifier: str) -> Project:
 
 
 def nearest(wanted: str, known: Sequence[str]) -> str:
-    """The names nearest to one that is not known, as the end of a sentence."""
+    """Return the names nearest to one that is not known, as the end of a sentence."""
     found = get_close_matches(wanted, known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(known[:8])} and so on."
 
 
 def codes() -> list[dict[str, Any]]:
-    """The eight kinds of wiki, as `/v2/codes` lists them."""
-    return [
-        {"identifier": identifier, "name": name, "description": description} for identifier, name, description in _CODES
-    ]
+    """Return the eight kinds of wiki, as `/v2/codes` lists them."""
+    return [{key: code[key] for key in ("identifier", "name", "description")} for code in _TABLES["codes"]]
 
 
 def languages() -> list[dict[str, Any]]:
-    """The languages, as `/v2/languages` lists them."""
-    return [
-        {
-            "identifier": language.identifier,
-            "name": language.name,
-            "alternate_name": language.alternate_name,
-            "direction": language.direction,
-        }
-        for language in LANGUAGES.values()
-    ]
+    """Return the languages, as `/v2/languages` lists them."""
+    return [asdict(language) for language in LANGUAGES.values()]
 
 
 def projects() -> list[dict[str, Any]]:
-    """The projects, as `/v2/projects` lists them."""
+    """Return the projects, as `/v2/projects` lists them."""
     return [known.record for known in PROJECTS.values()]
 
 
 def namespaces() -> list[dict[str, Any]]:
-    """The four namespaces, as `/v2/namespaces` lists them."""
-    return [
-        {"name": name, "identifier": identifier, "description": description}
-        for identifier, name, description in _NAMESPACES
-    ]
+    """Return the four namespaces, as `/v2/namespaces` lists them."""
+    return [{key: one[key] for key in ("name", "identifier", "description")} for one in _TABLES["namespaces"]]

@@ -23,8 +23,7 @@ from resources.sandbox.world.entities.records import EntityWriter
 from resources.sandbox.world.history.schedule import HOUR, Timetable, usual_articles
 from resources.sandbox.world.text.bodies import Library
 from resources.sandbox.world.text.corpus import Corpus
-from resources.sandbox.world.text.language import Lexicon
-from resources.sandbox.world.text.titles import Titles
+from resources.sandbox.world.text.words import Lexicon, Titles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_SERVED = (0, 6, 10, 14)
 #: Most articles of a project unless more are asked for: a first run should take seconds.
 _ARTICLES = 5_000
 #: Minutes after the end of an hour at which a project's export starts, and how long it may take.
@@ -71,7 +69,7 @@ class World:
         """
         self._settings = settings
         self._known = {name: reference.project(name) for name in settings.projects}
-        unknown = set(settings.namespaces) - set(_SERVED)
+        unknown = set(settings.namespaces) - set(reference.NAMESPACES)
         if unknown:
             raise ValueError(f"The service has the namespaces 0, 6, 10 and 14, not {sorted(unknown)}.")
         self._namespaces = dict.fromkeys(settings.projects, settings.namespaces)

@@ -13,10 +13,10 @@ from resources import datasets
 from resources.datasets import Family
 from resources.enterprise.http import endpoints
 from resources.sandbox.api.app import OPERATIONS as DATA
-from resources.sandbox.api.description.document import describe
-from resources.sandbox.api.description.operations import OPERATIONS as DESCRIBED
+from resources.sandbox.api.description import describe
 from resources.sandbox.api.endpoints import streams
 from resources.sandbox.api.operations import FREE_GROUP
+from tests.endpoints import OPERATIONS as DESCRIBED
 from tests.unit.sandbox.conftest import NOW
 
 SERVED = (*DATA, *streams.OPERATIONS)
@@ -197,15 +197,6 @@ class TestServed:
             quota = None if route.quota == "batch" else route.quota
             found = (paid, route.groups is not None, quota)
             assert (route.path, *found) == (route.path, described.paid, described.token, described.quota)
-
-    def test_what_is_not_served_is_marked(self, client):
-        assert not [path for path, _, one in operations(client.call("/spec").json()) if "x-not-served" in one]
-        without = frozenset((method, one.path) for one in DATA for method in one.methods)
-        partly = json.loads(describe("http://a.test", "http://b.test", "http://c.test", without))
-        assert {path for path, _, one in operations(partly) if "x-not-served" in one} == {
-            "/v2/articles",
-            "/v2/wikidata",
-        }
 
     def test_the_clients_paths_are_those_described(self):
         """Each is an operation's, and every operation but those for monitoring has one."""

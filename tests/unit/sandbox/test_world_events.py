@@ -14,8 +14,7 @@ from resources.sandbox.world.history.pages import Kind
 from resources.sandbox.world.history.schedule import HOUR as HOUR_MICROS
 from resources.sandbox.world.history.schedule import Timetable
 from resources.sandbox.world.messages import instant
-from resources.sandbox.world.text.language import Lexicon
-from resources.sandbox.world.text.titles import Titles
+from resources.sandbox.world.text.words import Lexicon, Titles
 from resources.sandbox.world.wire import encode
 from resources.sandbox.world.world import World
 

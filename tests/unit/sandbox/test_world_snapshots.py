@@ -21,8 +21,7 @@ from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
 from resources.sandbox.world.history.schedule import Timetable, usual_articles
-from resources.sandbox.world.text.language import Lexicon
-from resources.sandbox.world.text.titles import Titles
+from resources.sandbox.world.text.words import Lexicon, Titles
 
 HOUR = timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)

@@ -13,15 +13,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.description.records import RECORDS
+from resources.sandbox.files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from resources.sandbox.api.description.schemas import Schema
     from resources.sandbox.api.parameters import Filter, Parameters
 
     Record = dict[str, Any]
+    Schema = dict[str, Any]
 
 #: Members that the schema calls otherwise, by their object.
 _NAMES = {
@@ -95,9 +95,15 @@ def _schema(record: str) -> Field:
     return _field(record, {"$ref": f"#/components/schemas/{record}"})
 
 
+@cache
+def _schemas() -> dict[str, Schema]:
+    found: dict[str, Schema] = read_yaml("interface.yaml")["components"]["schemas"]
+    return found
+
+
 def _field(key: str, shape: Schema) -> Field:
     if "$ref" in shape:
-        shape = RECORDS[shape["$ref"].rpartition("/")[2]]
+        shape = _schemas()[shape["$ref"].rpartition("/")[2]]
     if shape.get("type") == "array":
         element = _field(key, shape["items"])
         return Field(key, element.kind, many=True, dated=element.dated, members=element.members)

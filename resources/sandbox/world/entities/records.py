@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orjson import Fragment
 
     from resources.sandbox.world.history.pages import Event
-    from resources.sandbox.world.text.titles import Titles
+    from resources.sandbox.world.text.words import Titles
 
 URL = "https://www.wikidata.org"
 _LICENSE = fragment(

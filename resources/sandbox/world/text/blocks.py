@@ -9,7 +9,7 @@ import html
 from functools import cache
 from typing import NamedTuple
 
-from resources.sandbox.world.text.language import Lexicon
+from resources.sandbox.world.text.words import Lexicon
 from resources.sandbox.world.wire import inside
 
 BLOCKS = 900

@@ -1,21 +1,86 @@
-"""Titles of pages: as many as a world needs, no two alike, without the prefix of their namespace."""
+"""Words of made-up languages, and titles made of them.
+
+Synthetic text must compress like real text, so words follow a Zipf-like distribution over a stock of some thousand,
+short words first, and are spelt with the letters of the language (`data/letters.yaml`). Titles are as many as a world
+needs, no two alike, without the prefix of their namespace.
+"""
 
 from __future__ import annotations
 
+import random
 import re
 from collections import defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from resources.sandbox.files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from resources.sandbox.world.text.language import Lexicon
+_LETTERS = read_yaml("letters.yaml")
+_SCRIPT_OF = {code: name for name, one in _LETTERS["scripts"].items() for code in one["languages"].split()}
 
+_WORDS = 7_000
+#: Titles are made of the rarer words: as many as two words need for more than two million titles.
+_TITLE_WORDS = 1_500
+#: Exponent and shift of the distribution; about what texts of encyclopaedias show.
+_ZIPF = 1.03
+_SHIFT = 2.2
 #: Multiplies a number before it picks a word, so that neighbours do not begin alike. A prime beyond any stock.
 _SCATTER = 1_000_003
 #: The two words that both kinds of title begin with, and the rest beside them; words have no blank, digit or colon.
 _SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)
 _FRESH = re.compile(r"(\S+) (\S+) \((\d{1,9})\)")
+
+
+class Lexicon:
+    """The words of one language."""
+
+    def __init__(self, language: str) -> None:
+        """Make up the words of `language` (a language code)."""
+        # seeded by the name alone: a language is the same in every world
+        self._random = random.Random(f"lexicon of {language}")
+        script, latin = _SCRIPT_OF.get(language), _LETTERS["latin"]
+        if script is None:
+            vowels, onsets = _LETTERS["extras"].get(language, ("", ""))
+            self._onsets = [*latin["onsets"].split(), *onsets.split()]
+            self._vowels = [*latin["vowels"].split(), *vowels.split()]
+            self._codas = [*[""] * latin["open"], *latin["codas"].split()]
+        else:
+            onsets, vowels, codas = (
+                _LETTERS["scripts"][script][part].split() for part in ("onsets", "vowels", "codas")
+            )
+            self._onsets, self._vowels, self._codas = onsets, vowels, ["", "", *codas]
+        self.space = "" if script in _LETTERS["unspaced"] else " "
+        words = self._make_up()
+        self.words = words
+        self.title_words = words[-_TITLE_WORDS:]
+        self._weights = list(accumulate(1 / (rank + _SHIFT) ** _ZIPF for rank in range(1, len(words) + 1)))
+
+    def _make_up(self) -> list[str]:
+        draw = self._random
+        words: dict[str, None] = {}
+        length = 1
+        while len(words) < _WORDS:
+            # one syllable for the most frequent words, more as the short ones are used up
+            length = 1 if len(words) < 60 else 2 if len(words) < 1_500 else 3 if len(words) < 5_000 else 4
+            syllables = [draw.choice(self._onsets) + draw.choice(self._vowels) for _ in range(draw.randint(1, length))]
+            words["".join(syllables) + draw.choice(self._codas)] = None
+        return list(words)
+
+    def some(self, count: int) -> list[str]:
+        """`count` words as frequent as texts have them."""
+        return self._random.choices(self.words, cum_weights=self._weights, k=count)
+
+    def sentence(self, words: list[str]) -> str:
+        """The words as a sentence."""
+        text = self.space.join(words)
+        return text[0].upper() + text[1:] + "."
+
+    def below(self, limit: int) -> int:
+        """An integer in [0, limit): the lexicon's own chance, so that texts made from it repeat."""
+        return self._random.randrange(limit)
 
 
 class Titles:

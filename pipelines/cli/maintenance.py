@@ -277,8 +277,8 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         )
         return
     with terminal.progress() as reporter:
-        report = backups.take(data, destination, reporter, keep)
-    done, planned = report.taken, report.taken.plan
+        done = backups.take(data, destination, reporter, keep)
+    planned = done.plan
     linked = (
         f", about {size_text(planned.copied_bytes)} of it copied, the rest linked to the previous backup"
         if planned.linked_count
@@ -294,8 +294,8 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
             f"{counted(lost, 'file')} of the archive that the previous backup has {'is' if lost == 1 else 'are'} no longer in the data folder. Removed snapshots "
             "and dropped projects are a reason; if there is another, keep that backup."
         )
-    if report.problems:
-        raise click.ClickException("\n".join(report.problems))
+    if done.problems:
+        raise click.ClickException("\n".join(done.problems))
 
 
 @click.command(cls=options.Writing)
@@ -307,24 +307,24 @@ def restore(*, source: Path, dry_run: bool) -> None:
     SOURCE is a backup, or a folder of backups, of which the newest is restored. Every file is verified. A restore that was killed is
     continued by the same command. The path of the data folder may be another one than before.
     """
-    from pipelines.operations import backup as backups
+    from pipelines.operations import restore as restoring
     from resources.backup import find
     from resources.warehouse import Warehouse
 
     data, source = read_data(), source.absolute()
     if dry_run:
         found = find(source)
-        backups.check(found, data)
+        restoring.check(found, data)
         terminal.say(
             f"{found.path} would be restored into {data}: {counted(found.file_count, 'file')} ({size_text(found.size_bytes)}). Nothing was copied."
         )
         return
     with terminal.progress() as reporter:
-        found, done = backups.restore(source, data, reporter)
+        done = restoring.restore(source, data, reporter)
     # a backup of a mirror that had loaded nothing has nothing to publish
     published = " and published" if Warehouse(data).published_path.exists() else ""
     terminal.say(
-        f"{found.path} is restored in {data}{published}: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
+        f"{done.backup.path} is restored in {data}{published}: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
         "runs log in with WME_PASSWORD, or after `wme auth login`."
     )
     for path in done.renamed:

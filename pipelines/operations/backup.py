@@ -1,76 +1,133 @@
-"""Backups of a mirror, taken while it is used, and restoring one.
+"""Backups of a mirror, taken while it is used.
 
-A backup has what cannot be made again, and what would take long to: the build file as it is at one moment, which says what is loaded; the
-lake and the archive, whose files are never changed, and of which none is removed while they are copied; Dagster's history; which service it
-all came from. The build file is copied first, so every file that it names is there when its turn comes. What is written later is
-in the next backup. Left out are secrets (tokens), locks, what is unfinished, and the published file, which is made from the build file.
+A backup holds what cannot be made again or would take long to: the build file as it is at one moment, which names the
+loaded files; the lake and the archive, whose files never change and of which none is removed meanwhile; Dagster's
+history; the service that all of it came from. The build file is copied first, so every file that it names is there when
+its turn comes. Later files belong to the next backup. Left out are secrets (tokens), locks, unfinished files, and the
+published file, which is made from the build file.
+
+A kill leaves complete backups as they are, and an unfinished one, whose files the next call compares and keeps. Files
+are synced once, at the end: the comparison also finds what a power cut took from an unfinished backup.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pipelines.process.instance import FOLDER, TEMPLATE, WORKSPACE
-from resources import backup as backups
+from resources import backup as store
 from resources import files
-from resources.backup import BackupError, Source, walk
-from resources.data_folder import copying, facts_of, origin_of
+from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Source, completed, link, walk
+from resources.data_folder import copying, origin_of
 from resources.datasets.paths import ARCHIVE
-from resources.formatting import counted, listed
+from resources.formatting import counted, listed, size_text
 from resources.lake import Layout
-from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
+from resources.warehouse import Warehouse, named_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections import Counter
+    from collections.abc import Callable, Iterable, Iterator
 
-    from resources.backup import Backup, Plan, Restored, Taken
     from resources.engine import Reporter
 
 BUILD = "warehouse/build.duckdb"
-#: Which service, and what was spent of the day's lookups. Tokens are secrets, and all else is about files that are not copied.
+#: Which service, and the spent part of the day's lookups. Tokens are secrets; other state is about files not copied.
 _STATE = ("service.json", "lookups.json")
-#: Of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed to go on.
+#: Of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed.
 _HISTORY = ("dagster/history/", "dagster/schedules/")
 #: All that a backup has.
 _FOLDERS = ("archive/", "lake/", *_HISTORY)
 _FILES = frozenset({BUILD, "dagster/dagster.yaml", "dagster/workspace.yaml", *(f"state/{name}" for name in _STATE)})
+#: Begins the name of a backup that is being removed.
+_REMOVED = ".removed-"
+#: For folders and links, however much is copied.
+_ROOM_BYTES = 8_000_000
 _SHOWN = 3
+_KEPT = (
+    "Complete backups are as they were, and what was copied is kept. Make room, or name another folder, and run the "
+    "same command again."
+)
 
 
-@dataclass(frozen=True)
-class Report:
-    """A backup that was taken. `problems`: sentences about files that it should have and has not."""
+@dataclass
+class Plan:
+    """Files that a backup has to copy, and files that it can link."""
 
-    taken: Taken
+    copied_count: int = 0
+    copied_bytes: int = 0
+    linked_count: int = 0
+    linked_bytes: int = 0
+
+
+@dataclass
+class Taken:
+    """A backup that was taken.
+
+    Attributes:
+        gone: Files of the previous backup that the data folder lacks now, by the first folder of their paths.
+        removed: Older backups that were removed.
+        problems: Sentences about files that the backup should have and lacks.
+    """
+
+    backup: Backup
+    plan: Plan
+    gone: Counter[str]
+    removed: list[Path]
     problems: tuple[str, ...]
 
 
 def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
-    """See what a backup to a destination would copy; nothing is written.
+    """List what a backup to a destination would copy; nothing is written.
 
     Raises:
-        BackupError: There is nothing to back up, or the destination cannot be one.
+        BackupError: There is nothing to back up, or the destination cannot hold a backup.
     """
     data, destination = Path(data), Path(destination)
-    _check(data, destination)
-    return backups.plan(destination, _sources(data))
+    if not (data / "archive").exists() and not (data / BUILD).exists():
+        raise BackupError(f"There is nothing to back up in {data}. If another data folder is meant, set WME_DATA.")
+    ours, theirs = data.resolve(), destination.resolve()
+    if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
+        raise BackupError(
+            f"{destination} and the data folder {data} must not contain one another. Nothing was copied. Name a folder "
+            "elsewhere, on another disk."
+        )
+    if destination.exists() and not destination.is_dir():
+        raise BackupError(
+            f"{destination} is not a folder. Nothing was copied. Name a folder, which is made if it does not exist."
+        )
+    newest, found = _newest(destination), Plan()
+    for source in _sources(data, []):
+        if newest is not None and source.is_same(newest.path / source.name):
+            found.linked_count += 1
+            found.linked_bytes += source.size_bytes
+        else:
+            found.copied_count += 1
+            found.copied_bytes += source.size_bytes
+    return found
 
 
-def take(data: files.StrPath, destination: files.StrPath, reporter: Reporter, keep: int | None = None) -> Report:
-    """Take a backup, or continue the one that was killed. Loads, compactions, publications and the stream go on meanwhile.
+def take(
+    data: files.StrPath,
+    destination: files.StrPath,
+    reporter: Reporter,
+    keep: int | None = None,
+    now: datetime | None = None,
+) -> Taken:
+    """Take a backup, or continue the one that was killed. Loads, compactions, publications and the stream go on.
 
     Args:
         data: The data folder.
-        destination: Folder of the backups, anywhere but in the data folder.
-        reporter: Shows how far the copying is.
-        keep: How many complete backups stay, this one included, if it lacks nothing. Default: all.
+        destination: Folder of the backups, outside of the data folder. It holds backups of one service.
+        reporter: Shows the progress of the copying.
+        keep: Number of complete backups to keep, this one included, if it lacks nothing. Default: all.
+        now: The moment that names the backup. Default: the present.
 
     Raises:
         BackupError: It could not be taken; complete backups are as they were, and what was copied is kept.
@@ -78,127 +135,100 @@ def take(data: files.StrPath, destination: files.StrPath, reporter: Reporter, ke
         WarehouseBusyError: Another process used the warehouse all the time.
     """
     data, destination = Path(data), Path(destination)
-    _check(data, destination)
+    planned, service, newest = plan(data, destination), origin_of(data) or "unknown", _newest(destination)
+    if newest is not None and newest.service != service:
+        raise BackupError(
+            f"{destination} holds backups of a mirror of {newest.service}, and this one is of {service}. Nothing was "
+            "changed. Name another folder."
+        )
+    unfinished = destination / UNFINISHED
+    known = Listing(newest.sums() if newest else iter(()))
+    damaged: list[str] = []
     broken: list[str] = []
-    with copying(data):
-        planned = backups.plan(destination, _sources(data))
+    with copying(data), store.reporting_full(destination, _KEPT), _alone(destination):
+        if not os.path.lexists(unfinished):
+            unfinished.mkdir()
+        if unfinished.is_symlink() or not unfinished.is_dir():
+            raise BackupError(
+                f"{unfinished} is no folder, and an unfinished backup belongs there. Nothing was changed. Move it "
+                "away, and run this again."
+            )
+        for path in store.irregular(unfinished):
+            path.unlink()
+        there = sum(source.size_bytes for source in walk(unfinished, ""))
+        needed, free = planned.copied_bytes - there + _ROOM_BYTES, shutil.disk_usage(destination).free
+        if needed > free:
+            raise store.BackupDiskFullError(
+                f"The backup needs about {size_text(needed)} more, and {destination} has {size_text(free)}. Nothing "
+                f"more was copied. {_KEPT}"
+            )
         task = reporter.start("copy", planned.copied_bytes, "B")
-        taken = backups.take(
-            destination,
-            lambda: _sources(data, broken),
-            origin_of(data) or "unknown",
-            verified=_verified,
-            advance=task.advance,
-            planned=planned,
-            now=datetime.now(UTC),
-        )
+        sources = _sources(data, broken)
+        count, size = _fill(unfinished, newest, known, sources, damaged, task.advance)
         task.finish()
-    problems = tuple(_problems(taken, broken))
-    # what this one lacks, an older one may have
-    if keep is not None and not problems:
-        taken.removed += backups.remove_older(destination, keep)
-    return Report(taken, problems)
+        _prune(unfinished)
+        store.complete(unfinished, service, count, size)
+        # once for all files
+        os.sync()
+        target = destination / _name(now or datetime.now(UTC), newest)
+        unfinished.rename(target)
+        files.sync(destination)
+    known.digest_of(None)
+    problems = tuple(_problems(target, broken, damaged))
+    # an older backup may have what this one lacks
+    removed = [] if keep is None or problems else remove_older(destination, keep)
+    return Taken(store.find(target), planned, known.skipped, removed, problems)
 
 
-def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> tuple[Backup, Restored]:
-    """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
-
-    A restore that was killed is continued by the same call. Nothing of the path that the backup was taken from is left in the published file.
-    The backup's own views, macros and triggers are removed before anything runs them, and its settings of Dagster are renamed unless they are the
-    usual ones.
-
-    Raises:
-        BackupError: There is no backup, the folder is not empty, or there is no room for it.
-    """
-    data, backup = Path(data), backups.find(Path(source))
-    warehouse = Warehouse(data)
-    check(backup, data)
-    with backups.restoring(backup, data):
-        with warehouse.writing("restore the backup"):
-            task = reporter.start("restore", backup.size_bytes, "B")
-            restored = backups.restore(backup, data, BUILD, task.advance)
-            task.finish()
-            restored.renamed = [*_renamed(data)]
-            if warehouse.build_path.exists():
-                # a backup has no log, and another one would be applied to the file
-                warehouse.build_path.with_name(f"{warehouse.build_path.name}.wal").unlink(missing_ok=True)
-                remove_code(warehouse.build_path)
-        if warehouse.build_path.exists():
-            warehouse.publish(facts_of(data))
-    return backup, restored
+def _newest(destination: Path) -> Backup | None:
+    found = completed(destination)
+    return found[-1] if found else None
 
 
-def check(backup: Backup, data: Path) -> None:
-    """See that a backup can be restored into a data folder without leaving it: by all names in its list and in its ledger.
-
-    Raises:
-        BackupError: It cannot be; nothing was changed.
-    """
-    backups.check(backup, data, is_known)
-    build = backup.path / BUILD
-    # a damaged ledger is found by its digest, once everything else is there
-    with contextlib.suppress(WarehouseDamagedError):
-        for paths, _ in named_in(build) if build.exists() else ():
-            for name in paths:
-                try:
-                    files.within(data / "lake", str(name))
-                except files.UnusableFileError as error:
-                    raise BackupError(
-                        f"The backup {backup.path} was manipulated: its warehouse names a file elsewhere. {error} Nothing was changed. Restore "
-                        "another backup."
-                    ) from None
+def _name(now: datetime, newest: Backup | None) -> str:
+    """Return the name of a backup of this moment; later than the previous one, even if the clock was put back."""
+    form = "%Y-%m-%dT%H%M%SZ"
+    if newest is not None:
+        now = max(now, datetime.strptime(newest.path.name, form).replace(tzinfo=UTC) + timedelta(seconds=1))
+    return now.astimezone(UTC).strftime(form)
 
 
-def _renamed(data: Path) -> Iterator[Path]:
-    """Rename settings of Dagster that are not the usual ones: they name modules, programs and files, which Dagster loads, starts and writes."""
-    for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
-        path = data / FOLDER / name
-        if path.exists() and files.read(path) != usual.read_bytes():
-            yield path.replace(path.with_name(f"{name}.restored"))
-
-
-def is_known(name: str) -> bool:
-    """Return whether a backup may hold a file of this name, relative to the data folder."""
-    return name in _FILES or name.startswith(_FOLDERS)
-
-
-def _check(data: Path, destination: Path) -> None:
-    if not (data / "archive").exists() and not (data / BUILD).exists():
-        raise BackupError(f"There is nothing to back up in {data}. If another data folder is meant, set WME_DATA.")
-    ours, theirs = data.resolve(), destination.resolve()
-    if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
+@contextlib.contextmanager
+def _alone(destination: Path) -> Iterator[None]:
+    destination.mkdir(parents=True, exist_ok=True)
+    try:
+        with files.held(destination / ".lock", wait_seconds=0):
+            yield
+    except files.BusyError:
         raise BackupError(
-            f"{destination} and the data folder {data} must not contain one another. Nothing was copied. Name a folder elsewhere, on another disk."
-        )
-    if destination.exists() and not destination.is_dir():
-        raise BackupError(
-            f"{destination} is not a folder. Nothing was copied. Name a folder, which is made if it does not exist."
-        )
+            f"Another backup to {destination} is under way. Nothing was changed. Wait for it, then run this again."
+        ) from None
 
 
-def _sources(data: Path, broken: list[str] | None = None) -> Iterator[Source]:
-    """The files of a backup, in descending order of their paths; databases that SQLite cannot read are noted in `broken` as they are copied."""
+def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
+    """Yield the files of a backup, the last paths first; `broken` gets the databases that SQLite cannot read."""
     layout, warehouse = Layout(data), Warehouse(data)
     if warehouse.build_path.exists():
         yield Source(BUILD, warehouse.build_path, warehouse.build_path.stat().st_size, None, warehouse.copy_to)
     yield from (source for source in walk(data / "state", "state") if source.path.name in _STATE)
     yield from walk(layout.lake, "lake")
-    yield from _history(data, [] if broken is None else broken)
-    yield from walk(layout.archive, "archive")
-
-
-def _history(data: Path, broken: list[str]) -> Iterator[Source]:
     for source in walk(data / "dagster", "dagster"):
         if not is_known(source.name) or source.name.endswith(("-wal", "-shm", "-journal")):
             continue
-        if not source.name.endswith(".db"):
+        if source.name.endswith(".db"):
+            # committed rows may still be in the log next to it; reading creates an empty one
+            log = source.path.with_name(f"{source.path.name}-wal")
+            logs = [log] if log.exists() and log.stat().st_size else []
+            changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))
+            yield replace(source, mtime_ns=changed, write=_sqlite_copy(source, broken))
+        else:
             yield source
-            continue
-        # what is committed may still be in the log beside it; reading makes an empty one
-        log = source.path.with_name(f"{source.path.name}-wal")
-        logs = [log] if log.exists() and log.stat().st_size else []
-        changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))
-        yield replace(source, mtime_ns=changed, write=_sqlite_copy(source, broken))
+    yield from walk(layout.archive, "archive")
+
+
+def is_known(name: str) -> bool:
+    """Return whether a backup may hold a file of this name, relative to the data folder."""
+    return name in _FILES or name.startswith(_FOLDERS)
 
 
 def _sqlite_copy(source: Source, broken: list[str]) -> Callable[[Path], None]:
@@ -210,9 +240,9 @@ def _sqlite_copy(source: Source, broken: list[str]) -> Callable[[Path], None]:
         try:
             with (
                 contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database,
-                contextlib.closing(sqlite3.connect(target)) as copy,
+                contextlib.closing(sqlite3.connect(target)) as duplicate,
             ):
-                database.backup(copy)
+                database.backup(duplicate)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
@@ -222,8 +252,47 @@ def _sqlite_copy(source: Source, broken: list[str]) -> Callable[[Path], None]:
     return write
 
 
+def _fill(
+    unfinished: Path,
+    newest: Backup | None,
+    known: Listing,
+    sources: Iterable[Source],
+    damaged: list[str],
+    advance: Callable[[float], None],
+) -> tuple[int, int]:
+    """Link and copy all files but those that are `damaged`, and list them; return their number and bytes."""
+    count = size = 0
+    # a pipe, for example, may have its name
+    (unfinished / SUMS).unlink(missing_ok=True)
+    with (unfinished / SUMS).open("x") as sums:
+        for source in sources:
+            target, digest = unfinished / source.name, known.digest_of(source.name)
+            before = newest.path / source.name if newest is not None and digest is not None else None
+            if before is None or not (source.is_same(before) and link(before, target)):
+                try:
+                    digest = _copied(source, target, advance)
+                except FileNotFoundError:
+                    continue  # replaced or removed since
+                if _verified(source) not in {None, digest}:
+                    damaged.append(source.name)
+                    target.unlink()
+                    continue
+            sums.write(f"{digest}  {source.name}\n")
+            count, size = count + 1, size + target.stat().st_size
+    return count, size
+
+
+def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> str:
+    """Copy a file, unless a backup that was killed has copied it already; return its MD5."""
+    if source.write is None and source.is_same(target):
+        digest = files.md5_of(target, advance)
+        if files.md5_of(source.path) == digest:
+            return digest
+    return store.copy(source, target, advance)
+
+
 def _verified(source: Source) -> str | None:
-    """The MD5 with which the service's file was verified, by the note beside it."""
+    """Return the MD5 with which the service's file was verified, by the note next to it."""
     if not source.name.endswith(f".{ARCHIVE}"):
         return None
     try:
@@ -233,30 +302,64 @@ def _verified(source: Source) -> str | None:
     return str(note.get("version", "")) or None
 
 
-def _problems(taken: Taken, broken: list[str]) -> Iterator[str]:
+def _prune(unfinished: Path) -> None:
+    """Remove files that a killed backup left and this one does not list."""
+    with (unfinished / SUMS).open() as lines:
+        wanted = Listing((line.rstrip("\n")[34:], line[:32]) for line in lines)
+        for found in _all_files(unfinished, ""):
+            if found not in {SUMS, store.FACTS} and wanted.digest_of(found) is None:
+                (unfinished / found).unlink()
+
+
+def _all_files(folder: Path, name: str) -> Iterator[str]:
+    """Yield the names of all files, unfinished ones too, in the order of `walk`."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
+        if path.is_dir():
+            yield from _all_files(path, f"{name}{path.name}/")
+        else:
+            yield f"{name}{path.name}"
+
+
+def remove_older(destination: Path, keep: int) -> list[Path]:
+    """Remove all but the newest complete backups, and the rest of a killed removal; return their folders.
+
+    Files shared with other backups stay there. A damaged backup, or a folder that only looks like one, stays.
+    """
+    found = completed(destination)
+    older = [backup.path for backup in found[: max(0, len(found) - keep)]]
+    with _alone(destination):
+        for path in older:
+            path.rename(destination / f"{_REMOVED}{path.name}")
+        for path in destination.glob(f"{_REMOVED}*"):
+            shutil.rmtree(path)
+    return older
+
+
+def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[str]:
     if broken:
         yield (
-            f"{counted(len(broken), 'database')} of Dagster's history {'is' if len(broken) == 1 else 'are'} damaged ({listed(broken, _SHOWN)}), and backed up "
-            "byte by byte. Restore the history from an older backup, or move it away: a new one is made."
+            f"{counted(len(broken), 'database')} of Dagster's history {'is' if len(broken) == 1 else 'are'} damaged "
+            f"({listed(broken, _SHOWN)}), and backed up byte by byte. Restore the history from an older backup, or "
+            "move it away: a new one is made."
         )
-    if taken.damaged:
+    if damaged:
         yield (
-            f"{counted(len(taken.damaged), 'archive')} on disk {'is' if len(taken.damaged) == 1 else 'are'} not what was fetched and verified "
-            f"({listed(taken.damaged, _SHOWN)}), and left out. Remove each with its .json; a run fetches the hours again that the service still "
-            "has, and an older backup may have the others."
+            f"{counted(len(damaged), 'archive')} on disk {'is' if len(damaged) == 1 else 'are'} not what was fetched "
+            f"and verified ({listed(damaged, _SHOWN)}), and left out. Remove each with its .json; a run fetches the "
+            "hours again that the service still has, and an older backup may have the others."
         )
-    build, lake = taken.backup.path / BUILD, taken.backup.path / "lake"
+    build, lake = backup / BUILD, backup / "lake"
     groups = named_in(build) if build.exists() else ()
-    missing = [path for paths, size in groups for path in _missing(lake, paths, size)]
-    if missing:
+    if missing := [path for paths, size in groups for path in _missing(lake, paths, size)]:
         yield (
-            f"{counted(len(missing), 'lake file')} that the warehouse names {'is' if len(missing) == 1 else 'are'} missing or of another size in the data "
-            f"folder ({listed(missing, _SHOWN)}), and so in the backup. Convert the archives again, load their hours, and back up again."
+            f"{counted(len(missing), 'lake file')} that the warehouse names {'is' if len(missing) == 1 else 'are'} "
+            f"missing or of another size in the data folder ({listed(missing, _SHOWN)}), and so in the backup. Convert "
+            "the archives again, load their hours, and back up again."
         )
 
 
 def _missing(lake: Path, paths: tuple[str, ...], size: int) -> list[str]:
-    """Return those of some files that are not there; all, where they have not the size that they should have together."""
+    """Return those of some files that are not there; all of them, if their total size is not the expected one."""
     sizes: dict[str, int] = {}
     for name in paths:
         with contextlib.suppress(FileNotFoundError, files.UnusableFileError):

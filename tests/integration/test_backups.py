@@ -9,6 +9,7 @@ from functools import partial
 from assets.maintenance.compaction import compact_lake
 from assets.steps.stream import keep
 from pipelines.operations import backup as operations
+from pipelines.operations import restore as restoring
 from resources import backup as backups
 from resources.data_folder import claim
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
@@ -98,14 +99,15 @@ def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tm
             Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",), namespaces=(0, 10), wikidata=True)
         ) as mirror,
     ):
-        monkeypatch.setattr(operations, "Warehouse", partial(Warehouse, clock=sandbox.clock.now))
+        for module in (operations, restoring):
+            monkeypatch.setattr(module, "Warehouse", partial(Warehouse, clock=sandbox.clock.now))
         mirror.configure(realtime_url=sandbox.realtime_url)
         claim(mirror.data, sandbox.url)
 
         def take():
-            report = operations.take(mirror.data, to, QUIET, keep=3)
-            assert report.problems == ()
-            taken.append(report.taken.backup.path)
+            made = operations.take(mirror.data, to, QUIET, keep=3)
+            assert made.problems == ()
+            taken.append(made.backup.path)
 
         *hours, last = mirror.newest(3)
         assert mirror.materialize(hours).success
@@ -126,7 +128,7 @@ def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tm
         assert mirror.materialize([last], of_articles, **mirror.at("download ", take)).success
         assert len(taken) == 6
         assert [one.path for one in backups.completed(to)] == taken[-3:]
-        _, done = operations.restore(to, tmp_path / "restored", QUIET)
+        done = restoring.restore(to, tmp_path / "restored", QUIET)
         assert done.damaged == []
         assert digests(Warehouse(tmp_path / "restored", clock=sandbox.clock.now)) == known
     asked = {

@@ -276,10 +276,10 @@ def test_a_damaged_history_is_said_and_backed_up_as_it_is(tmp_path, name):
     with pytest.raises(instance.InstanceError, match=told), instance.opened(home) as opened:
         opened.all_instigator_state()
     (tmp_path / "data/archive").mkdir()
-    report = backup.take(tmp_path / "data", tmp_path / "to", LineReporter(lambda _: None), keep=1)
-    [problem] = report.problems
+    taken = backup.take(tmp_path / "data", tmp_path / "to", LineReporter(lambda _: None), keep=1)
+    [problem] = taken.problems
     assert f"1 database of Dagster's history is damaged (dagster/{name})" in problem
-    assert (report.taken.backup.path / "dagster" / name).read_bytes() == damaged.read_bytes()
+    assert (taken.backup.path / "dagster" / name).read_bytes() == damaged.read_bytes()
     # what follows is what any error of SQLite's is, as long as nothing is damaged
     damaged.write_bytes(whole)
     with instance.opened(home) as opened:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.notebook import connect
-from pipelines.operations import backup
+from pipelines.operations import backup, restore
 from pipelines.report import page
 from resources import enterprise, sandbox
 from resources.enterprise import (
@@ -72,7 +72,7 @@ def declared(function):
         *(getattr(enterprise, name) for name in ("is_intact", "is_landed", "read_listing", "read_set", "read_sets")),
         backup.plan,
         backup.take,
-        backup.restore,
+        restore.restore,
         page.write,
         connect,
     ],

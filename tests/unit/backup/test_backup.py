@@ -9,12 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipelines.operations import backup as taking
+from pipelines.operations import restore as restoring
 from resources import backup as backups
 from resources import files
 from resources.backup import BackupDiskFullError, BackupError, walk
-from resources.backup import copying as of_files
 from resources.data_folder import BackupUnderWayError, copying, removing
+from resources.engine import LineReporter
 
+QUIET = LineReporter(lambda _: None)
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {
     f"lake/t/date=2026-11-{day:02}/hour={hour:02}/a.parquet": b"%d %d" % (day, hour)
@@ -28,13 +31,27 @@ def data(tmp_path):
     for name, content in {**FILES, "lake/t-2/b.parquet": b"b"}.items():
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / name).write_bytes(content)
+    (tmp_path / "data/archive").mkdir()
     return tmp_path / "data"
 
 
-def take(data, to, *, now=NOW, service="s", verified=lambda _: None, sources=None):
-    sources = sources or (lambda: walk(data / "lake", "lake"))
-    planned = backups.plan(to, sources())
-    return backups.take(to, sources, service, verified=verified, advance=lambda _: None, planned=planned, now=now)
+def take(data, to, *, now=NOW, reporter=QUIET):
+    return taking.take(data, to, reporter, now=now)
+
+
+def restore(backup, data):
+    return restoring.restore(backup.path, data, QUIET)
+
+
+@pytest.fixture
+def while_copying(monkeypatch):
+    """`while_copying(do)`: `do` is called with each source before it is copied."""
+
+    def patch(do):
+        copied = taking._copied
+        monkeypatch.setattr(taking, "_copied", lambda source, *rest: do(source) or copied(source, *rest))
+
+    return patch
 
 
 def test_the_newest_come_first_and_what_is_unfinished_not_at_all(data):
@@ -97,21 +114,26 @@ def test_what_a_kill_left_is_compared_and_not_believed(data, tmp_path):
     assert backup.file_count == 5
 
 
-def test_a_file_that_vanishes_is_passed_over_and_one_that_grows_is_of_one_moment(data, tmp_path):
+def test_a_file_that_vanishes_is_skipped_and_a_growing_one_is_copied_as_of_one_moment(data, tmp_path, while_copying):
     gone, growing = (data / name for name in list(FILES)[:2])
 
-    def sources():
-        for source in walk(data / "lake", "lake"):
-            if source.path == gone:
-                gone.unlink(missing_ok=True)
-            yield source
+    def change(source):
+        if source.path == gone:
+            gone.unlink()
 
-    def grow(_):
-        with growing.open("ab") as file:
-            file.write(b"more")
+    class Growing:
+        def start(self, *_):
+            return self
 
-    planned = backups.plan(tmp_path / "to", walk(data / "lake", "lake"))
-    taken = backups.take(tmp_path / "to", sources, "s", verified=lambda _: None, advance=grow, planned=planned, now=NOW)
+        def advance(self, _):
+            with growing.open("ab") as file:
+                file.write(b"more")
+
+        def finish(self):
+            pass
+
+    while_copying(change)
+    taken = take(data, tmp_path / "to", reporter=Growing())
     assert taken.backup.file_count == 4
     for name, digest in taken.backup.sums():
         assert files.md5_of(taken.backup.path / name) == digest
@@ -126,49 +148,52 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(of_files, "_copy", full)
+        patch.setattr(backups, "copy_bytes", full)
         with pytest.raises(BackupDiskFullError, match=r"There is no room left in .* Complete backups are as they were"):
             take(data, to)
         assert backups.completed(to) == [first]
         with pytest.raises(
             BackupDiskFullError, match=r"What was copied is kept\. Make room and run the same command again\."
         ):
-            restored(first, tmp_path / "restored")
+            restore(first, tmp_path / "restored")
     assert take(data, to).backup.file_count == 6
-    assert restored(first, tmp_path / "restored").file_count == 5
+    assert restore(first, tmp_path / "restored").file_count == 5
 
 
-def restored(backup, data):
-    with backups.restoring(backup, data):
-        return backups.restore(backup, data, "last", lambda _: None)
-
-
-def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path):
-    first, second = take(data, tmp_path / "to").backup, None
+def test_a_restore_goes_on_with_the_same_backup_alone(data, tmp_path, monkeypatch):
+    first = take(data, tmp_path / "to").backup
     (data / "lake/new").write_bytes(b"new")
     second = take(data, tmp_path / "to").backup
-    with pytest.raises(KeyboardInterrupt), backups.restoring(first, tmp_path / "half"):
+
+    def killed(*_):
         raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "_restore_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore(first, tmp_path / "half")
     with pytest.raises(BackupError, match=r"is not empty\. Nothing was changed"):
-        restored(second, tmp_path / "half")
-    assert restored(first, tmp_path / "half").file_count == 5
+        restore(second, tmp_path / "half")
+    assert restore(first, tmp_path / "half").file_count == 5
     with pytest.raises(BackupError, match="is not empty"):
-        restored(first, tmp_path / "half")
+        restore(first, tmp_path / "half")
 
 
-def test_one_backup_at_a_time_and_of_one_service(data, tmp_path):
-    to = tmp_path / "to"
+def test_one_backup_at_a_time_and_of_one_service(data, tmp_path, while_copying):
+    to, other = tmp_path / "to", tmp_path / "other"
+    (other / "archive").mkdir(parents=True)
 
-    def sources():
+    def second(_):
         with pytest.raises(BackupError, match=r"Another backup to .* is under way"):
-            take(data, to)
-        yield from walk(data / "lake", "lake")
+            take(other, to)
 
-    backups.take(to, sources, "s", verified=lambda _: None, advance=lambda _: None, planned=backups.Plan(), now=NOW)
-    with pytest.raises(
-        BackupError, match=r"holds backups of a mirror of s, and this one is of other\. Nothing was changed"
-    ):
-        take(data, to, service="other")
+    while_copying(second)
+    take(data, to)
+    (other / "state").mkdir(exist_ok=True)
+    (other / "state/service.json").write_text('{"service": "https://other.example"}')
+    told = r"of a mirror of unknown, and this one is of https://other\.example\. Nothing was changed"
+    with pytest.raises(BackupError, match=told):
+        take(other, to)
 
 
 def test_older_backups_are_removed_and_a_damaged_one_is_not(data, tmp_path, monkeypatch):
@@ -179,10 +204,10 @@ def test_older_backups_are_removed_and_a_damaged_one_is_not(data, tmp_path, monk
     with monkeypatch.context() as killed:
         killed.setattr(shutil, "rmtree", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            backups.remove_older(to, 2)
+            taking.remove_older(to, 2)
     assert shutil.rmtree is remove
     assert [one.path for one in backups.completed(to)] == taken[2:]
-    assert backups.remove_older(to, 1) == [taken[2]]
+    assert taking.remove_older(to, 1) == [taken[2]]
     assert sorted(path.name for path in to.iterdir()) == [".lock", taken[1].name, taken[3].name]
 
 
@@ -190,10 +215,9 @@ def test_a_restore_is_on_disk_before_its_note_goes(data, tmp_path, monkeypatch):
     backup, target = take(data, tmp_path / "to").backup, tmp_path / "target"
     seen = []
     monkeypatch.setattr(os, "sync", lambda: seen.append(sorted(path.name for path in target.iterdir())))
-    with backups.restoring(backup, target):
-        backups.restore(backup, target, "none", lambda _: None)
-    assert seen == [["lake", "restoring.json"]]
-    assert [path.name for path in target.iterdir()] == ["lake"]
+    restore(backup, target)
+    assert "restoring.json" in seen[-1]
+    assert {"lake"} <= {path.name for path in target.iterdir()} < {*seen[-1]}
 
 
 def test_files_are_not_removed_while_they_are_copied(tmp_path):

@@ -13,14 +13,16 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.operations import backup as operations
+from pipelines.operations.backup import take
+from pipelines.operations.restore import restore
 from pipelines.process.instance import WORKSPACE
 from resources import backup as backups
 from resources import files
-from resources.backup import BackupError, walk
+from resources.backup import BackupError
 from resources.engine import LineReporter
 from resources.warehouse import Warehouse
 
+QUIET = LineReporter(lambda _: None)
 NOW = datetime(2026, 11, 23, 8, 5, tzinfo=UTC)
 FILES = {"lake/t/a.parquet": b"rows", "lake/t/b.parquet": b"more rows", "archive/batches/c.tar.gz": b"an archive"}
 FIRST = "lake/t/a.parquet"
@@ -39,16 +41,7 @@ class Stage:
         for name, content in FILES.items():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes(content)
-
-        def sources():
-            yield from walk(source / "lake", "lake")
-            yield from walk(source / "archive", "archive")
-
-        planned = backups.plan(folder / "to", sources())
-        taken = backups.take(
-            folder / "to", sources, "s", verified=lambda _: None, advance=lambda _: None, planned=planned, now=NOW
-        )
-        self.path = taken.backup.path
+        self.path = take(source, folder / "to", QUIET, now=NOW).backup.path
         self.victim.mkdir()
         (self.victim / "t").mkdir()
         (self.victim / "t/a.parquet").write_bytes(b"precious")
@@ -76,7 +69,7 @@ class Stage:
         return self.data
 
     def restore(self):
-        return operations.restore(self.path, self.data, LineReporter(lambda _: None))
+        return restore(self.path, self.data, QUIET)
 
     def seen(self, *folders):
         """All that is below the folders: kinds, contents and times, without following any link."""
@@ -407,7 +400,7 @@ def test_settings_of_dagster_that_run_programs_are_renamed(stage):
         path.write_bytes(content)
         stage.insert(f"dagster/{name}", content)
         stage.lines = (stage.path / "MD5SUMS").read_bytes().splitlines(keepends=True)
-    _, done = stage.restore()
+    done = stage.restore()
     home = stage.data / "dagster"
     assert done.renamed == [home / "dagster.yaml.restored"]
     assert done.renamed[0].read_bytes() == own
@@ -419,7 +412,7 @@ def test_what_is_damaged_or_missing_is_left_out_and_what_is_not_listed_is_not_re
     (stage.path / "lake/t/b.parquet").write_bytes(b"other row")
     (stage.path / "lake/extra").write_bytes(b"foreign")
     outside = stage.seen(stage.path, stage.victim)
-    _, done = stage.restore()
+    done = stage.restore()
     assert sorted(done.damaged) == [FIRST, "lake/t/b.parquet"]
     assert {path.name for path in (stage.data / "lake").rglob("*") if path.is_file()} == set()
     assert (stage.data / "archive/batches/c.tar.gz").read_bytes() == b"an archive"
@@ -438,16 +431,8 @@ def test_a_hard_link_in_the_target_is_replaced_and_not_written_through(stage):
 
 
 def again(stage):
-    source = stage.folder / "source"
-    (source / "lake/new").write_bytes(b"new")
-
-    def sources():
-        yield from walk(source / "lake", "lake")
-
-    to = stage.folder / "to"
-    return backups.take(
-        to, sources, "s", verified=lambda _: None, advance=lambda _: None, planned=backups.Plan(), now=NOW
-    )
+    (stage.folder / "source/lake/new").write_bytes(b"new")
+    return take(stage.folder / "source", stage.folder / "to", QUIET, now=NOW)
 
 
 UNFINISHED = {
@@ -475,7 +460,7 @@ def test_an_unfinished_backup_leads_nowhere_else(stage, spoil):
     assert {path: kept[-1] for path, kept in stage.seen(stage.victim).items()} == before
     found = {path for path in taken.backup.path.rglob("*") if not path.is_dir()}
     assert {path.relative_to(taken.backup.path).as_posix() for path in found} == {
-        *(name for name in FILES if name.startswith("lake")),
+        *FILES,
         "lake/new",
         "MD5SUMS",
         "backup.json",

@@ -1,0 +1,190 @@
+"""Restoring a backup into an empty data folder; the same call continues a killed restore."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.operations.backup import BUILD, is_known
+from pipelines.process.instance import FOLDER, TEMPLATE, WORKSPACE
+from resources import backup as store
+from resources import files
+from resources.backup import Backup, BackupError, Source
+from resources.data_folder import facts_of
+from resources.formatting import size_text
+from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from resources.engine import Reporter
+
+#: In the data folder while a backup is restored: the MD5 of the backup's list, so that the same restore can continue.
+_NOTE = "restoring.json"
+_KEPT = "What was copied is kept. Make room and run the same command again."
+
+
+@dataclass
+class Restored:
+    """Outcome of a restore.
+
+    Attributes:
+        damaged: Files left out, because their bytes are not those that were backed up.
+        renamed: Settings that have another name now, because they would run whatever they name.
+    """
+
+    backup: Backup
+    file_count: int = 0
+    size_bytes: int = 0
+    damaged: list[str] = field(default_factory=list)
+    renamed: list[Path] = field(default_factory=list)
+
+
+def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> Restored:
+    """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
+
+    The same call continues a killed restore. The published file keeps no path of the original data folder. The
+    backup's own views, macros and triggers are removed before anything runs them, and its settings of Dagster are
+    renamed unless they are the usual ones.
+
+    Raises:
+        BackupError: There is no backup, the folder is not empty, or the disk is full.
+    """
+    data, backup = Path(data), store.find(Path(source))
+    warehouse = Warehouse(data)
+    check(backup, data)
+    files.write(data / _NOTE, _mark(backup))
+    with warehouse.writing("restore the backup"):
+        task = reporter.start("restore", backup.size_bytes, "B")
+        restored = _restore_files(backup, data, task.advance)
+        task.finish()
+        restored.renamed = [*_renamed(data)]
+        if warehouse.build_path.exists():
+            # a backup has no log, and a foreign one would be applied to the file
+            warehouse.build_path.with_name(f"{warehouse.build_path.name}.wal").unlink(missing_ok=True)
+            remove_code(warehouse.build_path)
+    if warehouse.build_path.exists():
+        warehouse.publish(facts_of(data))
+    # once for all files: without the note nobody looks at them again
+    os.sync()
+    (data / _NOTE).unlink()
+    return restored
+
+
+def check(backup: Backup, data: Path) -> None:
+    """Refuse a backup that cannot be restored into a data folder, or whose list or ledger names files elsewhere.
+
+    The digest of the list shows damage, not who wrote the list: its names are as foreign as any. Nothing is changed.
+
+    Raises:
+        BackupError: The folder is not empty, the list names something that no mirror has, or a file is in the way.
+    """
+    _check_empty(backup, data)
+    for name, _ in backup.sums():
+        if fault := _fault(backup, data, name):
+            raise BackupError(
+                f"The backup {backup.path} was manipulated, or something is in the way of its files: {fault} Nothing "
+                "was changed. Restore another backup, into an empty folder."
+            )
+    build = backup.path / BUILD
+    # a damaged ledger is found by its digest, after all other files are restored
+    with contextlib.suppress(WarehouseDamagedError):
+        for paths, _ in named_in(build) if build.exists() else ():
+            for name in paths:
+                try:
+                    files.within(data / "lake", str(name))
+                except files.UnusableFileError as error:
+                    raise BackupError(
+                        f"The backup {backup.path} was manipulated: its warehouse names a file elsewhere. {error} "
+                        "Nothing was changed. Restore another backup."
+                    ) from None
+
+
+def _fault(backup: Backup, data: Path, name: str) -> str | None:
+    if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
+        return f"{name[:200]!r} is no file of a mirror."
+    try:
+        files.check_way(backup.path, backup.path / name)
+        files.check_way(data, data / name)
+    except files.UnusableFileError as error:
+        return error.what
+    return None
+
+
+def _mark(backup: Backup) -> bytes:
+    return json.dumps({"md5sums": backup.sums_md5}).encode()
+
+
+def _check_empty(backup: Backup, data: Path) -> None:
+    """Refuse a data folder that is neither empty nor the half of this restore."""
+    if os.path.lexists(data) and not data.is_dir():
+        raise BackupError(f"{data} is no folder. Nothing was changed. Set WME_DATA to an empty folder.")
+    note = data / _NOTE
+    if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
+        raise BackupError(
+            f"The data folder {data} is not empty. Nothing was changed. A backup is restored into an empty folder: set "
+            "WME_DATA to another one, or move this one away."
+        )
+    for path in store.irregular(data):
+        raise BackupError(
+            f"{path} is neither a file nor a folder, and no restore creates such a thing. Nothing was changed. Set "
+            "WME_DATA to an empty folder."
+        )
+
+
+def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None]) -> Restored:
+    """Copy and compare all files, each with its MD5. The build file is last, because it makes the folder a mirror."""
+    present = (data / name for name, _ in backup.sums())
+    needed = backup.size_bytes - sum(path.stat().st_size for path in present if path.is_file())
+    if needed > (free := shutil.disk_usage(data).free):
+        raise store.BackupDiskFullError(
+            f"The backup needs {size_text(needed)} more, and {data} has {size_text(free)}. Nothing more was copied. "
+            f"{_KEPT}"
+        )
+    done, build = Restored(backup), {}
+    with store.reporting_full(data, _KEPT):
+        for name, digest in backup.sums():
+            if name == BUILD:
+                build[name] = digest
+            else:
+                _put(done, data, name, digest, advance)
+        for name, digest in build.items():
+            _put(done, data, name, digest, advance)
+    if BUILD in done.damaged:
+        raise BackupError(
+            f"The file {backup.path / BUILD} of the backup is damaged. All others were restored. Restore an older "
+            "backup into an empty folder, or make the warehouse from the archive that is in the data folder now: "
+            "`wme rebuild`."
+        )
+    return done
+
+
+def _put(done: Restored, data: Path, name: str, digest: str, advance: Callable[[float], None]) -> None:
+    original, target = done.backup.path / name, files.within(data, name)
+    files.check_way(data, target)
+    try:
+        seen = original.lstat()
+        source = Source(name, original, seen.st_size, seen.st_mtime_ns)
+        is_complete = source.is_same(target) and files.md5_of(target, advance) == digest
+        is_complete = is_complete or store.copy(source, target, advance) == digest
+    except FileNotFoundError:
+        is_complete = False
+    if is_complete:
+        done.file_count += 1
+        done.size_bytes += seen.st_size
+    else:
+        target.unlink(missing_ok=True)
+        done.damaged.append(name)
+
+
+def _renamed(data: Path) -> Iterator[Path]:
+    """Rename settings of Dagster that are not the usual ones: they name modules and programs that Dagster starts."""
+    for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
+        path = data / FOLDER / name
+        if path.exists() and files.read(path) != usual.read_bytes():
+            yield path.replace(path.with_name(f"{name}.restored"))

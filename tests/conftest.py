@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     atexit.register(gc.unfreeze)
     gc.enable()
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Run a test without the tracer of coverage, which makes Python slower than what it is compared with.
+
+    The marker `no_cover` of pytest-cov 7.1 has no effect in the workers of pytest-xdist.
+    """
+    traces = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    yield
+    sys.settrace(traces[0])
+    threading.settrace(traces[1])  # type: ignore[arg-type]
 
 
 @pytest.hookimpl(wrapper=True)

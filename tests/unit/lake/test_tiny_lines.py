@@ -233,7 +233,7 @@ def good_lines(lake: Any, size: int) -> bytes:
     return lake.lines(*(one | {"event": one["event"] | {"partition": 0, "offset": n}} for n, one in enumerate(records)))
 
 
-@pytest.mark.no_cover  # a tracer would be measured as well
+@pytest.mark.usefixtures("untraced")
 def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
     good = good_lines(lake, 1_000_000)
     every = {name: tiny(name, len(good)) for name in measured(how)} | {
@@ -253,7 +253,7 @@ def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
     assert too_dear(work, good, every) == {}
 
 
-@pytest.mark.no_cover  # a tracer would be measured as well
+@pytest.mark.usefixtures("untraced")
 def test_bad_lines_of_a_stream_cost_as_little_and_are_kept(lake, how):
     good = good_lines(lake, 1_000_000)
     every = {name: tiny(name, len(good)) for name in measured(how)}

@@ -65,7 +65,7 @@ def check(
             continue
         if names:
             try:
-                listing = client.reference(kind)
+                listing = client.lists.reference(kind)
             except ServiceUnavailable as error:
                 if known is None:
                     raise type(error)(

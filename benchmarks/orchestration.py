@@ -138,7 +138,7 @@ class _Service:
         """Have the sandbox make the archives, which it does when they are first listed."""
         with self.fresh().access.client() as client:
             for hour in hours:
-                client.batches(hour)
+                client.hours.listing(hour)
 
     def fresh(self) -> Settings:
         """Those of a mirror that is empty."""

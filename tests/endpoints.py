@@ -29,7 +29,7 @@ _HEAD = """\
 Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in this project.
 `python -m tests.endpoints > docs/endpoints.md` makes this page; the tests fail if it differs from the description or the code.
 
-*Client* is a method of `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
+*Client* is a method, as reached from an `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
 of `resources/sandbox/api/endpoints`, *test* a function below `tests`. A cell that begins with a dash gives the reason why there is none.
 
 | endpoint | client | command | assets | sandbox | test |
@@ -117,23 +117,29 @@ _BY_NAME: dict[str, Reach] = {
     "change-password": _account("change_password", "change-password", "test_changes_it"),
     "new-password-required": _account("new_password", "new-password", "test_first_login_is_answered_with_a_challenge"),
     "get-user": _account("user", "status", "test_tells_groups_counters_and_permissions"),
-    "snapshots": Reach("snapshots", "snapshots list", f"{_SANDBOX}snapshots.py::test_the_list"),
-    "snapshot": Reach("snapshot", "snapshots show ID", f"{_SANDBOX}snapshots.py::test_one_record"),
+    "snapshots": Reach("snapshots.listing", "snapshots list", f"{_SANDBOX}snapshots.py::test_the_list"),
+    "snapshot": Reach("snapshots.record", "snapshots show ID", f"{_SANDBOX}snapshots.py::test_one_record"),
     "snapshot-download": Reach(
-        "fetch_piece", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_a_download_by_redirect_and_its_headers"
+        "snapshots.fetch",
+        "snapshots download ID",
+        f"{_SANDBOX}snapshots.py::test_a_download_by_redirect_and_its_headers",
     ),
-    "chunks": Reach("chunks", "snapshots chunks ID", f"{_SANDBOX}snapshots.py::test_chunks"),
+    "chunks": Reach("snapshots.chunks", "snapshots chunks ID", f"{_SANDBOX}snapshots.py::test_chunks"),
     "chunk": Reach(
-        "record", "snapshots chunks ID CHUNK", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
+        "lists.record", "snapshots chunks ID CHUNK", f"{_SANDBOX}snapshots.py::test_a_chunk_by_its_name_or_its_number"
     ),
     "chunk-download": Reach(
-        "fetch_piece", "snapshots download ID", f"{_SANDBOX}snapshots.py::test_a_chunk_in_parts_through_one_signed_url"
+        "snapshots.fetch",
+        "snapshots download ID",
+        f"{_SANDBOX}snapshots.py::test_a_chunk_in_parts_through_one_signed_url",
     ),
-    "batches": Reach("batches", "batches HOUR", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
-    "batch": Reach("batch", "batches HOUR ID", f"{_SANDBOX}batches.py::test_one_record"),
-    "batch-download": Reach("download_batch", "run", f"{_SANDBOX}batches.py::test_get_is_redirected_to_the_other_port"),
-    "articles": Reach("article", "article NAME", f"{_SANDBOX}lookups.py::test_a_title_in_every_spelling_of_a_path"),
-    "structured-contents": Reach("structured", "structured NAME", _DESCRIBED),
+    "batches": Reach("hours.listing", "batches HOUR", f"{_SANDBOX}batches.py::test_the_list_of_an_hour"),
+    "batch": Reach("hours.record", "batches HOUR ID", f"{_SANDBOX}batches.py::test_one_record"),
+    "batch-download": Reach("hours.download", "run", f"{_SANDBOX}batches.py::test_get_is_redirected_to_the_other_port"),
+    "articles": Reach(
+        "lookups.articles", "article NAME", f"{_SANDBOX}lookups.py::test_a_title_in_every_spelling_of_a_path"
+    ),
+    "structured-contents": Reach("lookups.structured", "structured NAME", _DESCRIBED),
 }
 
 
@@ -146,13 +152,13 @@ def reach(operation: Described) -> Reach:
     if operation.tag == "Metadata":
         kind = operation.path.split("/")[2]
         return (
-            Reach("reference", f"lists {kind}", _ONLY_METADATA)
+            Reach("lists.reference", f"lists {kind}", _ONLY_METADATA)
             if operation.many
-            else Reach("record", f"lists {kind} ID", _ONLY_METADATA)
+            else Reach("lists.record", f"lists {kind} ID", _ONLY_METADATA)
         )
     if operation.tag == "Wikidata":
         labels = " --labels" if operation.answer == "labels" else ""
-        return Reach("entity", f"entity ID{labels}", _DESCRIBED)
+        return Reach("lookups.entity", f"entity ID{labels}", _DESCRIBED)
     plain = operation.name.removeprefix("wikidata-").removeprefix("structured-")
     if operation.name in _BY_NAME:
         return _BY_NAME[operation.name]

@@ -38,8 +38,8 @@ def list_assets(lists: Sequence[Dataset], prefix: Prefix = ALONE) -> list[dg.Ass
         digest = hashlib.md5(usedforsecurity=False)
         with as_failure(), enterprise.client() as client:
             for dataset in lists:
-                listing = client.records(endpoints.records(dataset))
-                client.land(listing, lake.layout.list_archive(dataset))
+                listing = client.lists.records(endpoints.records(dataset))
+                client.lists.land(listing, lake.layout.list_archive(dataset))
                 metadata[f"{dataset.name}_count"] = len(listing.records)
                 digest.update(listing.raw)
         context.log.info("Reference lists archived: %s", metadata)

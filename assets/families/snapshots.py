@@ -88,7 +88,7 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
                     except NotFound as error:
                         if snapshot.archived_sets(lake.layout.snapshot_archive(dataset, identifier), dataset):
                             raise
-                        known = (record.identifier for record in client.snapshots(dataset))
+                        known = (record.identifier for record in client.snapshots.listing(dataset))
                         raise _refused(context, partitions, known) from error
                     context.log.info("%s", plan.sentence)
                     archived = snapshot.fetch_snapshot(plan, client, lake.layout, workers)

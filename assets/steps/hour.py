@@ -171,7 +171,7 @@ def plan_hour(
         NotPublishedYet: The hour is not there yet; a later run will find it.
         RetentionPassed: The service no longer keeps it; permanent.
     """
-    listing = client.batches(hour, dataset)
+    listing = client.hours.listing(hour, dataset)
     wanted, absent, odd = _within(listing, scope)
     missing = tuple(
         record
@@ -225,7 +225,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         def download(record: Batch) -> Download:
             target = layout.batch_archive(dataset, hour, record.identifier, record.version)
             began = time.perf_counter()
-            landed = client.download_batch(hour, record, target, advance, dataset)
+            landed = client.hours.download(hour, record, target, advance, dataset)
             seconds[record.identifier] = time.perf_counter() - began
             return landed
 
@@ -237,8 +237,8 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     listing = plan.listing
     if any(landed.version != record.version for record, landed in pairs):
         # exported again between listing and download: keep the listing that names what was landed
-        listing = client.batches(hour, dataset)
-    client.land(listing, layout.batch_list(dataset, hour))
+        listing = client.hours.listing(hour, dataset)
+    client.lists.land(listing, layout.batch_list(dataset, hour))
     return ArchivedHour(
         hour=hour,
         archives=tuple(_archive(dataset, hour, record, landed.path, landed.version) for record, landed in pairs),

@@ -226,7 +226,7 @@ def ask(
                 return
             looked_up_at = now()
             try:
-                listing = client.article(
+                listing = client.lookups.articles(
                     asked.name, Query(filters=(Filter("is_part_of.identifier", asked.project_id),), limit=1)
                 )
                 record = _only(listing.raw)

@@ -113,7 +113,7 @@ def plan_snapshot(
         NotFound: The service has no such snapshot.
     """
     folder = layout.snapshot_archive(dataset, identifier)
-    return client.plan_snapshot(identifier, folder, wishes_of(min_free_gb, options), dataset)
+    return client.snapshots.plan(identifier, folder, wishes_of(min_free_gb, options), dataset)
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
@@ -124,7 +124,7 @@ def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tu
         EnterpriseError: A file could not be landed. The others are kept, and so are the parts of this one.
     """
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
-        return client.download_snapshot(plan, workers=engine.workers, progress=advance)
+        return client.snapshots.download(plan, workers=engine.workers, progress=advance)
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:

@@ -253,7 +253,7 @@ def published(
         if time.monotonic() > end:
             break  # the next look asks again
         try:
-            client.batches(hour, dataset)
+            client.hours.listing(hour, dataset)
         except (NotPublishedYet, RetentionPassed):
             continue
         return [*there, *late[: number + 1]]

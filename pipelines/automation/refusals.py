@@ -45,7 +45,7 @@ def hindrance(
     """
     certain = [hour for hour in hours if now - hour > LATE] or hours
     with suppress(NotPublishedYet, RetentionPassed):
-        named = {(one.project_id, one.namespace_id) for one in client.batches(certain[-1], dataset).records}
+        named = {(one.project_id, one.namespace_id) for one in client.hours.listing(certain[-1], dataset).records}
         absent = [place for place in scope if place not in named]
         names.check(client, layout, [project for project, _ in absent], [number for _, number in absent])
     quota = client.account.quotas().get(UNCOUNTED)

@@ -156,7 +156,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
             return dg.SkipReason(refusals.waiting(again))
         try:
             with enterprise.client(_ANSWER_SECONDS) as client:
-                listing = client.snapshots(dataset)
+                listing = client.snapshots.listing(dataset)
         except MirrorError as error:
             return _refused(context, error)
         changed = {

@@ -171,9 +171,9 @@ def lists(
     with options.client(read_settings(scoped=False)) as client:
         path = endpoints.records(dataset)
         if identifier is None:
-            records = [dict(record) for record in client.records(path, asked).records]
+            records = [dict(record) for record in client.lists.records(path, asked).records]
         else:
-            records = [dict(client.record(endpoints.record(path, identifier), asked))]
+            records = [dict(client.lists.record(endpoints.record(path, identifier), asked))]
     if as_json:
         for record in records:
             terminal.echo(json.dumps(record, ensure_ascii=False))
@@ -209,14 +209,14 @@ def batches(
     settings = read_settings(scoped=not everything and identifier is None)
     with options.client(settings) as client:
         if hour is not None and identifier is not None:
-            show_record(client.batch(hour, identifier, dataset), "ndjson" if as_json else "text")
+            show_record(client.hours.record(hour, identifier, dataset), "ndjson" if as_json else "text")
             return
         if not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC), dataset)[0]
         records = [
             record
-            for record in client.batches(chosen, dataset).records
+            for record in client.hours.listing(chosen, dataset).records
             if everything or (record.project_id, record.namespace_id) in (settings.scope_of(dataset) or dataset.places)
         ]
     if as_json:
@@ -271,7 +271,7 @@ def article(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record
     NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects are
     not resolved. Without --project or --language, the service chooses which projects are in the answer.
     """
-    return client.article(name, asked)
+    return client.lookups.articles(name, asked)
 
 
 @click.command()
@@ -282,7 +282,7 @@ def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Rec
     NAME is the exact title, as for `wme article`. --filter applies to the article's record, --fields to the structured
     contents.
     """
-    return client.structured(name, asked)
+    return client.lookups.structured(name, asked)
 
 
 @click.command()
@@ -294,4 +294,4 @@ def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str)
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
     kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"
     with options.client(read_settings(scoped=False)) as client:
-        show(client.entity(kind, identifier, query(fields)).raw, form)
+        show(client.lookups.entity(kind, identifier, query(fields)).raw, form)

@@ -99,7 +99,7 @@ def show_snapshot(*, identifier: str, fields: tuple[str, ...], form: str, datase
     """Show the service's record of the snapshot ID. Costs no quota."""
     path = endpoints.record(endpoints.records(dataset), identifier)
     with options.client(read_settings(scoped=False)) as client:
-        show_record(client.record(path, query(fields)), form)
+        show_record(client.lists.record(path, query(fields)), form)
 
 
 @snapshots.command("chunks")
@@ -122,9 +122,9 @@ def list_chunks(
     asked = query(fields, filters)
     with options.client(read_settings(scoped=False)) as client:
         if chunk is not None:
-            show_record(client.record(endpoints.record(path, chunk), asked), form)
+            show_record(client.lists.record(endpoints.record(path, chunk), asked), form)
         else:
-            show(client.records(path, asked).raw, form)
+            show(client.lists.records(path, asked).raw, form)
 
 
 def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:

@@ -47,7 +47,7 @@ def snapshots_to_fetch(
         scope = enterprise.scope_of(dataset) or dataset.places
         order = {place: number for number, place in enumerate(scope)}
         loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
-        listing = client.snapshots(dataset)
+        listing = client.snapshots.listing(dataset)
         records = [
             record
             for record in snapshot_sets.mirrored(listing, scope)

@@ -131,7 +131,7 @@ def newest_hours(
     newest = last_complete_hour(now)
     for back in range(6):
         try:
-            client.batches(newest - back * HOUR, dataset)
+            client.hours.listing(newest - back * HOUR, dataset)
         except NotPublishedYet:
             if back == 5:
                 raise
@@ -145,7 +145,7 @@ def is_reachable(enterprise: EnterpriseResource) -> bool:
     """Whether the service answers, whatever it says; each connection is attempted once."""
     with enterprise.client(seconds=20.0) as client:
         try:
-            client.batches(last_complete_hour(datetime.now(UTC)))
+            client.hours.listing(last_complete_hour(datetime.now(UTC)))
         except UnreachableError:
             return False
         except EnterpriseError:

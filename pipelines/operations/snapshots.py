@@ -36,7 +36,7 @@ def listed(
         EnterpriseError: The service does not answer, or refuses the account.
     """
     wanted = None if scope is None else set(scope)
-    found = [s for s in client.snapshots(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
+    found = [s for s in client.snapshots.listing(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
     return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))
 
 
@@ -261,7 +261,7 @@ def _values(of: object, names: str) -> dict[str, Any]:
 
 def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wishes, dataset: Dataset) -> SnapshotPlan:
     try:
-        return client.plan_snapshot(identifier, folder, wishes, dataset)
+        return client.snapshots.plan(identifier, folder, wishes, dataset)
     except errors.NotFound as error:
         raise errors.NotFound(
             f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` shows all "

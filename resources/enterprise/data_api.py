@@ -8,13 +8,19 @@ from __future__ import annotations
 import logging
 import time
 from datetime import UTC
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
+from pydantic import TypeAdapter
+
 from resources.enterprise import errors, models
+from resources.enterprise.download.archived import land_listing
+from resources.enterprise.http import endpoints
 from resources.enterprise.http.answers import Answer, BrokenAnswer
+from resources.enterprise.http.foreign import guarded
 from resources.enterprise.http.pace import Pace
-from resources.enterprise.listing import UNKNOWN, Listing, report, sorted_out
+from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sorted_out
 from resources.enterprise.query import Kind
 from resources.enterprise.service import is_web_address
 
@@ -22,15 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from pydantic import TypeAdapter
-
     from resources.enterprise.account.authenticator import Authenticator
+    from resources.enterprise.download.archived import Sidecar
     from resources.enterprise.http.transport import Transport
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
+    from resources.files import StrPath
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+_ENTRIES: Final = list_of(models.Entry)
+_RECORDS: Final = list_of(models.Record)
+_RECORD: Final = TypeAdapter(models.Record)
 
 #: What stands for everything that the service does not count today.
 UNCOUNTED: Final = "batch"
@@ -51,6 +61,7 @@ class DataApi:
         #: When the account was last seen to have units left, by product.
         self._left_at: dict[str, float] = {}
         self.limits = transport.limits
+        self.redactor = transport.redactor
         self._auth = auth
         self._clock = clock
 
@@ -206,3 +217,39 @@ class DataApi:
                 )
             self._left_at[product] = now
         raise self._transport.error(answer, doing)
+
+
+@guarded
+class Lists:
+    """Reference lists, and any list or record by its path from `endpoints`. Costs no quota. Safe for several threads."""
+
+    def __init__(self, api: DataApi) -> None:
+        self._api = api
+        self.redactor = api.redactor
+
+    def reference(self, kind: str) -> Listing[models.Entry]:
+        """Read a reference list: `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...)."""
+        return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
+
+    def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
+        """Read the records of any list; fields are read by name: `record["identifier"]`.
+
+        Raises:
+            InvalidRequest: The query has a form that the service would ignore or refuse; nothing was sent.
+            NotFound: There is no such list.
+        """
+        name = path.removeprefix("/v2/")
+        return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
+
+    def record(self, path: str, query: Query | None = None) -> models.Record:
+        """Read a single record of a list, with the `fields` of a query.
+
+        Raises:
+            InvalidRequest: As for `records`.
+            NotFound: There is no such record.
+        """
+        return self._api.record(path, _RECORD, f"read {path}", query)[0]
+
+    def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
+        """Write a list as the service sent it, with a sidecar; complete or not at all, replacing what was there."""
+        return land_listing(listing, Path(target))

@@ -13,9 +13,12 @@ from pydantic import Field, TypeAdapter
 
 from resources.enterprise import errors, models
 from resources.enterprise.http import endpoints
+from resources.enterprise.http.foreign import guarded
 from resources.enterprise.query import UNPAIRED, Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from resources.enterprise.data_api import DataApi
     from resources.enterprise.listing import Listing
     from resources.enterprise.query import Query
@@ -33,28 +36,48 @@ _LONGEST_TITLE: Final = 512  # bytes: 255 of the title, and the prefix of its na
 _ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
 
 
+@guarded
 class Lookups:
-    """Lookups for one account. Safe for several threads."""
+    """Lookups on demand. Each costs one unit of `ondemand`, also if it finds nothing. Safe for several threads."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
+        self.redactor = api.redactor
 
-    def articles(self, name: str, query: Query | None, kind: Kind) -> Listing[models.Record]:
-        """`/v2/articles/{name}` or `/v2/structured-contents/{name}`. See `EnterpriseClient.article` and `structured`."""
-        _check_title(name)
-        path = endpoints.article(name) if kind is Kind.ARTICLES else endpoints.structured(name)
-        try:
-            return self._ask(path, _RECORDS, f"look up {name!r}", query, kind)
-        except errors.NotFound:
-            filtered = " that passes the filters" if query is not None and query.filters else ""
-        raise errors.NotFound(
-            f"No project has an article called {name!r}{filtered}. Nothing was changed; the lookup cost a unit. Titles are exact "
-            "and case-sensitive, with the prefix of their namespace (Template:...), and redirects are not resolved.",
-            status=404,
-        )
+    def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
+        """Look up the articles of that title, one of each project that has one (`/v2/articles/{name}`).
 
-    def entity(self, kind: str, identifier: str, query: Query | None) -> Listing[models.Record]:
-        """`/v2/wikidata/{kind}/{identifier}`. See `EnterpriseClient.entity`."""
+        Which projects come first under the limit, 3 unless the query says otherwise and 10 at most, is not for certain:
+        filter by `is_part_of.identifier` to be exact.
+
+        Raises:
+            NotFound: No project has an article of exactly that title; the unit is spent.
+            QuotaExceeded: The account has no lookup left.
+            InvalidRequest: The title or the query cannot be right; nothing was sent, no unit is spent.
+        """
+        return self._titled(name, endpoints.article, query, Kind.ARTICLES)
+
+    def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
+        """Look up the structured contents of that title (`/v2/structured-contents/{name}`).
+
+        A record has the form of an article (`article_body`) where the service could not parse its page.
+
+        Raises:
+            EnterpriseError: As for `articles`.
+        """
+        return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
+
+    def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
+        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`).
+
+        Args:
+            kind: `items`, `properties` or `labels`.
+            identifier: For example `Q42` or `P31`.
+            query: Its `fields`.
+
+        Raises:
+            EnterpriseError: As for `articles`.
+        """
         if kind not in _ENTITY:
             raise errors.InvalidRequest(
                 f"Wikidata has no {kind!r} to look up. Nothing was sent. Write one of {', '.join(_ENTITY)}."
@@ -63,7 +86,8 @@ class Lookups:
             meant = identifier.strip().upper()
             example = "P31" if kind == "properties" else "Q42"
             raise errors.InvalidRequest(
-                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as {meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
+                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as "
+                f"{meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
             )
         try:
             return self._ask(
@@ -74,6 +98,19 @@ class Lookups:
         raise errors.NotFound(
             f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. Entities "
             "that were merged or deleted are gone, and scholarly articles are not served.",
+            status=404,
+        )
+
+    def _titled(self, name: str, path: Callable[[str], str], query: Query | None, kind: Kind) -> Listing[models.Record]:
+        _check_title(name)
+        try:
+            return self._ask(path(name), _RECORDS, f"look up {name!r}", query, kind)
+        except errors.NotFound:
+            filtered = " that passes the filters" if query is not None and query.filters else ""
+        raise errors.NotFound(
+            f"No project has an article called {name!r}{filtered}. Nothing was changed; the lookup cost a unit. Titles "
+            "are exact and case-sensitive, with the prefix of their namespace (Template:...), and redirects are not "
+            "resolved.",
             status=404,
         )
 

@@ -6,7 +6,7 @@ Source: the service's description of downloads: HEAD costs no quota; a GET costs
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from pydantic import TypeAdapter
 
@@ -15,10 +15,13 @@ from resources.enterprise import errors, models
 from resources.enterprise.download.signed_url import Source
 from resources.enterprise.http import endpoints
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
+from resources.enterprise.http.foreign import guarded
+from resources.enterprise.reading import read_archive, read_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from datetime import datetime
+    from os import PathLike
 
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
@@ -45,15 +48,22 @@ class FileHead:
     content_type: str | None
 
 
+@guarded
 class ServiceFiles:
-    """Files by path, for one account. Safe for several threads."""
+    """Single files by the path of their record (from `endpoints`), and the records of archives. Safe for several threads."""
 
     def __init__(self, api: DataApi, downloader: Downloader) -> None:
         self._api = api
         self._downloader = downloader
+        self.redactor = api.redactor
 
     def head(self, path: str) -> FileHead:
-        """`HEAD {path}/download`. See `EnterpriseClient.head`."""
+        """Read the size and other headers of a file (`HEAD {path}/download`). Costs no quota.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidRequest: The path is not that of a file's record; nothing was sent.
+        """
         headers = self._api.head(endpoints.download(_checked(path)), f"read the headers of {path}")
         return FileHead(
             number_in(headers, "Content-Length"),
@@ -62,8 +72,20 @@ class ServiceFiles:
             headers.get("Content-Type"),
         )
 
-    def download(self, path: str, target: BinaryIO, progress: Progress | None) -> models.ArchiveRecord:
-        """Write a file to any object. See `EnterpriseClient.download`."""
+    def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
+        """Write a file to any object with `write`, in order and in bounded memory; it is not closed.
+
+        A broken connection is continued within this call. A call that failed cannot be continued: discard what it
+        wrote. `Hours.download` and `Snapshots.download` continue across calls, and fetch large files over several
+        connections. One unit of quota at most, and one more for each new signed URL.
+
+        Returns:
+            The record of the file that was written.
+
+        Raises:
+            IntegrityError: The bytes that were written are not those that the record names (MD5).
+            EnterpriseError: As for `head`, or the file could not be fetched.
+        """
         record = self._record(_checked(path))
         for piece in self._downloader.pieces(self._source(path, record)):
             left = memoryview(piece)
@@ -74,7 +96,27 @@ class ServiceFiles:
                 progress(len(piece))
         return record
 
-    def pieces(self, path: str) -> Generator[bytes, None, None]:
+    def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
+        """Read the records of an archive, one by one: of a local file, an open binary file, or a file of the service.
+
+        A text that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched,
+        without a disk, and each call costs a unit of quota where the product has one. A local file needs no account:
+        `read_archive` is the same without a client.
+
+        Args:
+            archive: What to read.
+            model: The model of the records, from `record_model`; without it each record is a dict.
+
+        Raises:
+            IntegrityError: After the last good record: the archive is damaged or truncated, lines are no records, or
+                the bytes are not those that the service's record names.
+            EnterpriseError: As for `download`.
+        """
+        if isinstance(archive, str) and archive.startswith("/v2/"):
+            return read_pieces(archive, self._pieces(archive), model)
+        return read_archive(archive, model)
+
+    def _pieces(self, path: str) -> Generator[bytes, None, None]:
         """The bytes of a file, verified when the last one is taken."""
         yield from self._downloader.pieces(self._source(path, self._record(_checked(path))))
 

@@ -40,7 +40,7 @@ from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import access, adapters
 from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
-from resources.enterprise import EnterpriseClient
+from resources.enterprise import Lists
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: Where each phase is entered: the objects that hold the function, its name, the phase.
 PHASES: tuple[tuple[Any, str, str], ...] = (
-    (EnterpriseClient, "records", "reference"),
+    (Lists, "records", "reference"),
     (hourly_run, "fetch_hour", "download"),
     (hourly_run, "attempts", "convert"),
     (hourly_run, "load_hour", "load"),

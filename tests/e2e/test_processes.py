@@ -37,7 +37,7 @@ for number in range(10):
         os.read(start_reading, 1)  # until all are there: the end of the pipe
         try:
             with EnterpriseClient(service, Path(state)) as client:
-                told = str(len(client.batches(datetime.fromisoformat(hour)).records))
+                told = str(len(client.hours.listing(datetime.fromisoformat(hour)).records))
         except errors.EnterpriseError as error:
             told = type(error).__name__
         os.write(1, f"{told}\\n".encode())

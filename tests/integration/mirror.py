@@ -163,7 +163,7 @@ class Mirror:
     ) -> list[Made]:
         """Materialize the three layers of snapshots, each in a run of its own; default: those of all that is mirrored."""
         with self.client() as client:
-            listed = sorted(record.identifier for record in client.snapshots(dataset).records)
+            listed = sorted(record.identifier for record in client.snapshots.listing(dataset).records)
         scope = {f"{project}_namespace_{number}" for project, number in self.settings.scope_of(dataset)}
         wanted = [one for one in listed if one in scope] if identifiers is None else list(identifiers)
         return [self.take_snapshot(one, dataset, **overrides) for one in wanted]

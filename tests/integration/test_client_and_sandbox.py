@@ -23,7 +23,7 @@ def hour(sandbox):
 
 @pytest.fixture
 def record(client, hour, sandbox):
-    found = next(r for r in client.batches(hour) if r.identifier == "enwiki_namespace_0")
+    found = next(r for r in client.hours.listing(hour) if r.identifier == "enwiki_namespace_0")
     sandbox.requests.clear()
     return found
 
@@ -54,42 +54,42 @@ def secret(sandbox, account):
 
 @pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
 def test_reference_lists_parse(client, kind):
-    listing = client.reference(kind)
+    listing = client.lists.reference(kind)
     assert len(listing) > 0
     assert len({r.identifier for r in listing}) == len(listing)
 
 
 def test_a_whole_hour_is_one_request_per_file(client, sandbox, hour, tmp_path):
-    listing = client.batches(hour)
+    listing = client.hours.listing(hour)
     sandbox.requests.clear()
     for record in listing:
-        done = client.download_batch(hour, record, tmp_path / record.identifier)
+        done = client.hours.download(hour, record, tmp_path / record.identifier)
         assert (done.request_count, done.version, is_intact(done.path)) == (1, record.version, True)
         assert abs(done.size_bytes - record.approximate_bytes) <= 500
     assert downloads(sandbox) == len(listing)
-    assert client.batch(hour, listing.records[0].identifier) == listing.records[0]
+    assert client.hours.record(hour, listing.records[0].identifier) == listing.records[0]
 
 
 def test_ranges_are_served_from_one_address(make_client, sandbox, hour, record, target):
     client = make_client(ranges=Ranges(connections=4, parallel_bytes=10_000, smallest_bytes=5_000))
-    assert client.download_batch(hour, record, target).request_count == 1
+    assert client.hours.download(hour, record, target).request_count == 1
     assert sum(s.status == 206 for s in sandbox.requests) == 4
     assert is_intact(target)
 
 
 def test_an_hour_that_is_not_there_yet_and_one_that_is_gone(client, hour, sandbox):
     with pytest.raises(errors.NotPublishedYet):
-        client.batches(hour + timedelta(hours=1))
-    client.batches(hour)
+        client.hours.listing(hour + timedelta(hours=1))
+    client.hours.listing(hour)
     sandbox.clock.advance(timedelta(days=3))
     with pytest.raises(errors.RetentionPassed):
-        client.batches(hour)
+        client.hours.listing(hour)
 
 
 def test_a_batch_past_its_retention_is_gone_for_good(client, hour, record, target, sandbox):
     sandbox.clock.advance(timedelta(days=3))
     with pytest.raises(errors.RetentionPassed):
-        client.download_batch(hour, record, target)
+        client.hours.download(hour, record, target)
     assert not target.exists()
 
 
@@ -119,7 +119,7 @@ def test_a_batch_past_its_retention_is_gone_for_good(client, hour, record, targe
 )
 def test_faults_that_heal_cost_requests_and_nothing_else(client, sandbox, hour, record, target, fault, requests):
     sandbox.faults.add(path="*/download", **fault)
-    done = client.download_batch(hour, record, target)
+    done = client.hours.download(hour, record, target)
     assert is_intact(target)
     assert done.version == record.version
     assert done.request_count == requests
@@ -144,12 +144,12 @@ def test_faults_that_stay_land_nothing(client, sandbox, hour, record, target, fa
     sandbox.faults.add(path="*/download", count=None, **fault)
     if kind is None:  # a hundred bytes at a time are too few to be called progress
         with pytest.raises(errors.ServiceUnavailable, match="400 bytes are kept"):
-            client.download_batch(hour, record, target)
+            client.hours.download(hour, record, target)
         sandbox.faults.clear()
-        assert client.download_batch(hour, record, target).resumed_bytes == 400
+        assert client.hours.download(hour, record, target).resumed_bytes == 400
         return
     with pytest.raises(kind):
-        client.download_batch(hour, record, target)
+        client.hours.download(hour, record, target)
     assert list(target.parent.iterdir()) == rest
 
 
@@ -159,14 +159,14 @@ def test_faults_that_stay_land_nothing(client, sandbox, hour, record, target, fa
 def test_groups_decide(client, sandbox, account, hour):
     sandbox.accounts.set_groups(account, ["group_1"])
     with pytest.raises(errors.Forbidden, match="group"):
-        client.batches(hour)
+        client.hours.listing(hour)
     assert client.account.user().groups == ("group_1",)
 
 
 def test_a_spent_limit_that_the_account_tells_is_no_rate_limit(client, sandbox, account, hour, record, target):
     sandbox.accounts.set_quota(account, "batch", limit=5, used=5)
     with pytest.raises(errors.QuotaExceeded, match="5 of its 5 batch units"):
-        client.download_batch(hour, record, target)
+        client.hours.download(hour, record, target)
     assert downloads(sandbox) == 1  # waiting would not help, so nothing is tried again
     assert count(sandbox, "/v1/get-user") == 1
 
@@ -174,52 +174,52 @@ def test_a_spent_limit_that_the_account_tells_is_no_rate_limit(client, sandbox, 
 def test_admission_by_address_needs_no_token(make_client, sandbox, hour):
     client = make_client(anonymous=True, username=None, password=None)
     with pytest.raises(errors.AuthenticationError, match="does not admit"):
-        client.batches(hour)
+        client.hours.listing(hour)
     sandbox.accounts.admissions.admit("127.0.0.0/8")
     try:
-        assert len(client.batches(hour)) > 0
+        assert len(client.hours.listing(hour)) > 0
     finally:
         sandbox.accounts.admissions.withdraw()
     assert count(sandbox, "/v1/login") == 0
 
 
 def test_a_day_later_the_token_is_refreshed_and_at_the_end_there_is_a_login(client, sandbox, account):
-    client.reference("codes")
+    client.lists.reference("codes")
     sandbox.clock.advance(timedelta(hours=23, minutes=55))
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (1, 1)
     sandbox.accounts.exhaust(account)
     sandbox.clock.advance(timedelta(days=1))
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
     sandbox.clock.advance(timedelta(days=91))
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (3, 2)
 
 
 def test_a_revoked_token_in_mid_run(client, sandbox, account):
-    client.reference("codes")
+    client.lists.reference("codes")
     sandbox.accounts.revoke_access(account)
-    client.reference("codes")
+    client.lists.reference("codes")
     sandbox.accounts.revoke_all(account)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
 
 
 def test_without_a_password_a_revoked_token_names_the_command(make_client, sandbox, account):
     make_client().account.login()
     client = make_client(password=None)
-    client.reference("codes")
+    client.lists.reference("codes")
     sandbox.accounts.revoke_all(account)
     with pytest.raises(errors.TokenSpent, match="wme auth login"):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 def test_revoke_ends_the_tokens(client, make_client):
     client.account.login()
     assert client.account.revoke().logged_in is False
     with pytest.raises(errors.TokenSpent):
-        make_client(password=None).reference("codes")
+        make_client(password=None).lists.reference("codes")
 
 
 def test_a_forgotten_password(make_client, sandbox, account):
@@ -242,9 +242,9 @@ def test_a_changed_password(client, make_client):
 def test_a_temporary_password_must_be_replaced(make_client, sandbox):
     client = make_client(username=new_account(sandbox, temporary=True))
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert client.account.new_password("Second-Pass-2!").logged_in
-    assert len(client.reference("codes")) > 0
+    assert len(client.lists.reference("codes")) > 0
 
 
 WORKER = """
@@ -255,7 +255,7 @@ def work(url, username, password, state, now, go, answers):
     moment = datetime.datetime.fromisoformat(now)
     client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
     go.wait()
-    answers.put(len(client.reference("codes")))
+    answers.put(len(client.lists.reference("codes")))
 
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")

@@ -41,18 +41,18 @@ def test_files_of_every_dataset_are_read_in_all_ways_alike(client, sandbox, data
     place = dataset.places[0] if dataset.places else ("enwiki", 0)
     path = endpoints.record(listing, f"{place[0]}_namespace_{place[1]}")
     target = io.BytesIO()
-    record = client.download(path, target)
-    head = client.head(path)
+    record = client.files.download(path, target)
+    head = client.files.head(path)
     assert (head.size_bytes, record.version) == (len(target.getvalue()), hashlib.md5(target.getvalue()).hexdigest())
     assert head.modified_at <= sandbox.clock.now()
     sandbox.requests.clear()
-    records = [*client.read(path)]
+    records = [*client.files.read(path)]
     assert [one.path for one in sandbox.requests if "download" in one.path] == [f"{path}/download"]
     assert records
     local = tmp_path / "file.tar.gz"
     local.write_bytes(target.getvalue())
     assert [*read_archive(local)] == records
-    typed = [*client.read(local, record_model(dataset))]
+    typed = [*client.files.read(local, record_model(dataset))]
     assert [without_moments(rebuilt(one)) for one in typed] == [without_moments(one) for one in records]
     assert [one.name for one in typed] == [one["name"] for one in records]
 
@@ -61,12 +61,12 @@ def test_lookups_are_typed_on_request(client, sandbox):
     now = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
     [first, *_] = sandbox.world.pages_at("enwiki", 0, sandbox.world.export_started_at("enwiki", now))
     name = sandbox.world._wiki("enwiki").writer.name(first.title)
-    [article, *_] = client.article(name).typed(record_model(ARTICLE_CHANGES))
+    [article, *_] = client.lookups.articles(name).typed(record_model(ARTICLE_CHANGES))
     assert (article.name, article.namespace.identifier) == (name, 0)
     assert article.version.identifier > 0
-    [page, *_] = client.structured(name).typed(record_model(STRUCTURED_ARTICLES))
+    [page, *_] = client.lookups.structured(name).typed(record_model(STRUCTURED_ARTICLES))
     assert (page.name, page.sections[0]["name"]) == (name, "Abstract")
-    [item] = client.entity("items", page.main_entity.identifier).typed(record_model(ENTITY_CHANGES))
+    [item] = client.lookups.entity("items", page.main_entity.identifier).typed(record_model(ENTITY_CHANGES))
     assert item.name == page.main_entity.identifier
     with pytest.raises(errors.UnexpectedAnswer, match="records of another form than entity_changes"):
-        client.reference("languages").typed(record_model(ENTITY_CHANGES))
+        client.lists.reference("languages").typed(record_model(ENTITY_CHANGES))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 import click
 import pytest
 
 from pipelines.cli import wme
-from resources.enterprise import EnterpriseClient
-from resources.enterprise.account.authenticator import Authenticator
+from resources.enterprise import EnterpriseClient, Service
 from tests import endpoints
 from tests.endpoints import OPERATIONS
 
@@ -36,9 +35,9 @@ def test_the_page_is_what_description_and_code_say():
 
 
 @pytest.mark.parametrize(("operation", "way"), WAYS)
-def test_the_call_of_the_client_exists(operation, way):
-    first, _, second = way.client.partition(".")
-    assert explained(way.client) or callable(getattr(Authenticator if second else EnterpriseClient, second or first))
+def test_the_call_of_the_client_exists(operation, way, tmp_path):
+    client = EnterpriseClient(Service(), tmp_path)
+    assert explained(way.client) or callable(reduce(getattr, way.client.split("."), client))
 
 
 @pytest.mark.parametrize(("operation", "way"), WAYS)

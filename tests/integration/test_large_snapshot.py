@@ -33,7 +33,7 @@ warehouse = Warehouse(Path(data), clock=lambda: moment)
 service = Service(url, url, url, user, password)
 with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, patience=Patience(read_timeout=1500)) as client:
     folder = layout.snapshot_archive(SNAPSHOT_ARTICLES, "enwiki_namespace_0")
-    plan = client.plan_snapshot("enwiki_namespace_0", folder, Wishes(form="chunks"))
+    plan = client.snapshots.plan("enwiki_namespace_0", folder, Wishes(form="chunks"))
     archived = snapshot_sets.fetch_snapshot(plan, client, layout, engine)
 with Converter(memory_bytes=512 << 20) as converter:
     made = convert_archives(

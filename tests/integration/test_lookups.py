@@ -29,21 +29,21 @@ def test_a_lookup_is_one_request_and_one_unit(client, sandbox, names):
     client.account.login()
     hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
     sandbox.requests.clear()
-    listing = client.article(names[0], Query(filters={"is_part_of.identifier": "enwiki"}))
+    listing = client.lookups.articles(names[0], Query(filters={"is_part_of.identifier": "enwiki"}))
     assert [seen.status for seen in sandbox.requests] == [200]
     assert listing.request_count == 1
     assert listing.records[0].model_dump() == sandbox.world.article("enwiki", names[0], hour)
     assert units(client) == 1
     with pytest.raises(errors.NotFound):
-        client.article(names[0].swapcase())
+        client.lookups.articles(names[0].swapcase())
     assert units(client) == 2
     with pytest.raises(errors.InvalidRequest):
-        client.article(names[0], Query(limit=11))
+        client.lookups.articles(names[0], Query(limit=11))
     assert units(client) == 2
 
 
 def test_fields_and_limit(client, names):
-    [record] = client.article(names[0], Query(fields=("version.identifier", "categories.#.name"), limit=1))
+    [record] = client.lookups.articles(names[0], Query(fields=("version.identifier", "categories.#.name"), limit=1))
     assert set(record.model_extra) == {"version", "categories"}
     assert record["version"].keys() == {"identifier"}
 
@@ -62,7 +62,7 @@ def many(sandbox, account, tmp_path, names):
             sandbox.requests.clear()
             query = Query(fields=("name",), limit=1)
             with ThreadPoolExecutor(8) as pool:
-                found = list(pool.map(lambda n: client.article(names[n % len(names)], query), range(count)))
+                found = list(pool.map(lambda n: client.lookups.articles(names[n % len(names)], query), range(count)))
             assert [listing.records[0]["name"] for listing in found] == [names[n % len(names)] for n in range(count)]
             sandbox.rate.set(None)
             refused = sum(seen.status == 429 and seen.path.startswith("/v2/articles/") for seen in sandbox.requests)

@@ -36,9 +36,9 @@ def paths(sandbox):
 def test_fields_and_filters_of_every_list_and_record(client, sandbox, paths, method):
     lists, singles = paths
     for path, filters in lists.items():
-        everything = client.records(path)
+        everything = client.lists.records(path)
         sandbox.requests.clear()
-        chosen = client.records(path, Query(fields=("identifier",), filters=filters, method=method))
+        chosen = client.lists.records(path, Query(fields=("identifier",), filters=filters, method=method))
         assert [(seen.method, seen.path) for seen in sandbox.requests] == [(method, path)]
         assert chosen.request_count == 1
         assert 0 < len(chosen) <= len(everything)
@@ -49,7 +49,7 @@ def test_fields_and_filters_of_every_list_and_record(client, sandbox, paths, met
             if record["identifier"] in {one["identifier"] for one in chosen}:
                 assert all(at(record.model_extra, name) == value for name, value in filters.items())
     for path in singles:
-        record = client.record(path, Query(fields=("identifier",), method=method))
+        record = client.lists.record(path, Query(fields=("identifier",), method=method))
         assert set(record.model_extra) == {"identifier"}
 
 
@@ -69,8 +69,8 @@ def test_lookups_of_a_title(client, sandbox, method):
         limit=1,
         method=method,
     )
-    [record] = client.article(name, query)
+    [record] = client.lookups.articles(name, query)
     assert record["name"] == name
     assert set(record.model_extra) <= {"name", "version", "categories"}
     with pytest.raises(errors.NotFound, match="that passes the filters"):
-        client.article(name, Query(filters={"is_part_of.identifier": "enwiki"}, method=method))
+        client.lookups.articles(name, Query(filters={"is_part_of.identifier": "enwiki"}, method=method))

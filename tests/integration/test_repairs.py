@@ -38,7 +38,7 @@ url, user, password, data, now, *titles = sys.argv[1:]
 moment = datetime.fromisoformat(now)
 service, layout, lock, count = Service(url, url, url, user, password, contact=None), Layout(Path(data)), threading.Lock(), 0
 with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment) as client:
-    ask = client.article
+    ask = client.lookups.articles
     def article(*words):
         global count
         try:
@@ -48,7 +48,7 @@ with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment) as cl
                 count += 1
                 if count == 5:
                     os.kill(os.getpid(), signal.SIGKILL)
-    client.article = article
+    client.lookups.articles = article
     wanted = [Asked("enwiki", 0, title, "watch") for title in titles]
     lookup.ask(wanted, client, layout, lookup.Budget(Path(data), 100, lambda: moment), Engine(workers=3), lambda: moment)
 """

@@ -68,7 +68,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def plan(client, folder):
-    plan = client.plan_snapshot(NAME, folder, CHUNKS)
+    plan = client.snapshots.plan(NAME, folder, CHUNKS)
     assert len(plan.pieces) >= 6  # enough for something to happen half way
     return plan
 
@@ -96,20 +96,20 @@ def unfinished(plan):
 
 
 def test_records_and_lists_agree_and_cost_nothing(client):
-    listing = client.snapshots()
+    listing = client.snapshots.listing()
     record = next(r for r in listing if r.identifier == NAME)
     assert (record.project_id, record.namespace_id) == ("enwiki", 0)
-    assert client.snapshot(NAME) == record
-    chunks = client.chunks(NAME)
+    assert client.snapshots.record(NAME) == record
+    chunks = client.snapshots.chunks(NAME)
     assert {c.identifier for c in chunks} == set(record.chunks)
     assert used(client) == (0, 0)
 
 
-@pytest.mark.parametrize("ask", ["snapshot", "chunks", "plan_snapshot"])
+@pytest.mark.parametrize("ask", ["record", "chunks", "plan"])
 def test_a_snapshot_that_there_is_not_is_not_found(client, folder, ask):
-    more = [folder] if ask == "plan_snapshot" else []
+    more = [folder] if ask == "plan" else []
     with pytest.raises(errors.NotFound, match="xxwiki_namespace_0"):
-        getattr(client, ask)("xxwiki_namespace_0", *more)
+        getattr(client.snapshots, ask)("xxwiki_namespace_0", *more)
 
 
 # --- fetching ---------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_a_snapshot_that_there_is_not_is_not_found(client, folder, ask):
 
 def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
     seen = []
-    done = client.download_snapshot(plan, progress=seen.append)
+    done = client.snapshots.download(plan, progress=seen.append)
     count = len(plan.pieces)
     assert used(client) == (0, count)
     assert asked(sandbox) == sum(d.unit_count for d in done) == count
@@ -131,56 +131,56 @@ def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox,
     assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.pieces]
     assert sum(f["size_bytes"] for f in told["files"]) == size
 
-    again = client.plan_snapshot(NAME, folder)
+    again = client.snapshots.plan(NAME, folder)
     assert (again.form, again.unit_count, again.missing_bytes) == ("chunks", 0, 0)
-    assert not any(d.fetched for d in client.download_snapshot(again))
+    assert not any(d.fetched for d in client.snapshots.download(again))
     assert used(client) == (0, count)
     assert superseded(again) == ()
 
 
 def test_as_one_file_it_costs_one_unit(make_client, sandbox, folder):
     client = make_client(ranges=Ranges(connections=4, parallel_bytes=100_000, smallest_bytes=50_000))
-    plan = client.plan_snapshot(NAME, folder, WHOLE)
-    (done,) = client.download_snapshot(plan)
+    plan = client.snapshots.plan(NAME, folder, WHOLE)
+    (done,) = client.snapshots.download(plan)
     assert used(client) == (1, 0)
     assert is_intact(done.path)
     assert sum(s.status == 206 for s in sandbox.requests) == 4
-    assert client.plan_snapshot(NAME, folder).form == "whole"  # all of it is there
+    assert client.snapshots.plan(NAME, folder).form == "whole"  # all of it is there
 
 
 def test_pieces_are_mapped_by_the_engine_and_one_is_tried_again_alone(client, sandbox, plan):
     broken = plan.pieces[2]
     path = f"/v2/snapshots/{NAME}/chunks/{broken.identifier}/download"
     sandbox.faults.add(path=path, kind="status", status=500, count=QUICK.retries + 1)
-    outcomes = Engine(workers=3).map(lambda piece: client.fetch_piece(plan, piece), plan.pieces)
+    outcomes = Engine(workers=3).map(lambda piece: client.snapshots.fetch(plan, piece), plan.pieces)
     failed = [o for o in outcomes if o.error is not None]
     assert [o.item for o in failed] == [broken]
     assert failed[0].error.retryable
     with pytest.raises(errors.StateError, match="Plan it again"):
-        client.confirm_snapshot(plan)
+        client.snapshots.confirm(plan)
     before = used(client)[1]
-    assert client.fetch_piece(plan, broken).unit_count == 1
+    assert client.snapshots.fetch(plan, broken).unit_count == 1
     assert used(client)[1] == before + 1
-    assert client.confirm_snapshot(plan) == plan.manifest
+    assert client.snapshots.confirm(plan) == plan.manifest
 
 
 def test_a_body_that_breaks_off_goes_on_with_the_same_unit(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*", kind="cut", after=20_000, count=2)
-    done = client.fetch_piece(plan, plan.pieces[0])
+    done = client.snapshots.fetch(plan, plan.pieces[0])
     assert (done.unit_count, used(client)) == (1, (0, 1))
     assert is_intact(done.path)
 
 
 def test_an_address_that_expired_costs_another_unit(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*/download", kind="expired")
-    assert client.fetch_piece(plan, plan.pieces[0]).unit_count == 2
+    assert client.snapshots.fetch(plan, plan.pieces[0]).unit_count == 2
     assert used(client) == (0, 2)
 
 
 def test_wrong_bytes_are_fetched_once_more_and_never_landed(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*", kind="flip", count=2)
     with pytest.raises(errors.IntegrityError, match="twice"):
-        client.fetch_piece(plan, plan.pieces[0])
+        client.snapshots.fetch(plan, plan.pieces[0])
     assert landed(plan) == []
     assert unfinished(plan) == []
     assert used(client) == (0, 2)
@@ -189,7 +189,7 @@ def test_wrong_bytes_are_fetched_once_more_and_never_landed(client, sandbox, pla
 def test_signed_addresses_and_tokens_appear_nowhere(client, sandbox, plan, caplog):
     caplog.set_level("DEBUG")
     sandbox.faults.add(path="*/chunks/*/download", kind="expired")
-    client.download_snapshot(plan)
+    client.snapshots.download(plan)
     told = caplog.text + "".join(p.read_text() for p in plan.folder.glob("*.json"))
     assert plan.pieces[0].identifier in told
     assert "/download" in told
@@ -204,58 +204,58 @@ def test_signed_addresses_and_tokens_appear_nowhere(client, sandbox, plan, caplo
 def test_nothing_is_begun_that_the_quota_cannot_finish_unless_asked(client, sandbox, account, folder):
     sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
     sandbox.accounts.set_quota(account, "chunk", limit=100, used=96)
-    plan = client.plan_snapshot(NAME, folder)
+    plan = client.snapshots.plan(NAME, folder)
     count = len(plan.pieces)
     assert (plan.form, plan.unit_count, plan.units_left, plan.fits_quota) == ("chunks", count, 4, False)
-    for begin in (lambda: client.download_snapshot(plan), lambda: client.fetch_piece(plan, plan.pieces[0])):
+    for begin in (lambda: client.snapshots.download(plan), lambda: client.snapshots.fetch(plan, plan.pieces[0])):
         with pytest.raises(errors.QuotaExceeded, match="Nothing was fetched"):
             begin()
     assert asked(sandbox) == 0
 
-    bold = client.plan_snapshot(NAME, folder, Wishes(beyond_quota=True))
+    bold = client.snapshots.plan(NAME, folder, Wishes(beyond_quota=True))
     with pytest.raises(errors.QuotaExceeded, match="used 100 of its 100 chunk units"):
-        client.download_snapshot(bold, workers=2)
+        client.snapshots.download(bold, workers=2)
     assert len(landed(bold)) == 4
     assert not bold.manifest.exists()
 
     sandbox.accounts.set_quota(account, "chunk", limit=100, used=0)
-    rest = client.plan_snapshot(NAME, folder)
+    rest = client.snapshots.plan(NAME, folder)
     assert (rest.form, rest.unit_count) == ("chunks", count - 4)
-    client.download_snapshot(rest)
+    client.snapshots.download(rest)
     assert used(client)[1] == count - 4
 
 
 def test_the_form_follows_what_is_left_of_each_counter(client, sandbox, account, folder):
     sandbox.accounts.set_quota(account, "snapshot", limit=30, used=0)
     sandbox.accounts.set_quota(account, "chunk", limit=100, used=98)
-    plan = client.plan_snapshot(NAME, folder)
+    plan = client.snapshots.plan(NAME, folder)
     assert (plan.form, plan.unit_count, plan.units_left) == ("whole", 1, 30)
     sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
     sandbox.accounts.set_quota(account, "chunk", limit=1500, used=0)
-    assert client.plan_snapshot(NAME, folder).form == "chunks"
+    assert client.snapshots.plan(NAME, folder).form == "chunks"
 
 
 def test_a_rate_limit_on_records_is_not_taken_for_a_spent_quota(client, sandbox, account):
     sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
     sandbox.faults.add(path=f"/v2/snapshots/{NAME}", kind="status", status=429)
-    assert client.snapshot(NAME).identifier == NAME
+    assert client.snapshots.record(NAME).identifier == NAME
 
 
 def test_a_disk_that_is_too_small_is_seen_before_the_start(client, sandbox, folder):
-    plan = client.plan_snapshot(NAME, folder, Wishes(keep_free_bytes=10**18))
+    plan = client.snapshots.plan(NAME, folder, Wishes(keep_free_bytes=10**18))
     with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
-        client.download_snapshot(plan)
+        client.snapshots.download(plan)
     assert asked(sandbox) == 0
     assert not folder.exists()
 
 
 def test_a_free_account_has_its_own_older_copy(make_client, sandbox, folder):
     paid, free = make_client(), make_client(username=new_account(sandbox, group="group_1"))
-    assert free.snapshot(NAME).version != paid.snapshot(NAME).version
-    assert free.snapshot(NAME).date_modified < paid.snapshot(NAME).date_modified
-    plan = free.plan_snapshot(NAME, folder, CHUNKS)
+    assert free.snapshots.record(NAME).version != paid.snapshots.record(NAME).version
+    assert free.snapshots.record(NAME).date_modified < paid.snapshots.record(NAME).date_modified
+    plan = free.snapshots.plan(NAME, folder, CHUNKS)
     assert plan.units_left == 1500
-    free.download_snapshot(plan)
+    free.snapshots.download(plan)
     assert free.account.user().quotas["chunk"].used == len(plan.pieces)
 
 
@@ -268,14 +268,14 @@ def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folde
     # the first file is complete only after another was found replaced
     sandbox.faults.add(path="*chunk_0/download", kind="slow", bytes_per_second=50_000)
     with pytest.raises(errors.StaleSnapshot) as caught:
-        client.download_snapshot(plan, workers=workers)
+        client.snapshots.download(plan, workers=workers)
     error = caught.value
     assert used(client)[1] <= 3 + workers  # those under way at that moment, and none after it
     assert not plan.manifest.exists()
     assert not unfinished(plan)
     kept = landed(plan)
     assert all(is_intact(p.target) for p in kept)
-    fresh = client.plan_snapshot(NAME, folder, CHUNKS)
+    fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert error.restart_units == fresh.unit_count
     assert error.restart_bytes == fresh.missing_bytes
     assert not error.retryable
@@ -286,7 +286,7 @@ def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folde
     assert f"costs {fresh.unit_count} chunk units" in error.message
     assert "Signature" not in error.message
 
-    client.download_snapshot(fresh)
+    client.snapshots.download(fresh)
     assert fresh.manifest.exists()
     assert {p.target for p in kept} <= set(superseded(fresh))
 
@@ -300,7 +300,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
             waiting.pop()(NAME)
 
     with pytest.raises(errors.StaleSnapshot, match=r"was replaced .*_chunk_0 has version .* instead of"):
-        client.fetch_piece(plan, plan.pieces[0], export_once)
+        client.snapshots.fetch(plan, plan.pieces[0], export_once)
     assert used(client) == (0, 1)
     assert landed(plan) == []
     assert unfinished(plan) == []
@@ -309,7 +309,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
 def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(client, sandbox, plan, folder):
     late = sandbox.faults.add(path="*/chunks/*/download", kind="delay", seconds=3.0)
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(client.fetch_piece, plan, plan.pieces[0])
+        future = pool.submit(client.snapshots.fetch, plan, plan.pieces[0])
         deadline = time.monotonic() + 120
         while not late.hits:  # the versions were read again, the address is not there yet
             assert time.monotonic() < deadline
@@ -319,15 +319,15 @@ def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(clie
     assert isinstance(error, errors.StaleSnapshot)
     assert used(client) == (0, 1)
     assert landed(plan) == []
-    fresh = client.plan_snapshot(NAME, folder, CHUNKS)
+    fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert [p.identifier for p in fresh.pieces if p.is_landed] == [plan.pieces[0].identifier]
     assert error.restart_units == fresh.unit_count == len(fresh.pieces) - 1
 
 
 def test_a_change_before_a_chunk_costs_no_unit(client, sandbox, plan):
-    client.fetch_piece(plan, plan.pieces[0])
+    client.snapshots.fetch(plan, plan.pieces[0])
     sandbox.exports.export(NAME)
-    outcomes = Engine(workers=2).map(lambda piece: client.fetch_piece(plan, piece), plan.pieces)
+    outcomes = Engine(workers=2).map(lambda piece: client.snapshots.fetch(plan, piece), plan.pieces)
     assert [type(o.error) for o in outcomes[1:]] == [errors.StaleSnapshot] * (len(plan.pieces) - 1)
     assert outcomes[0].result is not None  # it is there: nothing is asked
     assert used(client) == (0, 1)
@@ -335,29 +335,29 @@ def test_a_change_before_a_chunk_costs_no_unit(client, sandbox, plan):
 
 def test_a_change_after_the_last_chunk_is_noticed(client, sandbox, plan):
     for piece in plan.pieces:
-        client.fetch_piece(plan, piece)
+        client.snapshots.fetch(plan, piece)
     sandbox.exports.export(NAME)
     with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.pieces)} complete files of it"):
-        client.confirm_snapshot(plan)
+        client.snapshots.confirm(plan)
     assert not plan.manifest.exists()
 
 
 def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
-    plan = client.plan_snapshot(NAME, folder, WHOLE)
-    client.fetch_piece(plan, plan.pieces[0])
+    plan = client.snapshots.plan(NAME, folder, WHOLE)
+    client.snapshots.fetch(plan, plan.pieces[0])
     sandbox.exports.export(NAME)
-    assert client.confirm_snapshot(plan).exists()
-    other = client.plan_snapshot(NAME, folder, WHOLE)
+    assert client.snapshots.confirm(plan).exists()
+    other = client.snapshots.plan(NAME, folder, WHOLE)
     assert other.unit_count == 1
     sandbox.exports.export(NAME)
     with pytest.raises(errors.StaleSnapshot, match="costs 1 snapshot unit"):
-        client.fetch_piece(other, other.pieces[0])
+        client.snapshots.fetch(other, other.pieces[0])
 
 
 def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, sandbox, plan):
     sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
     with pytest.raises(errors.StaleSnapshot, match=r"is gone.*is not known yet") as caught:
-        client.fetch_piece(plan, plan.pieces[0])
+        client.snapshots.fetch(plan, plan.pieces[0])
     assert caught.value.restart_units is None
 
 
@@ -370,8 +370,8 @@ from resources.enterprise import EnterpriseClient, Service, Wishes
 url, username, password, state, folder, now, form, workers = sys.argv[1:]
 moment = datetime.datetime.fromisoformat(now)
 client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
-plan = client.plan_snapshot("enwiki_namespace_0", pathlib.Path(folder), Wishes(form=form))
-client.download_snapshot(plan, workers=int(workers))
+plan = client.snapshots.plan("enwiki_namespace_0", pathlib.Path(folder), Wishes(form=form))
+client.snapshots.download(plan, workers=int(workers))
 """
 
 
@@ -401,7 +401,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     make_client, sandbox, account, tmp_path, folder, form, workers, after, blow
 ):
     client = make_client()
-    plan = client.plan_snapshot(NAME, folder, Wishes(form=form))
+    plan = client.snapshots.plan(NAME, folder, Wishes(form=form))
     product = 1 if form == "chunks" else 0
     size = plan.pieces[after].size_bytes
     slow = [p.identifier for p in plan.pieces[after:]]
@@ -427,11 +427,11 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     assert len(left) <= flying <= workers
     assert all(is_intact(piece.target) for piece in there)
 
-    again = client.plan_snapshot(NAME, folder)
+    again = client.snapshots.plan(NAME, folder)
     assert again.form == form
     assert again.unit_count == len(plan.pieces) - len(there)
     assert sum(p.there_bytes for p in again.missing) == sum(left.values()) > 0
-    done = client.download_snapshot(again)
+    done = client.snapshots.download(again)
     assert used(client)[product] <= len(plan.pieces) + flying
     assert sum(d.resumed_bytes for d in done) == sum(left.values())
     assert all(is_intact(piece.target) for piece in again.pieces)
@@ -441,7 +441,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
 
 def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make_client, plan, client):
     with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(c.download_snapshot, plan, workers=2) for c in (make_client(), make_client())]
+        futures = [pool.submit(c.snapshots.download, plan, workers=2) for c in (make_client(), make_client())]
         for future in futures:
             future.result()
     assert used(client) == (0, len(plan.pieces))
@@ -450,10 +450,10 @@ def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make_cli
 def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
     chance = random.Random(11)
     for _ in range(4):
-        again = client.plan_snapshot(NAME, folder, CHUNKS)
+        again = client.snapshots.plan(NAME, folder, CHUNKS)
         for piece in chance.sample(again.pieces, len(again.pieces) // 2):
-            client.fetch_piece(again, piece)
-    client.download_snapshot(client.plan_snapshot(NAME, folder, CHUNKS))
+            client.snapshots.fetch(again, piece)
+    client.snapshots.download(client.snapshots.plan(NAME, folder, CHUNKS))
     assert used(client) == (0, len(plan.pieces))
 
 
@@ -472,7 +472,7 @@ def fetched_with_kills(settings, tmp_path, kills):
         service = Service(sandbox.url, sandbox.url, sandbox.url, sandbox.username, sandbox.password)
         patient = Patience(read_timeout=1000)  # the archives are made when they are first asked for
         with EnterpriseClient(service, state, clock=sandbox.clock.now, patience=patient) as client:
-            plan = client.plan_snapshot(NAME, folder, CHUNKS)
+            plan = client.snapshots.plan(NAME, folder, CHUNKS)
             sandbox.faults.add(path="*/chunks/*", kind="slow", bytes_per_second=plan.size_bytes // 10, count=None)
             command = [sys.executable, "-c", VICTIM, sandbox.url, sandbox.username, sandbox.password, state, folder]
             command = [*map(str, command), NOW.isoformat(), "chunks", "3"]
@@ -494,7 +494,7 @@ def fetched_with_kills(settings, tmp_path, kills):
                 flying = max(flying, not_landed)
             sandbox.faults.clear()
             assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
-            return client.plan_snapshot(NAME, folder, CHUNKS), used(client)[1], flying, peak
+            return client.snapshots.plan(NAME, folder, CHUNKS), used(client)[1], flying, peak
 
 
 def test_a_snapshot_of_many_chunks_costs_its_chunks_and_those_in_flight_at_kills(tmp_path):
@@ -539,11 +539,11 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
         sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)
     come = []
     if raised is None:
-        done = client.download_snapshot(plan, workers=3, progress=come.append)
+        done = client.snapshots.download(plan, workers=3, progress=come.append)
         assert [d.path for d in done] == [p.target for p in plan.pieces]
     else:
         with pytest.raises(raised):
-            client.download_snapshot(plan, workers=3, progress=come.append)
+            client.snapshots.download(plan, workers=3, progress=come.append)
         assert not plan.manifest.exists()
     assert len(landed(plan)) == len(plan.pieces) - (0 if raised is None else len(faults))  # the others are kept
     assert sum(come) == sum(piece.target.stat().st_size for piece in landed(plan))
@@ -557,7 +557,7 @@ def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, pla
     broken = plan.pieces[1]
     sandbox.faults.add(path=f"*/chunks/{broken.identifier}*", kind="cut", after=1_000, count=QUICK.retries + 1)
     come = []
-    done = client.download_snapshot(plan, workers=2, progress=come.append)
+    done = client.snapshots.download(plan, workers=2, progress=come.append)
     assert done[1].resumed_bytes > 0
     assert sum(come) == sum(d.size_bytes for d in done)
     assert used(client) == (0, len(plan.pieces) + 1)
@@ -566,7 +566,7 @@ def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, pla
 def test_a_damaged_chunk_does_not_keep_the_others_from_being_fetched(client, sandbox, plan):
     sandbox.faults.add(path=f"*/chunks/{plan.pieces[0].identifier}*", kind="flip", count=2)
     with pytest.raises(errors.IntegrityError, match="twice"):
-        client.download_snapshot(plan, workers=2)
+        client.snapshots.download(plan, workers=2)
     assert landed(plan) == list(plan.pieces[1:])
     assert used(client) == (0, len(plan.pieces) + 1)
     assert not plan.manifest.exists()
@@ -575,8 +575,8 @@ def test_a_damaged_chunk_does_not_keep_the_others_from_being_fetched(client, san
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_disk_that_is_full_ends_a_snapshot_at_once(make_client, sandbox, folder, workers):
     client = make_client(limits=Limits(keep_free_bytes=10**18))
-    plan = client.plan_snapshot(NAME, folder, CHUNKS)
+    plan = client.snapshots.plan(NAME, folder, CHUNKS)
     with pytest.raises(errors.DiskFull, match="shall stay free"):
-        client.download_snapshot(plan, workers=workers)
+        client.snapshots.download(plan, workers=workers)
     assert asked(sandbox) <= workers < len(plan.pieces)
     assert landed(plan) == []

@@ -201,10 +201,10 @@ def test_everything_derived_from_real_records_agrees_with_them(library):
 
 def test_from_the_sandbox_to_a_question(client, sandbox, library):
     """What the published file says of a snapshot is what the sandbox's world says of it; nothing of it costs quota."""
-    listed = client.snapshots(STRUCTURED_ARTICLES)
+    listed = client.snapshots.listing(STRUCTURED_ARTICLES)
     assert len(json.loads(listed.raw)) == 2 * len(listed.records)
     name = "enwiki_namespace_0"
-    record = client.snapshot(name, STRUCTURED_ARTICLES)
+    record = client.snapshots.record(name, STRUCTURED_ARTICLES)
     assert {one.identifier: one.version for one in listed}[name] == record.version
     plan = snapshot.plan_snapshot(name, client, library.layout, 0, STRUCTURED_ARTICLES)
     assert (plan.form, plan.unit_count, len(plan.pieces)) == ("whole", 0, 1)

@@ -13,8 +13,12 @@ from pipelines.report import page
 from resources import enterprise, sandbox
 from resources.enterprise import (
     EnterpriseClient,
+    Hours,
+    Lists,
     Service,
+    ServiceFiles,
     Sidecar,
+    Snapshots,
     is_intact,
     is_landed,
     read_listing,
@@ -47,7 +51,7 @@ def test_the_client_takes_a_string(tmp_path):
     service = Service("http://127.0.0.1:9", "http://127.0.0.1:9", "http://127.0.0.1:9", "somebody", "Passw0rd-1")
     with EnterpriseClient(service, state=str(tmp_path / "state")) as client:
         assert not client.account.status().logged_in
-        landed = client.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))
+        landed = client.lists.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))
     assert Sidecar.read(str(tmp_path / "list.json")) == landed
     assert is_intact(str(tmp_path / "list.json"))
     with pytest.raises(TypeError, match=r"os\.PathLike"):
@@ -65,7 +69,12 @@ def declared(function):
 @pytest.mark.parametrize(
     "function",
     [
-        *(member for name, member in vars(EnterpriseClient).items() if not name.startswith("_") and callable(member)),
+        *(
+            member
+            for kind in (EnterpriseClient, Hours, Lists, ServiceFiles, Snapshots)
+            for name, member in vars(kind).items()
+            if not name.startswith("_") and callable(member)
+        ),
         EnterpriseClient,
         *(member for name, member in vars(Warehouse).items() if not name.startswith("_") and callable(member)),
         Warehouse,

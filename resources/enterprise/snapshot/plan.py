@@ -201,7 +201,7 @@ class SnapshotPlan:
 
     @property
     def manifest(self) -> Path:
-        """The file that names the pieces of the complete set; written by `EnterpriseClient.confirm_snapshot`."""
+        """The file that names the pieces of the complete set; written by `Snapshots.confirm`."""
         return manifest_path(self.folder, self.snapshot)
 
     @property

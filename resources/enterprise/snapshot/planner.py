@@ -16,10 +16,12 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
 
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import short
 from resources.enterprise import errors, models
 from resources.enterprise.download.archived import is_landed
@@ -27,6 +29,7 @@ from resources.enterprise.download.downloader import Download, Downloader, Repla
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.download.signed_url import Progress, Source
 from resources.enterprise.http import endpoints
+from resources.enterprise.http.foreign import guarded
 from resources.enterprise.listing import list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
@@ -37,11 +40,11 @@ from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
     from resources.enterprise.listing import Listing
+    from resources.files import StrPath
 
 _log = logging.getLogger(__name__)
 
@@ -51,8 +54,9 @@ _CHUNKS: Final = list_of(Chunk)
 _CHUNK: Final = TypeAdapter(Chunk)
 
 
+@guarded
 class Snapshots:
-    """The service's snapshots, for one account. Safe for several threads.
+    """Snapshots and their chunks: listed, planned, and downloaded as one set. Safe for several threads.
 
     Args:
         api: Asks the service.
@@ -66,31 +70,50 @@ class Snapshots:
         self._api = api
         self._downloader = downloader
         self._remaining = remaining
+        self.redactor = api.redactor
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def listing(self, dataset: Dataset) -> Listing[Snapshot]:
-        """`GET /v2/snapshots`."""
+    def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
+        """List all snapshots the account may have (`GET /v2/snapshots`): one per project and namespace. Costs no quota."""
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
-    def snapshot(self, dataset: Dataset, identifier: str) -> Snapshot:
-        """`GET /v2/snapshots/{identifier}`."""
+    def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
+        """Read the record of one snapshot (`GET /v2/snapshots/{identifier}`). Costs no quota.
+
+        Raises:
+            NotFound: There is none of that name, for example because the namespace has no pages.
+        """
         return self._snapshot(dataset, identifier)[0]
 
-    def chunks(self, dataset: Dataset, identifier: str) -> Listing[Chunk]:
-        """`GET /v2/snapshots/{identifier}/chunks`."""
+    def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
+        """List the chunks of a snapshot (`GET /v2/snapshots/{identifier}/chunks`), in no order. Costs no quota.
+
+        Raises:
+            NotFound: There is no such snapshot, or it has no chunks.
+        """
         path = endpoints.chunks(_path(dataset, identifier))
         return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")
 
     # --- a set of files ----------------------------------------------------------------------------------------------
 
-    def plan(self, dataset: Dataset, identifier: str, folder: Path, wishes: Wishes) -> SnapshotPlan:
-        """Read what there is, and decide. See `EnterpriseClient.plan_snapshot`."""
-        snapshot = self.snapshot(dataset, identifier)
+    def plan(
+        self, identifier: str, folder: StrPath, wishes: Wishes | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
+    ) -> SnapshotPlan:
+        """Plan the download of a snapshot: as one file or in chunks, in units of quota and bytes.
+
+        Reads the records of the snapshot and of its chunks, whose versions are pinned by it, the account's counters,
+        and what lies in the folder. Costs no quota and changes nothing, so it is a dry run as well.
+
+        Raises:
+            NotFound: There is no such snapshot.
+        """
+        folder, wishes = Path(folder), wishes or Wishes()
+        snapshot = self.record(identifier, dataset)
         chunks: tuple[Chunk, ...] = ()
         if dataset.is_chunked and snapshot.chunks and wishes.form != "whole":
             try:
-                chunks = self.chunks(dataset, identifier).records
+                chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # being exported, or without chunks now: the plan says so
                 _log.info("%s names chunks, and the service has no list of them.", identifier)
         return plan_snapshot(
@@ -104,8 +127,18 @@ class Snapshots:
             dataset=dataset,
         )
 
-    def fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None) -> Download:
-        """Fetch one file of a plan. See `EnterpriseClient.fetch_piece`."""
+    def fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None = None) -> Download:
+        """Download one file of a plan, verified, with its sidecar; the versions that the plan pinned are read again first.
+
+        One unit of quota at most, none for a file that is there. Each file may have a thread of its own, and may be
+        tried again alone: a partial file is continued for one more unit.
+
+        Raises:
+            StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
+            QuotaExceeded: The plan does not fit what is left of the quota, or the service says so.
+            DiskFull: No room; what was fetched is kept.
+            IntegrityError: Wrong bytes twice; nothing was landed.
+        """
         try:
             return self._fetch(plan, piece, progress)
         except _ReplacedSetError as error:
@@ -133,7 +166,18 @@ class Snapshots:
         raise _ReplacedSetError(changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
-        """See that the set is whole and unchanged, and write its manifest. See `EnterpriseClient.confirm_snapshot`."""
+        """Check that all files of a plan are there and still belong together, and write down which they are.
+
+        To be called when every file was fetched. Reads the versions once more; costs no quota.
+
+        Returns:
+            The manifest (`plan.manifest`): JSON with the record of the snapshot and of each file. It is there only for
+            a set that is complete.
+
+        Raises:
+            StaleSnapshot: The service has replaced the snapshot or a chunk meanwhile.
+            StateError: A file of the plan is missing.
+        """
         for piece in plan.pieces:
             if not is_landed(piece.target, piece.version):
                 raise errors.StateError(
@@ -145,8 +189,18 @@ class Snapshots:
         write_set(plan)
         return plan.manifest
 
-    def fetch_all(self, plan: SnapshotPlan, workers: int, progress: Progress | None) -> tuple[Download, ...]:
-        """Fetch all files of a plan and confirm the set. See `EnterpriseClient.download_snapshot`."""
+    def download(
+        self, plan: SnapshotPlan, *, workers: int = 4, progress: Progress | None = None
+    ) -> tuple[Download, ...]:
+        """Download all files of a plan, `workers` at once, and confirm the set; one download per file, in their order.
+
+        A file that fails does not keep the others from being fetched, unless they would all meet the same: a snapshot
+        that was replaced, a spent quota, a full disk. If all failures may pass, those files are tried once more.
+
+        Raises:
+            EnterpriseError: As `fetch` and `confirm`; files that are complete are kept, and of the others what was
+                fetched.
+        """
         plan.check()
         done: dict[str, Download] = {}
         over: list[Exception] = []  # what every other file of the plan would meet as well: no further one is begun
@@ -215,10 +269,10 @@ class Snapshots:
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
         """What differs from the plan, of the snapshot and of all its chunks."""
         try:
-            snapshot = self.snapshot(plan.dataset, plan.identifier)
+            snapshot = self.record(plan.identifier, plan.dataset)
             if snapshot.version != plan.snapshot.version:
                 return [_version_of(plan.snapshot, snapshot.version)]
-            now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.dataset, plan.identifier)}
+            now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.identifier, plan.dataset)}
         except errors.NotFound:
             return [f"{plan.identifier} or the list of its chunks is gone"]
         pinned = {piece.identifier: piece.version for piece in plan.pieces}
@@ -241,7 +295,7 @@ class Snapshots:
         more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
         what = f"{plan.identifier} was replaced at the service since it was planned: {', '.join(changes[:3])}{more}."
         try:
-            fresh = self.plan(plan.dataset, plan.identifier, plan.folder, plan.wishes)
+            fresh = self.plan(plan.identifier, plan.folder, plan.wishes, plan.dataset)
         except errors.EnterpriseError as error:
             _log.info("Could not find out what %s costs now: %s", plan.identifier, error)
             return errors.StaleSnapshot(

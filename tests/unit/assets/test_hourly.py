@@ -18,7 +18,7 @@ from assets.partitions import HOURS, hour_of, key_of
 from assets.steps import hour as batches
 from resources import datasets
 from resources.adapters import ConfiguredEngine
-from resources.enterprise import EnterpriseClient, errors
+from resources.enterprise import Hours, Lists, errors
 from tests.unit.assets.conftest import NEXT, archive_bytes, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
@@ -224,8 +224,8 @@ def test_an_hour_that_is_loaded_is_not_counted_as_failed_by_an_error_that_ends_t
     def refused(*_, **__):
         raise kind("Refused.")
 
-    monkeypatch.setattr(EnterpriseClient, "download_batch", refused)
-    monkeypatch.setattr(EnterpriseClient, "land", refused)
+    monkeypatch.setattr(Hours, "download", refused)
+    monkeypatch.setattr(Lists, "land", refused)
     told = materialize([BEFORE, HOUR])
     assert told.failure == "1 of 2 hours failed. The other one is loaded and stays.\n- 2026-11-01 04:00: Refused."
     assert told.made == {key: [HOUR] for key in ALL}

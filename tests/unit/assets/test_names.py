@@ -97,11 +97,10 @@ def test_odd_entries_of_an_archived_list_spoil_no_other(layout, nowhere):
 
 
 def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client, layout, tmp_path):
-    class Odd(EnterpriseClient):
-        def reference(self, kind):
-            return replace(super().reference(kind), odd=(OddRecord("record 5", "identifier: Field required", UNKNOWN),))
-
-    with Odd(client.service, state=tmp_path / "state") as odd:
+    with EnterpriseClient(client.service, state=tmp_path / "state") as odd:
+        read = odd.lists.reference
+        odd_records = (OddRecord("record 5", "identifier: Field required", UNKNOWN),)
+        odd.lists.reference = lambda kind: replace(read(kind), odd=odd_records)
         names.check(odd, layout, ["xxwiki"], [0])
     with pytest.raises(names.UnknownNameError):
         names.check(client, layout, ["xxwiki"], [0])

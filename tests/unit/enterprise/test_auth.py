@@ -41,7 +41,7 @@ def test_nothing_is_sent_and_nothing_written_before_a_method_is_called(client, f
 def test_the_first_request_logs_in_once_and_others_use_the_token(make_client, fake):
     first, second = make_client(), make_client()
     for client in (first, second, first):
-        assert client.reference("codes").records[0].identifier == "wiki"
+        assert client.lists.reference("codes").records[0].identifier == "wiki"
     assert (logins(fake), refreshes(fake)) == (1, 0)
     assert fake.api.seen("/v1/login")[0].json == {"username": USERNAME, "password": PASSWORD}
     assert fake.api.seen("/v1/login")[0].headers["content-type"] == "application/json"
@@ -70,13 +70,13 @@ def test_a_store_that_others_could_read_is_closed_with_the_next_write(client, tm
 
 
 def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
-    client.reference("codes")
+    client.lists.reference("codes")
     clock.advance(hours=23, minutes=49)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert refreshes(fake) == 0
     clock.advance(minutes=2)
-    client.reference("codes")
-    client.reference("codes")
+    client.lists.reference("codes")
+    client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (1, 1)
     status = client.account.status()
     assert (status.refreshes_used, status.refreshes_left) == (1, 89)
@@ -86,21 +86,21 @@ def test_the_token_is_refreshed_with_margin_and_not_before(client, fake, clock):
 
 def test_tokens_of_a_short_life_have_a_short_margin(client, fake, clock):
     fake.expires_in = 60
-    client.reference("codes")
+    client.lists.reference("codes")
     clock.advance(seconds=50)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert refreshes(fake) == 0
     clock.advance(seconds=5)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert refreshes(fake) == 1
 
 
 def test_ninety_days_of_daily_use_log_in_once_and_the_next_day_again(client, fake, clock):
     for _ in range(90):
-        client.reference("codes")
+        client.lists.reference("codes")
         clock.advance(days=1)
     assert (logins(fake), refreshes(fake)) == (1, 89)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, 89)
 
 
@@ -125,70 +125,70 @@ def test_a_refresh_token_that_others_used_up_leads_to_a_login_without_back_off(c
 def test_an_expired_refresh_token_leads_to_a_login(client, fake, clock):
     client.account.login()
     clock.advance(days=90)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, 0)
 
 
 def test_while_the_old_token_is_valid_a_refresh_that_fails_harms_nobody(client, fake, clock):
-    client.reference("codes")
+    client.lists.reference("codes")
     clock.advance(hours=23, minutes=55)
     fake.script("/v1/token-refresh", *[html_reply(503)] * 100)
-    client.reference("codes")
+    client.lists.reference("codes")
     asked = refreshes(fake)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert refreshes(fake) == asked  # not again within a minute
     clock.advance(minutes=2)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert refreshes(fake) > asked
     clock.advance(minutes=10)
     with pytest.raises(errors.ServiceUnavailable):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 # --- refused tokens -------------------------------------------------------------------------------------------------
 
 
 def test_a_refused_token_is_answered_once_by_a_refresh(client, fake):
-    client.reference("codes")
+    client.lists.reference("codes")
     fake.revoke_access()
-    listing = client.reference("codes")
+    listing = client.lists.reference("codes")
     assert listing.request_count == 2
     assert (logins(fake), refreshes(fake)) == (1, 1)
 
 
 def test_a_refused_refresh_token_is_answered_by_a_login(client, fake):
-    client.reference("codes")
+    client.lists.reference("codes")
     fake.revoke()
-    client.reference("codes")
+    client.lists.reference("codes")
     assert (logins(fake), refreshes(fake)) == (2, 1)
 
 
 def test_a_token_that_is_refused_again_is_an_error_and_no_loop(client, fake):
     fake.script("/v2/codes", *[error_reply(401, "incorrect client id")] * 9)
     with pytest.raises(errors.AuthenticationError, match="incorrect client id") as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert not caught.value.retryable
     assert len(fake.api.seen("/v2/codes")) == 2
 
 
 def test_a_token_that_another_process_renewed_is_taken_from_the_store(make_client, fake):
     first, second = make_client(), make_client()
-    first.reference("codes")
-    second.reference("codes")
+    first.lists.reference("codes")
+    second.lists.reference("codes")
     fake.revoke_access()
-    first.reference("codes")
-    second.reference("codes")
+    first.lists.reference("codes")
+    second.lists.reference("codes")
     assert refreshes(fake) == 1
 
 
 def test_twenty_threads_and_one_revocation_refresh_once(client, fake):
-    client.reference("codes")
+    client.lists.reference("codes")
     fake.revoke_access()
     failures = []
 
     def work():
         try:
-            client.reference("codes")
+            client.lists.reference("codes")
         except Exception as error:  # noqa: BLE001
             failures.append(error)
 
@@ -209,10 +209,10 @@ def work(url, username, password, state, ready, go, answers):
     service = Service(url, url, url, username, password)
     clock = lambda: datetime.datetime(2026, 11, 1, 6, 10, tzinfo=datetime.UTC)
     client = EnterpriseClient(service, pathlib.Path(state), clock=clock, patience=Patience(first_wait=0.01))
-    client.reference("codes")        # all hold the same token in memory
+    client.lists.reference("codes")        # all hold the same token in memory
     ready.release()
     go.wait()
-    answers.put(len(client.reference("codes")))
+    answers.put(len(client.lists.reference("codes")))
 
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
@@ -252,12 +252,12 @@ def test_ten_processes_log_in_once_and_answer_one_revocation_once(fake, tmp_path
 def test_stored_tokens_do_without_a_password_until_they_are_spent(make_client, fake, clock):
     make_client().account.login()
     client = make_client(password=None)
-    client.reference("codes")
+    client.lists.reference("codes")
     clock.advance(days=1)
-    client.reference("codes")
+    client.lists.reference("codes")
     clock.advance(days=90)
     with pytest.raises(errors.TokenSpent, match="wme auth login") as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert not caught.value.retryable
     assert logins(fake) == 1
 
@@ -266,12 +266,12 @@ def test_a_revoked_token_without_a_password_names_the_command(make_client, fake)
     make_client().account.login()
     fake.revoke()
     with pytest.raises(errors.TokenSpent, match="wme auth login"):
-        make_client(password=None).reference("codes")
+        make_client(password=None).lists.reference("codes")
 
 
 def test_no_token_and_no_password_names_the_command(make_client, fake):
     with pytest.raises(errors.TokenSpent, match=r"No token is stored.*wme auth login"):
-        make_client(password=None).reference("codes")
+        make_client(password=None).lists.reference("codes")
     with pytest.raises(errors.AuthenticationError, match="WME_PASSWORD"):
         make_client(password=None).account.login()
     assert fake.api.requests == []
@@ -280,22 +280,22 @@ def test_no_token_and_no_password_names_the_command(make_client, fake):
 def test_a_password_can_be_given_to_login_alone(make_client):
     client = make_client(password=None)
     assert client.account.login(PASSWORD).logged_in
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
 
 
 def test_no_account_says_what_to_set(make_client, fake):
     with pytest.raises(errors.AuthenticationError, match=r"WME_USERNAME.*WME_ANONYMOUS"):
-        make_client(username=None, password=None).reference("codes")
+        make_client(username=None, password=None).lists.reference("codes")
     assert fake.api.requests == []
 
 
 def test_an_anonymous_client_sends_no_token_and_says_so_when_refused(make_client, fake):
     client = make_client(anonymous=True, username=None, password=None)
     fake.script("/v2/codes", json_reply([{"identifier": "wiki"}]))
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
     assert "authorization" not in fake.api.requests[0].headers
     with pytest.raises(errors.AuthenticationError, match="WME_ANONYMOUS"):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert logins(fake) == 0
 
 
@@ -303,14 +303,14 @@ def test_an_anonymous_client_cannot_ask_for_its_quota(make_client, fake):
     client = make_client(anonymous=True, username=None, password=None)
     fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 9)
     with pytest.raises(errors.RateLimited):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert fake.api.seen("/v1/*") == []
 
 
 def test_a_wrong_password_is_permanent_and_says_what_to_check(make_client, fake):
     client = make_client(password="Wrong-Password-7")
     with pytest.raises(errors.AuthenticationError, match=r"Incorrect username or password.*WME_PASSWORD") as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert not caught.value.retryable
     assert logins(fake) == 1
 
@@ -322,9 +322,9 @@ def test_a_new_password_challenge_names_the_command_that_answers_it(make_client,
     fake.challenge = "NEW_PASSWORD_REQUIRED"
     client = make_client()
     with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert client.account.new_password("Another-Pass-2!").logged_in
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
     assert fake.password == "Another-Pass-2!"
 
 
@@ -456,7 +456,7 @@ def test_a_damaged_store_is_replaced_by_the_next_login(make_client, fake, tmp_pa
     stored = json.loads(path.read_text())
     path.write_text(json.dumps(stored | {"refresh_count": "many"}) if damage is None else damage)
     client = make_client()
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
     assert client.account.status().logged_in
     assert "is damaged and is ignored" in caplog.text
 
@@ -470,7 +470,7 @@ def test_a_store_that_cannot_be_written_is_said(make_client, tmp_path):
 def test_a_store_that_cannot_be_read_is_said(client, tmp_path):
     (tmp_path / "state" / "tokens.json").mkdir(parents=True)
     with pytest.raises(errors.StateError, match="cannot be read"):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 def test_a_full_disk_keeps_the_tokens_that_were_stored(client, monkeypatch, tmp_path):
@@ -541,6 +541,6 @@ def test_the_operator_is_named_in_every_request(make_client, fake):
 
 def test_clients_close_and_open_again(make_client, fake):
     with make_client(patience=QUICK) as client:
-        client.reference("codes")
+        client.lists.reference("codes")
     client.close()
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1

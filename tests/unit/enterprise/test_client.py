@@ -21,7 +21,7 @@ LIST = "/v2/batches/2026-11-01/05"
 def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
     raw = b'[ {"identifier":"wiki",  "name":"Wikipedia","new_field":{"a":1.5e0}} ]\n'
     fake.script("/v2/codes", Reply(200, raw, {"Content-Type": "application/json"}))
-    listing = client.reference("codes")
+    listing = client.lists.reference("codes")
     assert listing.raw == raw
     assert [code.identifier for code in listing] == ["wiki"]
     assert listing.records[0].model_extra == {"name": "Wikipedia", "new_field": {"a": 1.5}}
@@ -32,8 +32,8 @@ def test_a_list_keeps_the_bytes_of_the_answer(client, fake):
 def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, content):
     fake.add("enwiki_namespace_0", content)
     target = tmp_path / "archive" / "batches.json"
-    listing = client.batches(hour)
-    sidecar = client.land(listing, target)
+    listing = client.hours.listing(hour)
+    sidecar = client.lists.land(listing, target)
     assert target.read_bytes() == listing.raw
     assert sidecar == Sidecar.read(target)
     assert (sidecar.identifier, sidecar.url_path) == ("batches/2026-11-01/05", LIST)
@@ -51,40 +51,40 @@ def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, con
 @pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
 def test_each_reference_list_has_a_path_of_its_own(client, fake, kind):
     fake.script(f"/v2/{kind}", json_reply([]))
-    assert client.reference(kind).records == ()
+    assert client.lists.reference(kind).records == ()
 
 
 def test_the_hour_is_written_in_utc(client, fake, hour):
     elsewhere = hour.astimezone(dt.timezone(dt.timedelta(hours=-7)))
-    client.batches(elsewhere)
+    client.hours.listing(elsewhere)
     assert len(fake.api.seen(LIST)) == 1
 
 
 @pytest.mark.parametrize("wrong", [HOUR.replace(tzinfo=None), HOUR + dt.timedelta(minutes=1)])
 def test_what_is_no_hour_is_not_sent(client, fake, wrong):
     with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
-        client.batches(wrong)
+        client.hours.listing(wrong)
     assert fake.api.requests == []
 
 
 def test_an_hour_that_is_not_there_yet_and_one_that_is_gone_are_two_sentences(client, hour, clock):
     clock.now = hour + dt.timedelta(hours=3)
     with pytest.raises(errors.NotPublishedYet, match=r"not published the hour 2026-11-01 06:00 UTC yet") as early:
-        client.batches(hour + dt.timedelta(hours=1))
+        client.hours.listing(hour + dt.timedelta(hours=1))
     assert early.value.retryable
     with pytest.raises(errors.RetentionPassed, match="keeps an hour for two days") as late:
-        client.batches(hour - dt.timedelta(hours=46))
+        client.hours.listing(hour - dt.timedelta(hours=46))
     assert not late.value.retryable
 
 
 def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, content):
     fake.add("enwiki_namespace_0", content)
-    assert client.batch(hour, "enwiki_namespace_0").project_id == "enwiki"
+    assert client.hours.record(hour, "enwiki_namespace_0").project_id == "enwiki"
     with pytest.raises(errors.NotFound) as caught:
-        client.batch(hour, "xxwiki_namespace_0")
+        client.hours.record(hour, "xxwiki_namespace_0")
     assert type(caught.value) is errors.NotFound
     with pytest.raises(errors.NotPublishedYet):
-        client.batch(hour + dt.timedelta(hours=1), "enwiki_namespace_0")
+        client.hours.record(hour + dt.timedelta(hours=1), "enwiki_namespace_0")
 
 
 def test_identifiers_cannot_leave_their_place_in_the_path():
@@ -94,7 +94,7 @@ def test_identifiers_cannot_leave_their_place_in_the_path():
 @pytest.mark.parametrize("identifier", ["", ".", "..", "\udcff"])
 def test_identifiers_that_lead_to_another_path_are_not_sent(client, fake, hour, identifier):
     with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
-        client.batch(hour, identifier)
+        client.hours.record(hour, identifier)
     assert not fake.api.requests
 
 
@@ -102,7 +102,7 @@ def test_identifiers_that_lead_to_another_path_are_not_sent(client, fake, hour, 
 def test_identifiers_that_would_leave_a_folder_are_not_used(client, fake, hour, content, identifier):
     record = fake.add("enwiki_namespace_0", content) | {"identifier": identifier}
     fake.script(LIST, json_reply([record]))
-    listing = client.batches(hour)
+    listing = client.hours.listing(hour)
     assert listing.records == ()
     assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("enwiki", 0)}
 
@@ -154,7 +154,7 @@ def test_identifiers_that_would_leave_a_folder_are_not_used(client, fake, hour, 
 def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, reply, kind, retryable, words):
     fake.script("/v2/codes", *[reply] * 9)
     with pytest.raises(kind, match=words) as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert type(caught.value).retryable is retryable
     assert type(caught.value) is kind
     assert re.fullmatch(r"[A-Z].*\.", caught.value.message)
@@ -167,7 +167,7 @@ def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, rep
 )
 def test_what_heals_is_asked_again_within_the_call(client, fake, reply):
     fake.script("/v2/codes", reply, reply)
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
     assert len(fake.api.seen("/v2/codes")) == 3
 
 
@@ -176,7 +176,7 @@ def test_no_connection_says_which_host(make_client):
         nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(errors.UnreachableError, match=r"refused \(127.0.0.1\).*Check the network"):
-            make_client(auth_url=url, base_url=url).reference("codes")
+            make_client(auth_url=url, base_url=url).lists.reference("codes")
 
 
 def test_a_host_that_is_down_is_one_line_in_the_log_however_often_it_is_tried(make_client, caplog):
@@ -185,7 +185,7 @@ def test_a_host_that_is_down_is_one_line_in_the_log_however_often_it_is_tried(ma
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(errors.UnreachableError):
-            make_client(auth_url=url, base_url=url).reference("codes")
+            make_client(auth_url=url, base_url=url).lists.reference("codes")
     assert caplog.messages == ["A request failed: the connection was refused. Trying again, 3 times at most."]
 
 
@@ -193,7 +193,7 @@ def test_a_host_that_is_down_is_one_line_in_the_log_however_often_it_is_tried(ma
 def test_a_host_that_answers_badly_is_not_unreachable(client, fake, reply):
     fake.script("/v2/codes", *[reply] * 9)
     with pytest.raises(errors.ServiceUnavailable) as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert not isinstance(caught.value, errors.UnreachableError)
 
 
@@ -222,10 +222,10 @@ def test_a_service_that_does_not_answer_in_time_is_said(make_client):
 def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
     client.account.login()
     fake.script("/v2/codes", Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"}))
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
     fake.script("/v2/codes", *[Reply(401, b"Jwt is expired", {"Content-Type": "text/plain"})] * 2)
     with pytest.raises(errors.AuthenticationError, match=r"401 \(Jwt is expired\)"):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 # --- 429 ------------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_a_token_that_is_refused_by_a_bare_text_is_renewed(client, fake):
 
 def test_a_rate_limit_is_waited_out(client, fake):
     fake.script("/v2/codes", error_reply(429, "Too Many Requests"), error_reply(429, "Too Many Requests"))
-    listing = client.reference("codes")
+    listing = client.lists.reference("codes")
     assert listing.request_count == 3
     assert len(fake.api.seen("/v1/get-user")) == 1
 
@@ -241,7 +241,7 @@ def test_a_rate_limit_is_waited_out(client, fake):
 def test_a_rate_limit_without_end_is_an_error_that_can_be_retried(client, fake):
     fake.script("/v2/codes", *[error_reply(429, "Too Many Requests")] * 20)
     with pytest.raises(errors.RateLimited, match="later") as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert caught.value.retryable
     assert len(fake.api.seen("/v2/codes")) == 1 + QUICK.retries
 
@@ -251,7 +251,7 @@ def test_a_spent_quota_is_permanent_and_not_asked_again(client, fake, hour, prod
     fake.user |= {f"{product}_requests_count": 15, f"{product}_limit": 15}
     fake.script(path, *[error_reply(429, "Too Many Requests")] * 9)
     with pytest.raises(errors.QuotaExceeded, match=f"used 15 of its 15 {product} units") as caught:
-        client.batches(hour) if path == LIST else client.reference("codes")
+        client.hours.listing(hour) if path == LIST else client.lists.reference("codes")
     assert not caught.value.retryable
     assert len(fake.api.seen(path)) == 1
 
@@ -259,13 +259,13 @@ def test_a_spent_quota_is_permanent_and_not_asked_again(client, fake, hour, prod
 def test_units_that_are_left_mean_a_rate_limit(client, fake, hour):
     fake.user |= {"batch_requests_count": 14, "batch_limit": 15}
     fake.script(LIST, error_reply(429, "Too Many Requests"))
-    client.batches(hour)
+    client.hours.listing(hour)
 
 
 def test_an_account_that_cannot_be_asked_means_a_rate_limit(client, fake, hour):
     fake.script("/v1/get-user", error_reply(500, "no"), *[error_reply(500, "no")] * 9)
     fake.script(LIST, error_reply(429, "Too Many Requests"))
-    client.batches(hour)
+    client.hours.listing(hour)
 
 
 def test_retry_after_is_obeyed_within_bounds():
@@ -281,7 +281,7 @@ def test_retry_after_is_obeyed_within_bounds():
 @pytest.mark.parametrize("asked", ["86400", "Wed, 01 Jan 2126 00:00:00 GMT", "soon"])
 def test_a_service_that_asks_for_a_day_is_not_waited_for_that_long(client, fake, status, asked):
     fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
 
 
 def test_the_account_tells_groups_and_counters(client, fake):
@@ -319,20 +319,20 @@ def test_every_error_says_whether_it_can_be_retried():
 
 def test_cookies_of_a_load_balancer_are_not_kept(client, fake):
     fake.script("/v2/codes", json_reply([], **{"Set-Cookie": "AWSALB=abc; Path=/"}))
-    client.reference("codes")
-    client.reference("codes")
+    client.lists.reference("codes")
+    client.lists.reference("codes")
     assert all("cookie" not in r.headers for r in fake.api.requests)
 
 
 def test_a_redirect_of_a_list_is_not_followed_with_the_token(client, fake):
     fake.script("/v2/codes", *[Reply(302, b"", {"Location": fake.store.url + "/steal"})] * 9)
     with pytest.raises(errors.EnterpriseError):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert fake.store.requests == []
 
 
 def test_long_messages_of_the_service_are_cut(client, fake):
     fake.script("/v2/codes", Reply(400, json.dumps({"status": 400, "message": "word " * 500}).encode()))
     with pytest.raises(errors.InvalidRequest) as caught:
-        client.reference("codes")
+        client.lists.reference("codes")
     assert len(caught.value.message) < 700

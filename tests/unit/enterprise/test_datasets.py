@@ -33,7 +33,7 @@ def spend(fake, path, product):
 def test_a_list_has_records_with_the_fields_that_were_sent(client, fake):
     sent = [{"identifier": 7, "copy": None, "of": {"name": "A"}}, {"other": [1]}]
     fake.script("/v2/licences", json_reply(sent))
-    listing = client.records("/v2/licences")
+    listing = client.lists.records("/v2/licences")
     assert (listing.url_path, json.loads(listing.raw)) == ("/v2/licences", sent)
     first, second = listing
     assert (first["identifier"], first["copy"], first["of"], second["other"]) == (7, None, {"name": "A"}, [1])
@@ -44,28 +44,28 @@ def test_a_list_has_records_with_the_fields_that_were_sent(client, fake):
 def test_hourly_files_come_from_the_endpoint_and_draw_on_the_quota_of_their_dataset(client, fake, hour, tmp_path):
     fake.add(NAME, b"content")
     target = tmp_path / "x.tar.gz"
-    (record,) = client.batches(hour, STRUCTURED)
-    assert client.batch(hour, NAME, STRUCTURED) == record
+    (record,) = client.hours.listing(hour, STRUCTURED)
+    assert client.hours.record(hour, NAME, STRUCTURED) == record
     path = f"/v2/structured/batches/2026-11-01/05/{NAME}/download"
     spend(fake, path, "structured")
     with pytest.raises(errors.QuotaExceeded, match="15 structured units"):
-        client.download_batch(hour, record, target, dataset=STRUCTURED)
-    assert client.download_batch(hour, record, target, dataset=STRUCTURED).fetched
+        client.hours.download(hour, record, target, dataset=STRUCTURED)
+    assert client.hours.download(hour, record, target, dataset=STRUCTURED).fetched
     assert json.loads((tmp_path / "x.tar.gz.json").read_bytes())["url_path"] == path
     assert not fake.api.seen("/v2/batches*")
 
 
 def test_a_snapshot_without_chunks_is_one_file(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
-    assert [record.identifier for record in client.snapshots(DUMPS)] == [NAME]
-    plan = client.plan_snapshot(NAME, tmp_path, dataset=DUMPS)
+    assert [record.identifier for record in client.snapshots.listing(DUMPS)] == [NAME]
+    plan = client.snapshots.plan(NAME, tmp_path, dataset=DUMPS)
     assert (plan.form, plan.product, plan.unit_count) == ("whole", "structured", 1)
     assert "the service has no chunks of it" in plan.sentence
-    client.download_snapshot(plan)
+    client.snapshots.download(plan)
     (found,) = read_sets(tmp_path)
     assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.pieces[0].target.name])
     with pytest.raises(errors.InvalidRequest, match="it has none"):
-        client.plan_snapshot(NAME, tmp_path, Wishes(form="chunks"), dataset=DUMPS)
+        client.snapshots.plan(NAME, tmp_path, Wishes(form="chunks"), dataset=DUMPS)
     assert not fake.api.seen("/v2/snapshots*")
     assert not fake.api.seen("*/chunks*")
 
@@ -75,7 +75,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
     free = replace(DUMPS, quota=None, chunk_quota=None, is_chunked=True)
     for form in ("whole", "chunks"):
-        plan = client.plan_snapshot(NAME, tmp_path, Wishes(form=form), dataset=free)
+        plan = client.snapshots.plan(NAME, tmp_path, Wishes(form=form), dataset=free)
         assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
         assert "It costs no quota and fetches 11 B" in plan.sentence
         plan.check()
@@ -84,8 +84,8 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
 def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path):
     fake.add(NAME, b"content")
     target = tmp_path / "batches.json"
-    listing = client.batches(hour)
-    client.land(listing, target)
+    listing = client.hours.listing(hour)
+    client.lists.land(listing, target)
     found = read_listing(target)
     assert (found.raw, found.records) == (listing.raw, listing.records)
     assert (found.url_path, found.fetched_at) == (listing.url_path, listing.fetched_at)
@@ -102,8 +102,8 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
 
 def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
-    plan = client.plan_snapshot(NAME, tmp_path, Wishes(form="chunks"))
-    client.download_snapshot(plan)
+    plan = client.snapshots.plan(NAME, tmp_path, Wishes(form="chunks"))
+    client.snapshots.download(plan)
     found = read_set(plan.manifest)
     assert found.snapshot == plan.snapshot
     assert found.exported_at == plan.snapshot.date_modified

@@ -49,7 +49,7 @@ def test_a_small_file_is_one_request_to_the_service_and_one_to_the_store(
     client, fake, published, target, hour, content, clock
 ):
     seen = []
-    done = client.download_batch(hour, published, target, seen.append)
+    done = client.hours.download(hour, published, target, seen.append)
     assert target.read_bytes() == content
     assert (done.path, done.identifier, done.version) == (target, NAME, published.version)
     assert (done.size_bytes, done.request_count, done.resumed_bytes, done.fetched) == (len(content), 1, 0, True)
@@ -68,7 +68,7 @@ def test_the_token_goes_to_the_service_and_never_to_the_object_store(
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login someone password FromNetrc99\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert all("authorization" not in r.headers for r in fake.store.requests)
     assert fake.api.seen(PATH + "/download")[0].headers["authorization"].startswith("Bearer eyJACCESS")
 
@@ -76,13 +76,13 @@ def test_the_token_goes_to_the_service_and_never_to_the_object_store(
 def test_an_object_store_that_cannot_be_reached_is_said_to_be(client, fake, published, target, hour):
     fake.store.close()
     with pytest.raises(errors.UnreachableError, match=r"broke 4 times in a row.*refused \(127.0.0.1\)"):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
 
 
 def test_present_and_verified_is_not_fetched_again(client, fake, published, target, hour):
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     before = len(fake.api.requests) + len(fake.store.requests)
-    again = client.download_batch(hour, published, target)
+    again = client.hours.download(hour, published, target)
     assert (again.fetched, again.request_count, again.size_bytes) == (False, 0, target.stat().st_size)
     assert len(fake.api.requests) + len(fake.store.requests) == before
 
@@ -90,7 +90,7 @@ def test_present_and_verified_is_not_fetched_again(client, fake, published, targ
 def test_a_file_without_a_sidecar_is_verified_by_its_bytes(client, fake, published, target, hour, content):
     target.parent.mkdir(parents=True)
     target.write_bytes(content)
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert not done.fetched
     assert resolves(fake) == 0
     assert is_intact(target)
@@ -98,19 +98,19 @@ def test_a_file_without_a_sidecar_is_verified_by_its_bytes(client, fake, publish
 
 @pytest.mark.parametrize("damage", ["shorter", "other bytes, no sidecar"])
 def test_a_damaged_file_is_fetched_again_and_replaced(client, fake, published, target, hour, content, damage):
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     if damage == "shorter":
         os.truncate(target, 1000)
     else:
         target.write_bytes(b"x" * len(content))
         Sidecar.path(target).unlink()
-    assert client.download_batch(hour, published, target).fetched
+    assert client.hours.download(hour, published, target).fetched
     assert target.read_bytes() == content
     only_landed(target)
 
 
 def test_a_large_file_is_a_few_ranges_of_one_address(split, fake, published, target, hour, content):
-    done = split.download_batch(hour, published, target)
+    done = split.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert (done.request_count, resolves(fake)) == (1, 1)
     asked = sorted(int(r.removeprefix("bytes=").split("-")[0]) for r in ranges_asked(fake))
@@ -137,7 +137,7 @@ def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published,
 
     fake.script("/objects/*", opening, *[waiting] * 3)
     threading.Thread(target=together.wait, daemon=True).start()
-    split.download_batch(hour, published, target)
+    split.hours.download(hour, published, target)
     assert first.is_set()
     assert not together.broken
     assert target.read_bytes() == content
@@ -146,7 +146,7 @@ def test_the_ranges_of_a_large_file_are_all_open_at_once(split, fake, published,
 @pytest.mark.parametrize("places", [(150_000,), (0,), (1, 2, 3), (399_999,)])
 def test_a_body_cut_in_the_middle_goes_on_where_it_stopped(client, fake, published, target, hour, content, places):
     fake.cut(*places)
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert (done.request_count, resolves(fake)) == (1, 1)
     assert ranges_asked(fake)[1] == f"bytes={places[0]}-{len(content) - 1}"
@@ -155,7 +155,7 @@ def test_a_body_cut_in_the_middle_goes_on_where_it_stopped(client, fake, publish
 
 def test_a_cut_range_of_a_large_file_goes_on(split, fake, published, target, hour, content):
     fake.cut(1000, 2000, 50)  # no more than one range may meet in a row
-    done = split.download_batch(hour, published, target)
+    done = split.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert done.request_count == 1
     only_landed(target)
@@ -168,27 +168,27 @@ def test_a_cut_chunked_body_without_length_goes_on(client, fake, published, targ
         return reply
 
     fake.script("/objects/*", chunked)
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert ranges_asked(fake) == [None, "bytes=70000-"]
 
 
 def test_a_chunked_body_ends_with_its_last_chunk(client, fake, published, target, hour, content):
     fake.script("/objects/*", lambda r: Reply(200, content, {"ETag": '"a"'}, chunked=True))
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert target.read_bytes() == content
 
 
 def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, published, target, hour, content):
     fake.cut(*[100_000] + [0] * 3)
     with pytest.raises(errors.ServiceUnavailable, match="100000 bytes are kept"):
-        make_client().download_batch(hour, published, target)
+        make_client().hours.download(hour, published, target)
     assert names(target) == [target.name + ".part", target.name + ".part.json"]
     state = json.loads((target.parent / (target.name + ".part.json")).read_bytes())
     assert state["version"] == published.version
     assert state["ranges"] == [[0, len(content), 100_000]]
     fake.store.requests.clear()
-    done = make_client().download_batch(hour, published, target)
+    done = make_client().hours.download(hour, published, target)
     assert (done.resumed_bytes, done.request_count) == (100_000, 1)
     assert ranges_asked(fake) == [f"bytes=100000-{len(content) - 1}"]
     assert target.read_bytes() == content
@@ -198,8 +198,8 @@ def test_an_unfinished_download_goes_on_in_the_next_run(make_client, fake, publi
 def test_an_unfinished_large_download_goes_on_in_the_next_run(split, fake, published, target, hour, content):
     fake.cut(*[10_000] * 4 + [0] * 12)
     with pytest.raises(errors.ServiceUnavailable):
-        split.download_batch(hour, published, target)
-    done = split.download_batch(hour, published, target)
+        split.hours.download(hour, published, target)
+    done = split.hours.download(hour, published, target)
     assert done.resumed_bytes >= 20_000
     assert target.read_bytes() == content
     only_landed(target)
@@ -218,16 +218,16 @@ def test_every_byte_there_but_not_renamed_is_not_fetched_again(client, fake, pub
             }
         )
     )
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert (done.fetched, done.request_count, done.resumed_bytes) == (True, 0, len(content))
     assert fake.store.requests == []
     only_landed(target)
 
 
 def test_what_a_killed_process_left_beside_a_landed_file_is_tidied_up(client, published, target, hour):
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     (target.parent / (target.name + ".part.json")).write_text("{}")
-    assert not client.download_batch(hour, published, target).fetched
+    assert not client.hours.download(hour, published, target).fetched
     only_landed(target)
 
 
@@ -246,7 +246,7 @@ def test_an_unfinished_download_that_makes_no_sense_is_begun_anew(client, publis
     target.parent.mkdir(parents=True)
     (target.parent / (target.name + ".part")).write_bytes(b"?" * 20)
     (target.parent / (target.name + ".part.json")).write_text(state.replace("VERSION", published.version))
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert done.resumed_bytes == 0
     assert target.read_bytes() == content
     only_landed(target)
@@ -254,7 +254,7 @@ def test_an_unfinished_download_that_makes_no_sense_is_begun_anew(client, publis
 
 def test_wrong_bytes_are_fetched_again_once(client, fake, published, target, hour, content):
     fake.script("/objects/*", Reply(200, b"?" * len(content)))
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert len(fake.api.seen(PATH)) == 1  # the record was read again
     assert done.request_count == 3
@@ -265,7 +265,7 @@ def test_wrong_bytes_twice_are_an_integrity_error_and_nothing_is_landed(client, 
     record = models.Batch.model_validate(fake.add(NAME, content, version="0" * 32))
     target = tmp_path / "archive" / "x.tar.gz"
     with pytest.raises(errors.IntegrityError, match="fetched twice") as caught:
-        client.download_batch(hour, record, target)
+        client.hours.download(hour, record, target)
     assert not caught.value.retryable
     assert names(target) == []
     assert resolves(fake) == 2
@@ -274,7 +274,7 @@ def test_wrong_bytes_twice_are_an_integrity_error_and_nothing_is_landed(client, 
 def test_a_file_replaced_meanwhile_is_taken_under_its_new_version(client, fake, published, target, hour, content):
     new = content[::-1]
     fake.add(NAME, new)
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert done.version == files.md5_of(done.path) != published.version
     assert done.path.name == f"{NAME}.{done.version[:8]}.tar.gz"
     assert done.path.read_bytes() == new
@@ -292,7 +292,7 @@ def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, publishe
         return reply
 
     fake.script("/objects/*", replaced)
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert done.path.read_bytes() == new
     assert done.version != published.version
     only_landed(done.path)
@@ -301,9 +301,9 @@ def test_a_file_replaced_between_two_ranges_is_begun_anew(client, fake, publishe
 def test_a_new_version_that_is_there_already_is_not_fetched(client, fake, published, target, hour, content):
     new = content[::-1]
     fake.add(NAME, new)
-    first = client.download_batch(hour, published, target)
+    first = client.hours.download(hour, published, target)
     fake.script("/objects/*", Reply(200, b"neither"))
-    again = client.download_batch(hour, published, target)
+    again = client.hours.download(hour, published, target)
     assert (again.path, again.fetched) == (first.path, False)
     only_landed(first.path)
 
@@ -317,7 +317,7 @@ def test_a_record_that_is_gone_when_read_again_leaves_nothing(client, fake, publ
     fake.script("/objects/*", expired)
     fake.script("/v2/batches/2026-11-01/05", Reply(404, b'{"status":404,"message":"NoSuchKey"}'))
     with pytest.raises(errors.RetentionPassed):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert names(target) == []
 
 
@@ -329,7 +329,7 @@ def test_an_expired_address_costs_one_more_request(client, fake, published, targ
         return reply
 
     fake.script("/objects/*", expiring)
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert (done.request_count, resolves(fake)) == (2, 2)
 
@@ -337,7 +337,7 @@ def test_an_expired_address_costs_one_more_request(client, fake, published, targ
 def test_fresh_addresses_that_are_refused_are_not_asked_for_without_end(client, fake, published, target, hour):
     fake.script("/objects/*", *[Reply(403, b"<Error><StringToSign>SIGNEDSECRET</StringToSign></Error>")] * 4)
     with pytest.raises(errors.ServiceUnavailable, match="refused two fresh addresses") as caught:
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert "SIGNED" not in str(caught.value)
     assert resolves(fake) == 2
     assert names(target) == []
@@ -352,13 +352,13 @@ def test_the_number_of_addresses_is_bounded(make_client, fake, published, target
 
     fake.script("/objects/*", *[expiring] * 10)
     with pytest.raises(errors.ServiceUnavailable, match="more than 2 signed URLs"):
-        make_client(ranges=Ranges(addresses=2)).download_batch(hour, published, target)
+        make_client(ranges=Ranges(addresses=2)).hours.download(hour, published, target)
     assert resolves(fake) == 2
 
 
 def test_a_store_that_ignores_ranges_is_read_from_the_start(split, fake, published, target, hour, content):
     fake.ranges = False
-    split.download_batch(hour, published, target)
+    split.hours.download(hour, published, target)
     assert target.read_bytes() == content
     only_landed(target)
 
@@ -372,7 +372,7 @@ def test_a_store_that_stops_taking_ranges_in_mid_file_is_read_from_the_start(
         return reply
 
     fake.script("/objects/*", first)
-    split.download_batch(hour, published, target)
+    split.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert ranges_asked(fake)[-1] is None
     only_landed(target)
@@ -382,7 +382,7 @@ def test_a_store_that_ignores_ranges_and_breaks_off_is_given_up(client, fake, pu
     fake.ranges = False
     fake.cut(*[1000] * 20)
     with pytest.raises(errors.ServiceUnavailable, match="broke"):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert not target.exists()
 
 
@@ -397,7 +397,7 @@ def test_a_store_that_ignores_ranges_and_breaks_off_is_given_up(client, fake, pu
 def test_an_answer_of_another_object_is_never_mixed_in(client, fake, published, target, hour, content, headers, body):
     fake.cut(1000)
     fake.script("/objects/*", Reply(206, body, headers))
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert target.read_bytes() == content
 
 
@@ -405,7 +405,7 @@ def test_a_whole_object_of_another_length_is_another_object(client, fake, publis
     fake.etags = False
     fake.cut(0)
     fake.script("/objects/*", Reply(200, content + b"more"))
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert done.request_count == 3
 
@@ -413,28 +413,28 @@ def test_a_whole_object_of_another_length_is_another_object(client, fake, publis
 def test_a_part_that_does_not_say_which_is_asked_for_again(client, fake, published, target, hour, content):
     fake.cut(1000)
     fake.script("/objects/*", Reply(206, b"?" * 399_000))
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert target.read_bytes() == content
 
 
 def test_without_etags_the_digest_still_decides(client, fake, published, target, hour, content):
     fake.etags = False
     fake.cut(1000)
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert "if-range" not in fake.store.requests[-1].headers
     assert target.read_bytes() == content
 
 
 def test_a_wrong_content_length_is_survived(client, fake, published, target, hour, content):
     fake.script("/objects/*", Reply(200, content, {"Content-Length": "500000"}, cut=400_000))
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert target.read_bytes() == content
 
 
 @pytest.mark.parametrize("reply", [Reply(503, b"<Error/>"), Reply(500), Reply(drop=True)])
 def test_a_store_that_heals_is_asked_again(client, fake, published, target, hour, content, reply):
     fake.script("/objects/*", reply, reply)
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert done.request_count == 1
 
@@ -442,7 +442,7 @@ def test_a_store_that_heals_is_asked_again(client, fake, published, target, hour
 def test_a_store_that_does_not_heal_is_unavailable(client, fake, published, target, hour):
     fake.script("/objects/*", *[Reply(503)] * 9)
     with pytest.raises(errors.ServiceUnavailable, match="answered 503"):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert len(fake.store.requests) == 4
     assert names(target) == []
 
@@ -450,21 +450,21 @@ def test_a_store_that_does_not_heal_is_unavailable(client, fake, published, targ
 def test_an_object_that_is_not_there_is_not_found(client, fake, published, target, hour, clock):
     fake.objects.clear()
     with pytest.raises(errors.NotFound, match="object store") as caught:
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert not isinstance(caught.value, errors.RetentionPassed)
     clock.advance(days=2)
     with pytest.raises(errors.RetentionPassed, match="two days"):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert names(target) == []
 
 
 def test_an_empty_object_is_wrong_unless_the_record_says_so(client, fake, hour, tmp_path):
     record = models.Batch.model_validate(fake.add("emptywiki_namespace_0", b""))
-    done = client.download_batch(hour, record, tmp_path / "empty.tar.gz")
+    done = client.hours.download(hour, record, tmp_path / "empty.tar.gz")
     assert (done.size_bytes, done.path.read_bytes()) == (0, b"")
     record = models.Batch.model_validate(fake.add(NAME, b"", version="1" * 32))
     with pytest.raises(errors.IntegrityError):
-        client.download_batch(hour, record, tmp_path / "x.tar.gz")
+        client.hours.download(hour, record, tmp_path / "x.tar.gz")
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_an_empty_object_is_wrong_unless_the_record_says_so(client, fake, hour, 
 def test_an_answer_that_is_no_usable_redirect_is_refused(client, fake, published, target, hour, reply, problem):
     fake.script(PATH + "/download", reply)
     with pytest.raises(errors.UnexpectedAnswer, match=problem):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert fake.store.requests == []
     assert names(target) == []
 
@@ -490,7 +490,7 @@ def test_a_redirect_from_an_encrypted_to_an_open_connection_is_refused(make_clie
     client = make_client(base_url="https://127.0.0.1:9")
     answer = Answer(307, b"", {"Location": "http://127.0.0.1:9/objects/x"}, 1)
     with pytest.raises(errors.UnexpectedAnswer, match="open connection"):
-        client._api._location(answer, PATH, "get it")
+        client.lists._api._location(answer, PATH, "get it")
 
 
 def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fake, published, target, hour, content):
@@ -502,7 +502,7 @@ def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fa
         return Reply(403)
 
     fake.script("/objects/*", fake.object, expired, expired, expired)
-    done = split.download_batch(hour, published, target)
+    done = split.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert done.request_count == 2
 
@@ -510,13 +510,13 @@ def test_an_address_that_several_ranges_find_refused_is_asked_for_once(split, fa
 def test_a_relative_redirect_is_followed_without_the_token(client, fake, published, target, hour, content):
     fake.script(PATH + "/download", Reply(307, b"", {"Location": "/objects/here"}))
     fake.script("/objects/here", Reply(200, content))
-    client.download_batch(hour, published, target)
+    client.hours.download(hour, published, target)
     assert "authorization" not in fake.api.seen("/objects/here")[0].headers
 
 
 def test_a_page_of_html_instead_of_the_redirect_is_waited_out(client, fake, published, target, hour, content):
     fake.script(PATH + "/download", html_reply(200))
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert done.request_count == 2
     assert target.read_bytes() == content
 
@@ -525,7 +525,7 @@ def test_too_little_room_is_said_before_the_first_byte(client, fake, published, 
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(errors.DiskFull, match=r"400,000 bytes are missing and 1,000 are free.*Make room"):
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert names(target) == []
 
 
@@ -541,10 +541,10 @@ def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, published, ta
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(errors.DiskFull, match="No space left on device") as caught:
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert not caught.value.retryable
     monkeypatch.undo()
-    done = client.download_batch(hour, published, target)
+    done = client.hours.download(hour, published, target)
     assert done.resumed_bytes == sum(written)
     assert target.read_bytes() == content
     only_landed(target)
@@ -553,7 +553,7 @@ def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, published, ta
 def test_a_folder_that_cannot_be_written_is_said(client, published, hour, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.StateError, match="cannot be written"):
-        client.download_batch(hour, published, tmp_path / "file" / "x.tar.gz")
+        client.hours.download(hour, published, tmp_path / "file" / "x.tar.gz")
 
 
 def test_an_interrupted_progress_keeps_what_was_fetched(split, published, target, hour, content):
@@ -568,9 +568,9 @@ def test_an_interrupted_progress_keeps_what_was_fetched(split, published, target
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        split.download_batch(hour, published, target, interrupt)
+        split.hours.download(hour, published, target, interrupt)
     rest = []
-    done = split.download_batch(hour, published, target, rest.append)
+    done = split.hours.download(hour, published, target, rest.append)
     assert done.resumed_bytes > 50_000
     assert done.resumed_bytes + sum(rest) == len(content)
     assert target.read_bytes() == content
@@ -592,7 +592,7 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
     fake.cut(10, stall=stall)
     fake.script("/objects/*", gone)
     with pytest.raises(errors.NotFound):
-        client.download_batch(hour, published, target, progress)
+        client.hours.download(hour, published, target, progress)
     stall.set()
     assert hangs.is_set()
     assert fake.store.stalls_sat_out == 0
@@ -602,7 +602,7 @@ def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client,
 def test_threads_that_want_the_same_file_fetch_it_once(split, fake, published, target, hour, content):
     results = []
     threads = [
-        threading.Thread(target=lambda: results.append(split.download_batch(hour, published, target))) for _ in range(4)
+        threading.Thread(target=lambda: results.append(split.hours.download(hour, published, target))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -618,17 +618,17 @@ def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_cl
 
     client = make_client(ranges=Ranges(wait_seconds=0.05))
     with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process") as caught:
-        client.download_batch(hour, published, target)
+        client.hours.download(hour, published, target)
     assert caught.value.retryable
-    assert client.download_batch(hour, published, target).fetched
+    assert client.hours.download(hour, published, target).fetched
 
 
 def test_retention_is_counted_from_the_hour(client, fake, hour, clock):
     clock.now = hour + dt.timedelta(hours=47, minutes=59)
     fake.script("/v2/batches/*", Reply(404, b'{"status":404,"message":"x"}'))
     with pytest.raises(errors.NotPublishedYet):
-        client.batches(hour)
+        client.hours.listing(hour)
     clock.advance(minutes=1)
     fake.script("/v2/batches/*", Reply(404, b'{"status":404,"message":"x"}'))
     with pytest.raises(errors.RetentionPassed):
-        client.batches(hour)
+        client.hours.listing(hour)

@@ -29,9 +29,9 @@ def test_a_snapshot_is_fetched_where_the_account_is_not_described(client, fake, 
     fake.add_snapshot("frwiki_namespace_0", b"a" * 50, b"b" * 50)
     fake.script(PATH, *[reply] * 99)
     for _ in range(2):
-        plan = client.plan_snapshot("frwiki_namespace_0", tmp_path / "snapshots")
+        plan = client.snapshots.plan("frwiki_namespace_0", tmp_path / "snapshots")
         assert plan.units_left is None
-        client.download_snapshot(plan)
+        client.snapshots.download(plan)
     assert client.account.known_user() is None
     told = [one for one in caplog.messages if "groups and quotas are unknown" in one]
     assert len(told) == 1

@@ -30,7 +30,7 @@ client = EnterpriseClient(
     clock=lambda: hour + datetime.timedelta(hours=1, minutes=10),
     ranges=Ranges(parallel_bytes=int(parallel), smallest_bytes=20_000),
 )
-client.download_batch(hour, models.Batch.model_validate_json(record), pathlib.Path(target))
+client.hours.download(hour, models.Batch.model_validate_json(record), pathlib.Path(target))
 """
 
 
@@ -68,7 +68,7 @@ def test_a_killed_download_goes_on(fake, make_client, tmp_path, hour, content, p
     fake._scripted.clear()
     asked = len(fake.api.seen(PATH + "/download"))
     ranges = Ranges(parallel_bytes=parallel, smallest_bytes=20_000)
-    done = make_client(ranges=ranges).download_batch(hour, models.Batch.model_validate(record), target)
+    done = make_client(ranges=ranges).hours.download(hour, models.Batch.model_validate(record), target)
     assert target.read_bytes() == content
     assert done.resumed_bytes == there  # not a byte was lost
     assert len(fake.api.seen(PATH + "/download")) == asked + 1
@@ -103,7 +103,7 @@ os.{site} = dying(os.{site})
     code = subprocess.run([*map(str, command), json.dumps(record), "1000000000"], cwd=ROOT, check=False).returncode
     assert code == -signal.SIGKILL  # the call was reached
     assert Sidecar.read(target) is not None or not target.exists()  # never a file that does not say what it is
-    make_client().download_batch(hour, models.Batch.model_validate(record), target)
+    make_client().hours.download(hour, models.Batch.model_validate(record), target)
     assert target.read_bytes() == content
     files = sorted(p.name for p in target.parent.iterdir())
     assert files == [target.name, target.name + ".json"]

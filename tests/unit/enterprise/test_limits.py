@@ -79,7 +79,7 @@ def test_an_answer_without_an_end_is_given_up(make_client, fake, path, headers, 
     fake.script(path, *[Reply(raw=sender)] * 9)
     client = make_client(limits=SMALL)
     ask = {
-        "/v2/codes": lambda: client.reference("codes"),
+        "/v2/codes": lambda: client.lists.reference("codes"),
         "/v1/login": client.account.login,
         "/v1/get-user": client.account.user,
     }
@@ -95,7 +95,7 @@ def test_a_refusal_without_an_end_is_a_refusal(make_client, fake, status):
     sender = Sender(head(status), b"x" * 65536, most=64 << 20)
     fake.script("/v2/codes", *[Reply(raw=sender)] * 9)
     with pytest.raises(errors.EnterpriseError) as caught:
-        make_client(limits=Limits(), patience=replace(QUICK, retries=0)).reference("codes")
+        make_client(limits=Limits(), patience=replace(QUICK, retries=0)).lists.reference("codes")
     assert caught.value.status == status
     assert sender.left.wait(120)
     assert sender.sent < Limits().refusal_bytes + BUFFERS < Limits().list_bytes
@@ -112,7 +112,7 @@ def test_blanks_that_were_compressed_to_nothing_are_given_up(make_client, fake, 
     client.account.login()
     tracemalloc.start()
     with pytest.raises(errors.UnexpectedAnswer, match="longer than"):
-        client.reference("codes")
+        client.lists.reference("codes")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12 * SMALL.list_bytes
@@ -121,7 +121,7 @@ def test_blanks_that_were_compressed_to_nothing_are_given_up(make_client, fake, 
 def test_a_list_of_more_records_than_there_can_be_is_refused(client, fake):
     fake.script("/v2/codes", json_reply([{"identifier": "a"}] * (models.LONGEST_LIST + 1)))
     with pytest.raises(errors.UnexpectedAnswer, match="at most 50000 items"):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_byte_now_and_then_is_not_waited_for(make_client, fake, opening, piece
     make_client().account.login()  # which has more time
     client = make_client(limits=HURRIED)
     with pytest.raises(errors.ServiceUnavailable, match=r"not complete in time.*0 s"):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert sender.left.wait(120)
 
 
@@ -179,7 +179,7 @@ def test_time_spent_on_a_login_is_not_that_of_the_answer(client, fake, clock, se
 
     fake.script("/v1/token-refresh", late)
     fake.script("/v1/login", late)
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
     assert seconds.seconds == 400 > Limits().answer_seconds
 
 
@@ -198,7 +198,7 @@ def test_an_archive_much_larger_than_its_record_says_is_given_up(make_client, fa
     fake.script("/objects/*", *[Reply(raw=sender)] * 9)
     largest = small_margin().largest(lying.stated_bytes)
     with pytest.raises(errors.IntegrityError, match=f"twice more than {largest:,} bytes came"):
-        make_client(limits=small_margin()).download_batch(hour, lying, target)
+        make_client(limits=small_margin()).hours.download(hour, lying, target)
     assert sender.calls == 2
     assert sender.sent < 2 * (largest + BUFFERS)
     assert list(target.parent.iterdir()) == []
@@ -214,8 +214,8 @@ def test_an_archive_of_unknown_size_has_a_limit_too(make_client, fake, hour, bat
     sender = Sender(head(200), b"x" * 65536)
     fake.script("/objects/*", *[Reply(raw=sender)] * 2)
     with pytest.raises(errors.IntegrityError, match=r"states no size.*2,097,152 bytes came"):
-        client.download_batch(hour, silent, target)
-    assert client.download_batch(hour, silent, target).size_bytes == len(content)
+        client.hours.download(hour, silent, target)
+    assert client.hours.download(hour, silent, target).size_bytes == len(content)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_length_beyond_the_record_is_refused_before_the_first_byte(make_client
     fake.script("/objects/*", *[Reply(200, b"x" * 100_000, headers)] * 2)
     seen = []
     with pytest.raises(errors.IntegrityError, match="more than"):
-        make_client().download_batch(hour, batch, target, lambda there, total: seen.append(there))
+        make_client().hours.download(hour, batch, target, lambda there, total: seen.append(there))
     assert seen == []
     assert list(target.parent.iterdir()) == []
 
@@ -237,7 +237,7 @@ def test_a_length_beyond_the_record_is_refused_before_the_first_byte(make_client
 def test_an_archive_that_was_replaced_by_a_larger_one_is_taken(make_client, fake, hour, batch, target, content):
     larger = content * 10
     fake.add(NAME, larger)
-    done = make_client(limits=small_margin()).download_batch(hour, batch, target)
+    done = make_client(limits=small_margin()).hours.download(hour, batch, target)
     assert done.path.read_bytes() == larger
 
 
@@ -256,7 +256,7 @@ def test_a_download_that_crawls_is_given_up_and_begun_at_another_connection(
     fake.etags = False
     fake.script("/objects/*", Reply(raw=crawling))
     client = make_client(limits=Limits(slow_bytes=2000, slow_seconds=1))
-    done = client.download_batch(hour, batch, target)
+    done = client.hours.download(hour, batch, target)
     assert target.read_bytes() == content
     assert done.request_count == 1
     assert fake.store.requests[1].headers["range"].startswith("bytes=100")
@@ -275,7 +275,7 @@ def test_a_download_that_always_crawls_ends(make_client, fake, hour, batch, targ
     fake.script("/objects/*", *[crawling] * 30)
     client = make_client(limits=Limits(slow_bytes=1000, slow_seconds=0.2))
     with pytest.raises(errors.ServiceUnavailable, match=r"broke 4 times in a row.*less than 1,000 bytes came in 0 s"):
-        client.download_batch(hour, batch, target)
+        client.hours.download(hour, batch, target)
     assert len(fake.store.requests) == 4
 
 
@@ -299,7 +299,7 @@ def test_a_slow_download_that_goes_on_is_not_disturbed(make_client, fake, hour, 
 
     fake.script("/objects/*", Reply(raw=steadily))
     client = make_client(limits=Limits(slow_bytes=10_000, slow_seconds=300), patience=replace(QUICK, retries=0))
-    client.download_batch(hour, batch, target, told)
+    client.hours.download(hour, batch, target, told)
     assert seconds.seconds == 1600
     assert len(fake.store.requests) == 1
     assert target.read_bytes() == content
@@ -309,7 +309,7 @@ def test_the_floor_of_free_disk_holds_before_a_download(make_client, fake, hour,
     free = shutil.disk_usage(target.parent.parent).free
     client = make_client(limits=Limits(keep_free_bytes=2 * free))
     with pytest.raises(errors.DiskFull, match=rf"400,000 bytes are missing, .* and {2 * free:,} shall stay free"):
-        client.download_batch(hour, batch, target)
+        client.hours.download(hour, batch, target)
     assert list(target.parent.iterdir()) == []
 
 
@@ -321,11 +321,11 @@ def test_the_floor_of_free_disk_holds_on_the_way(make_client, fake, hour, target
     # a disk that somebody else fills meanwhile
     monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=999 if sum(written) else 100 << 20))
     with pytest.raises(errors.DiskFull, match="1,000 shall stay free") as caught:
-        client.download_batch(hour, batch, target, written.append)
+        client.hours.download(hour, batch, target, written.append)
     assert "is kept in" in caught.value.message
     assert sum(written) <= 17 << 20
     monkeypatch.undo()
-    assert client.download_batch(hour, batch, target).resumed_bytes >= 16 << 20
+    assert client.hours.download(hour, batch, target).resumed_bytes >= 16 << 20
 
 
 def test_limits_hold_in_the_default_client(make_client):

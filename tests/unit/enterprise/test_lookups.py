@@ -19,7 +19,7 @@ STRUCTURED = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "frwiki
 )
 def test_a_title_is_one_part_of_the_path(client, fake, name):
     fake.script("/v2/articles/*", json_reply([ARTICLE]))
-    listing = client.article(name)
+    listing = client.lookups.articles(name)
     assert [record["identifier"] for record in listing] == [1]
     assert (listing.request_count, json.loads(listing.raw)) == (1, [ARTICLE])
     [request] = fake.api.seen("/v2/articles/*")
@@ -29,7 +29,7 @@ def test_a_title_is_one_part_of_the_path(client, fake, name):
 
 def test_a_query_is_posted(client, fake):
     fake.script("/v2/articles/A", json_reply([ARTICLE]))
-    client.article("A", Query(fields=("name",), filters={"is_part_of.identifier": "enwiki"}, limit=1))
+    client.lookups.articles("A", Query(fields=("name",), filters={"is_part_of.identifier": "enwiki"}, limit=1))
     assert fake.api.seen("/v2/articles/A")[0].json == {
         "fields": ["name"],
         "filters": [{"field": "is_part_of.identifier", "value": "enwiki"}],
@@ -39,7 +39,7 @@ def test_a_query_is_posted(client, fake):
 
 def test_structured_contents_of_article_form_are_taken(client, fake):
     fake.script("/v2/structured-contents/A", json_reply([STRUCTURED, ARTICLE]))
-    listing = client.structured("A")
+    listing = client.lookups.structured("A")
     assert ["sections" in (record.model_extra or {}) for record in listing] == [True, False]
 
 
@@ -47,22 +47,22 @@ def test_structured_contents_of_article_form_are_taken(client, fake):
 @pytest.mark.parametrize(("kind", "identifier"), [("items", "Q42"), ("properties", "P31"), ("labels", "P31")])
 def test_an_entity_comes_as_an_object_or_in_an_array(client, fake, answer, kind, identifier):
     fake.script(f"/v2/wikidata/{kind}/{identifier}", json_reply(answer))
-    assert client.entity(kind, identifier).records[0]["entity"]["identifier"] == "Q42"
+    assert client.lookups.entity(kind, identifier).records[0]["entity"]["identifier"] == "Q42"
 
 
-@pytest.mark.parametrize("call", ["article", "structured"])
+@pytest.mark.parametrize("call", ["articles", "structured"])
 def test_no_such_title(client, fake, call):
     fake.script("/v2/*", error_reply(404, "Not Found"), error_reply(404, "Not Found"))
     with pytest.raises(errors.NotFound, match=r"No project has an article called 'B'\. .*case-sensitive.*not resolved"):
-        getattr(client, call)("B")
+        getattr(client.lookups, call)("B")
     with pytest.raises(errors.NotFound, match="called 'B' that passes the filters"):
-        getattr(client, call)("B", Query(filters={"in_language.identifier": "xx"}))
+        getattr(client.lookups, call)("B", Query(filters={"in_language.identifier": "xx"}))
 
 
 def test_no_such_entity(client, fake):
     fake.script("/v2/*", error_reply(404, "Not Found"))
     with pytest.raises(errors.NotFound, match="no Q999 among Wikidata's items"):
-        client.entity("items", "Q999")
+        client.lookups.entity("items", "Q999")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_no_such_entity(client, fake):
 )
 def test_what_is_no_title_costs_nothing(client, fake, name):
     with pytest.raises(errors.InvalidRequest, match=r"Nothing was sent, and no unit was spent\."):
-        client.article(name)
+        client.lookups.articles(name)
     assert fake.api.requests == []
 
 
@@ -87,7 +87,7 @@ def test_what_is_no_title_costs_nothing(client, fake, name):
 )
 def test_what_is_no_entity_is_not_sent(client, fake, kind, identifier):
     with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
-        client.entity(kind, identifier)
+        client.lookups.entity(kind, identifier)
     assert fake.api.requests == []
 
 
@@ -95,11 +95,11 @@ def test_a_spent_quota_is_told_from_a_rate_limit(client, fake):
     fake.user |= {"ondemand_requests_count": 7, "ondemand_limit": 7}
     fake.script("/v2/articles/A", error_reply(429, "Too Many Requests"))
     with pytest.raises(errors.QuotaExceeded, match="used 7 of its 7 ondemand units"):
-        client.article("A")
+        client.lookups.articles("A")
     fake.user |= {"ondemand_limit": 8}
     refusals = [error_reply(429, "Too Many Requests")] * 2
     fake.script("/v2/articles/A", *refusals, json_reply([ARTICLE]))
-    assert client.article("A").request_count == 3
+    assert client.lookups.articles("A").request_count == 3
     # asked once for the two of them
     assert len(fake.api.seen("/v1/get-user")) == 2
 
@@ -116,11 +116,11 @@ def test_a_quota_that_is_spent_meanwhile_is_noticed(client, fake):
 
     fake.script("/v2/articles/A", *[refuse] * 9)
     with pytest.raises(errors.QuotaExceeded):
-        client.article("A")
+        client.lookups.articles("A")
     assert len(asked) == 4
 
 
 def test_an_answer_of_another_form(client, fake):
     fake.script("/v2/articles/A", Reply(200, b'{"name": "A"}', {"Content-Type": "application/json"}))
     with pytest.raises(errors.UnexpectedAnswer, match="documented form"):
-        client.article("A")
+        client.lookups.articles("A")

@@ -35,7 +35,7 @@ def assert_left_out(client, fake, hour, odd, problem):
     """A list with this record and a good one is read without it, and knows which project it is of; alone it is refused."""
     good = fake.add("frwiki_namespace_0", b"x")
     fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
-    listing = client.batches(hour)
+    listing = client.hours.listing(hour)
     assert [one.identifier for one in listing.records] == ["frwiki_namespace_0"]
     assert listing.left_out([("enwiki", 0), ("frwiki", 0), ("itwiki", 0)]).keys() == {("enwiki", 0)}
     (record,) = listing.odd
@@ -44,7 +44,7 @@ def assert_left_out(client, fake, hour, odd, problem):
     assert len(listing.remark) < 400
     fake.script(f"{LIST}/{NAME}", raw_json(odd))
     with pytest.raises(errors.UnexpectedAnswer, match=problem):
-        client.batch(hour, NAME)
+        client.hours.record(hour, NAME)
 
 
 @pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", "1e999", "-1", "1e300", '"much"', "[]", "9" * 400])
@@ -89,7 +89,10 @@ def test_a_record_that_cannot_be_used_leaves_out_its_project_alone(client, fake,
 @pytest.mark.parametrize("name", ["../../../tmp/x", "a/b"])
 def test_a_record_of_two_projects_leaves_out_both(client, fake, hour, record, name):
     fake.script(LIST, json_reply([record | {"is_part_of": {"identifier": name}}]))
-    assert client.batches(hour).left_out([(name, 0), ("enwiki", 0), ("frwiki", 0)]).keys() == {(name, 0), ("enwiki", 0)}
+    assert client.hours.listing(hour).left_out([(name, 0), ("enwiki", 0), ("frwiki", 0)]).keys() == {
+        (name, 0),
+        ("enwiki", 0),
+    }
 
 
 @pytest.mark.parametrize("odd", [None, 5, "enwiki", [], [[]], {}, {"identifier": 5}, {"namespace": {"identifier": 0}}])
@@ -97,7 +100,7 @@ def test_a_record_that_does_not_say_what_it_is_of_may_be_of_any_project_that_is_
     client, fake, hour, record, odd
 ):
     fake.script(LIST, json_reply([record, odd]))
-    listing = client.batches(hour)
+    listing = client.hours.listing(hour)
     assert [one.identifier for one in listing] == [NAME]
     assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("frwiki", 0)}
     assert "record 2: " in listing.remark
@@ -121,7 +124,7 @@ NEWER = {"date_modified": "2026-11-01T07:00:00Z"}
 )
 def test_records_that_contradict_one_another_are_left_out(client, fake, hour, record, changes, versions, left_out):
     fake.script(LIST, json_reply([record | change for change in changes]))
-    listing = client.batches(hour)
+    listing = client.hours.listing(hour)
     assert [one.version.replace(record["version"], "own") for one in listing] == versions
     found = listing.left_out([(project, 0) for project in ("dewiki", "enwiki", "frwiki")])
     assert {project for project, _ in found} == left_out
@@ -130,13 +133,13 @@ def test_records_that_contradict_one_another_are_left_out(client, fake, hour, re
 def test_a_list_of_which_nothing_can_be_used_has_another_form(client, fake, hour):
     fake.script(LIST, json_reply([{}, 5, None]))
     with pytest.raises(errors.UnexpectedAnswer, match=r"documented form.*record 1"):
-        client.batches(hour)
+        client.hours.listing(hour)
 
 
 def test_odd_records_are_one_line_in_the_log_without_what_they_say(client, fake, hour, record, caplog):
     token = client.account.access_token()
     fake.script(LIST, json_reply([record, *[{"identifier": token, "version": token}] * 5_000]))
-    assert len(client.batches(hour).odd) == 5_000
+    assert len(client.hours.listing(hour).odd) == 5_000
     (told,) = caplog.messages
     assert token not in told
     assert len(told) < 600
@@ -147,18 +150,18 @@ def test_odd_records_are_one_line_in_the_log_without_what_they_say(client, fake,
 
 def test_odd_entries_of_a_reference_list_are_left_out(client, fake):
     fake.script("/v2/codes", json_reply([{"identifier": "wiki"}, {}, 7]))
-    assert [one.identifier for one in client.reference("codes")] == ["wiki"]
+    assert [one.identifier for one in client.lists.reference("codes")] == ["wiki"]
 
 
 def test_odd_snapshots_and_chunks_are_left_out(client, fake):
     fake.add_snapshot("enwiki_namespace_0", b"a", b"b")
     fake.add_snapshot("frwiki_namespace_0", b"c")
     fake.snapshots["enwiki_namespace_0"]["size"] = {"value": -1}
-    listing = client.snapshots()
+    listing = client.snapshots.listing()
     assert [one.identifier for one in listing] == ["frwiki_namespace_0"]
     assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("enwiki", 0)}
     fake.chunks["enwiki_namespace_0_chunk_1"]["version"] = "no MD5"
-    assert [one.identifier for one in client.chunks("enwiki_namespace_0")] == ["enwiki_namespace_0_chunk_0"]
+    assert [one.identifier for one in client.snapshots.chunks("enwiki_namespace_0")] == ["enwiki_namespace_0_chunk_0"]
 
 
 @pytest.mark.parametrize("value", ["1e999", "Infinity", "NaN", "0", "-5", "1e300", str(91 * 86_400)])
@@ -218,7 +221,7 @@ def test_a_token_file_that_was_tampered_with_is_ignored(client, fake, tmp_path, 
 def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path, location):
     fake.script(f"{LIST}/{NAME}/download", *[Reply(307, b"", {"Location": location})] * 9)
     with pytest.raises(errors.UnexpectedAnswer, match="not a web address") as caught:
-        client.download_batch(hour, models.Batch.model_validate(record), tmp_path / "a" / "x.tar.gz")
+        client.hours.download(hour, models.Batch.model_validate(record), tmp_path / "a" / "x.tar.gz")
     assert "PassInAddress" not in "".join(traceback.format_exception(caught.value))
     assert fake.store.requests == []
 
@@ -229,7 +232,7 @@ def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path
 )
 def test_a_wait_that_is_none_is_not_waited_for(client, fake, status, asked):
     fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
-    assert len(client.reference("codes")) == 1
+    assert len(client.lists.reference("codes")) == 1
 
 
 def test_a_wait_is_a_number_of_seconds():
@@ -272,8 +275,8 @@ def test_a_header_that_is_none_is_survived_or_said(client, fake, hour, record, t
     batch = models.Batch.model_validate(record)
     caplog.set_level(logging.DEBUG)
     for ask in (
-        lambda: client.reference("codes"),
-        lambda: client.download_batch(hour, batch, tmp_path / "a" / "x.tar.gz"),
+        lambda: client.lists.reference("codes"),
+        lambda: client.hours.download(hour, batch, tmp_path / "a" / "x.tar.gz"),
     ):
         with contextlib.suppress(errors.EnterpriseError):
             ask()
@@ -284,14 +287,14 @@ def test_headers_without_number_are_not_read(client, fake):
     head = b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: x\r\n" % n for n in range(200)) + b"\r\n"
     fake.script("/v2/codes", *[Reply(raw=lambda connection: connection.sendall(head))] * 9)
     with pytest.raises(errors.ServiceUnavailable, match="no answer of HTTP"):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 @pytest.mark.parametrize("asked", ["bytes 5-1/9", "bytes 0-9/5", "bytes 0-" + "9" * 5000 + "/9", "bytes 0-0/*"])
 def test_a_range_that_is_none_is_asked_for_again(split, fake, hour, record, tmp_path, content, asked):
     fake.script("/objects/*", Reply(206, b"x", {"Content-Range": asked}))
     target = tmp_path / "a" / "x.tar.gz"
-    split.download_batch(hour, models.Batch.model_validate(record), target)
+    split.hours.download(hour, models.Batch.model_validate(record), target)
     assert target.read_bytes() == content
 
 
@@ -301,7 +304,7 @@ def test_a_body_that_is_nested_without_end_is_survived(client, fake, status, bod
     fake.script("/v2/codes", *[Reply(status, body.encode())] * 9)
     kinds = {200: errors.UnexpectedAnswer, 400: errors.InvalidRequest, 429: errors.RateLimited}
     with pytest.raises(kinds.get(status, errors.ServiceUnavailable), match="list the codes"):
-        client.reference("codes")
+        client.lists.reference("codes")
 
 
 def test_counters_that_are_none_are_left_out(client, fake):
@@ -327,7 +330,7 @@ def test_what_a_terminal_would_obey_is_shown_instead(client, fake, caplog, statu
     caplog.set_level(logging.DEBUG)
     fake.script(path, *[error_reply(status, "Evil" + "".join(OBEYED) + "End" + "x" * 5000)] * 9)
     client_calls = {
-        "/v2/codes": lambda: client.reference("codes"),
+        "/v2/codes": lambda: client.lists.reference("codes"),
         "/v1/login": client.account.login,
         "/v1/get-user": client.account.user,
     }
@@ -385,7 +388,7 @@ def test_a_secret_at_the_end_of_what_is_shown_is_not_cut_open(client, fake):
     for before in range(200, 320, 7):
         fake.script("/v2/codes", error_reply(400, "." * before + f" {token} " * 40))
         with pytest.raises(errors.InvalidRequest) as caught:
-            client.reference("codes")
+            client.lists.reference("codes")
         assert "ISSUEDSECRET" not in caught.value.message
         assert token[:12] not in caught.value.message
 
@@ -420,8 +423,8 @@ def test_a_wrong_clock_is_said_once(make_client, skewed, caplog, parts, words):
     skewed(**parts)
     for _ in range(2):
         client = make_client()
-        client.reference("codes")
-        client.reference("codes")
+        client.lists.reference("codes")
+        client.lists.reference("codes")
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     advice = "Hours and the ends of tokens are reckoned from it: set it right (time synchronization)."
     assert told == [f"The clock of this machine is {words} the service's. {advice}"]
@@ -430,15 +433,15 @@ def test_a_wrong_clock_is_said_once(make_client, skewed, caplog, parts, words):
 @pytest.mark.parametrize("parts", [{"minutes": 4}, {"minutes": -4}, {}])
 def test_a_clock_that_is_a_little_off_is_not_worth_a_word(client, skewed, caplog, parts):
     skewed(**parts)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert caplog.messages == []
 
 
 def test_an_answer_out_of_a_cache_is_as_old_as_it_says(client, fake, clock, caplog):
     old = (clock() - dt.timedelta(hours=2)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     fake.script("/v2/codes", json_reply([], Date=old, Age="7200"), json_reply([], Date=old, Age="99999999"))
-    client.reference("codes")
-    client.reference("codes")
+    client.lists.reference("codes")
+    client.lists.reference("codes")
     assert caplog.messages == []
 
 
@@ -448,7 +451,7 @@ def test_an_hour_that_has_not_begun_for_the_service_is_a_wrong_clock(client, ske
     with pytest.raises(
         errors.ClockError, match=r"2026-11-04 05:00 UTC has not begun.*3 days ahead of the service's"
     ) as error:
-        client.batches(hour + dt.timedelta(days=3))
+        client.hours.listing(hour + dt.timedelta(days=3))
     assert not error.value.retryable
 
 
@@ -457,34 +460,34 @@ def test_retention_is_counted_by_the_services_clock(client, fake, skewed, clock,
     clock.advance(days=3)
     fake.script(LIST, error_reply(404, "NoSuchKey"))
     with pytest.raises(errors.NotPublishedYet, match="3 days ahead"):
-        client.batches(hour)
+        client.hours.listing(hour)
     skewed(days=-3)
     clock.advance(days=-3)
     fake.script(LIST, error_reply(404, "NoSuchKey"))
     with pytest.raises(errors.RetentionPassed, match="3 days behind"):
-        client.batches(hour)
+        client.hours.listing(hour)
 
 
 def test_the_hour_under_way_is_not_published_yet_whatever_the_clock(client, skewed, clock, hour):
     skewed(minutes=40)
     clock.advance(minutes=40)
     with pytest.raises(errors.NotPublishedYet, match="40 minutes ahead"):
-        client.batches(hour + dt.timedelta(hours=1))
+        client.hours.listing(hour + dt.timedelta(hours=1))
 
 
 def test_a_token_got_under_a_clock_that_was_put_right_since_is_not_trusted(client, fake, clock):
     clock.advance(days=3)
     client.account.login()
     clock.advance(days=-3)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert len(fake.api.seen("/v1/token-refresh")) == 1
     assert client.account.status().access_expires_at <= clock() + dt.timedelta(days=1)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert len(fake.api.seen("/v1/token-refresh")) == 1
 
 
 def test_a_clock_that_was_put_back_a_little_costs_nothing(client, fake, clock):
     client.account.login()
     clock.advance(minutes=-4)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert fake.api.seen("/v1/token-refresh") == []

@@ -19,7 +19,7 @@ def sent(client, fake):
     fake.script("/v2/projects", RECORDS)
 
     def send(query):
-        assert client.records(endpoints.reference("projects"), query).records[0]["identifier"] == "enwiki"
+        assert client.lists.records(endpoints.reference("projects"), query).records[0]["identifier"] == "enwiki"
         return fake.api.seen("/v2/projects")[-1]
 
     return send
@@ -56,7 +56,7 @@ def test_nothing_in_particular_is_a_plain_request(sent, query):
 
 def test_a_single_record_takes_fields(client, fake):
     fake.script("/v2/projects/enwiki", json_reply({"url": "https://en.wikipedia.org"}))
-    record = client.record(endpoints.record(endpoints.reference("projects"), "enwiki"), Query(fields=("url",)))
+    record = client.lists.record(endpoints.record(endpoints.reference("projects"), "enwiki"), Query(fields=("url",)))
     assert record["url"] == "https://en.wikipedia.org"
     assert fake.api.seen("/v2/projects/enwiki")[0].json == {"fields": ["url"]}
 
@@ -163,5 +163,5 @@ def test_what_works_is_let_through(kind, given):
 
 
 def test_nothing_is_sent_by_a_client_either(client, fake):
-    fails(lambda: client.records(endpoints.reference("namespaces"), Query(filters={"identifier": 0})), "`>`")
+    fails(lambda: client.lists.records(endpoints.reference("namespaces"), Query(filters={"identifier": 0})), "`>`")
     assert fake.api.requests == []

@@ -47,7 +47,7 @@ def test_records_of_all_members_in_order_from_a_path_a_file_and_a_client_without
         assert len([*read_archive(file)]) == 5
         assert not file.closed
     with EnterpriseClient(Service(), tmp_path / "state") as client:
-        assert [one["n"] for one in client.read(path)] == [0, 1, 2, 3, 4]
+        assert [one["n"] for one in client.files.read(path)] == [0, 1, 2, 3, 4]
     with pytest.raises(FileNotFoundError):
         next(read_archive(tmp_path / "none.tar.gz"))
     assert {one.name for one in tmp_path.iterdir()} == {"some.tar.gz"}

@@ -51,7 +51,7 @@ def names(monkeypatch):
 def download(client, fake, hour, content, tmp_path, location):
     record = models.Batch.model_validate(fake.add(NAME, content))
     fake.script(PATH, *[Reply(307, b"", {"Location": location})] * 9)
-    return client.download_batch(hour, record, tmp_path / "x.tar.gz")
+    return client.hours.download(hour, record, tmp_path / "x.tar.gz")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_no_redirect_leads_inside(client, fake, inside, public, names, hour, con
 
 def test_where_the_service_is_its_files_may_be(client, fake, hour, content, tmp_path):
     record = models.Batch.model_validate(fake.add(NAME, content))
-    assert client.download_batch(hour, record, tmp_path / "x.tar.gz").fetched  # as ever, all on loopback
+    assert client.hours.download(hour, record, tmp_path / "x.tar.gz").fetched  # as ever, all on loopback
     assert client._transport._networks == {"public", "loopback"}
 
 
@@ -112,7 +112,7 @@ def test_a_store_that_redirects_is_not_followed(client, fake, inside, public, ho
     fake.script("/objects/*", *[Reply(302, b"", {"Location": f"{inside.url}/x"})] * 30)
     record = models.Batch.model_validate(fake.add(NAME, content))
     with pytest.raises(errors.ServiceUnavailable, match="answered 302"):
-        client.download_batch(hour, record, tmp_path / "x.tar.gz")
+        client.hours.download(hour, record, tmp_path / "x.tar.gz")
     assert inside.requests == []
 
 

@@ -73,13 +73,19 @@ FAILURES = {
         f.script("/v1/new-password-required", echo_401),
         c().account.new_password("Another-Pass-2!"),
     ),
-    "token refused": lambda c, f, b: (f.script("/v2/codes", *[error_reply(401, "x")] * 9), c().reference("codes")),
-    "list echoed": lambda c, f, b: (f.script("/v2/codes", *[echo] * 9), c().reference("codes")),
-    "list cut": lambda c, f, b: (f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9), c().reference("codes")),
-    "list of html": lambda c, f, b: (f.script("/v2/codes", *[html_reply()] * 9), c().reference("codes")),
+    "token refused": lambda c, f, b: (
+        f.script("/v2/codes", *[error_reply(401, "x")] * 9),
+        c().lists.reference("codes"),
+    ),
+    "list echoed": lambda c, f, b: (f.script("/v2/codes", *[echo] * 9), c().lists.reference("codes")),
+    "list cut": lambda c, f, b: (
+        f.script("/v2/codes", *[Reply(200, b"[   ]", cut=1)] * 9),
+        c().lists.reference("codes"),
+    ),
+    "list of html": lambda c, f, b: (f.script("/v2/codes", *[html_reply()] * 9), c().lists.reference("codes")),
     "no connection": lambda c, f, b: c(auth_url="http://127.0.0.1:9").account.login(),
-    "spent": lambda c, f, b: (c().account.login(), f.revoke(), c(password=None).reference("codes")),
-    "limited": lambda c, f, b: (f.script("/v2/codes", *[error_reply(429, "x")] * 9), c().reference("codes")),
+    "spent": lambda c, f, b: (c().account.login(), f.revoke(), c(password=None).lists.reference("codes")),
+    "limited": lambda c, f, b: (f.script("/v2/codes", *[error_reply(429, "x")] * 9), c().lists.reference("codes")),
     "store refuses": lambda c, f, b: (f.script("/objects/*", *[signature_error] * 9), b(c())),
     "store away": lambda c, f, b: (f.script(PATH + "/download", signed_elsewhere(f)), b(c())),
     "store cuts": lambda c, f, b: (f.cut(*[10] * 9), b(c())),
@@ -111,7 +117,7 @@ def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, con
         return made[-1]
 
     with pytest.raises(errors.EnterpriseError) as caught:
-        FAILURES[failure](client, fake, lambda c: c.download_batch(hour, record, tmp_path / "archive" / "x.tar.gz"))
+        FAILURES[failure](client, fake, lambda c: c.hours.download(hour, record, tmp_path / "archive" / "x.tar.gz"))
     shown = [
         # without the frames of this file, whose source lines hold the passwords
         "".join(f for f in traceback.format_exception(caught.value) if "test_secrets.py" not in f.partition("\n")[0]),
@@ -133,7 +139,7 @@ def test_no_secret_in_any_log_or_exception(failure, make_client, fake, hour, con
 def test_a_working_download_logs_no_signed_address(client, fake, hour, content, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     record = models.Batch.model_validate(fake.add(NAME, content))
-    client.download_batch(hour, record, tmp_path / "x.tar.gz")
+    client.hours.download(hour, record, tmp_path / "x.tar.gz")
     assert f"/objects/{NAME}?[hidden]" in caplog.text
     assert SECRET.search(caplog.text) is None
     for path in tmp_path.rglob("*"):

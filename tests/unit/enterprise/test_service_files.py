@@ -41,7 +41,7 @@ def packed():
 def test_a_file_is_written_to_any_object_for_one_unit(client, fake, content):
     fake.add(NAME, content)
     target, came = Pipe(), []
-    record = client.download(PATH, target, came.append)
+    record = client.files.download(PATH, target, came.append)
     assert target.content == content
     assert (record.version, sum(came)) == (hashlib.md5(content).hexdigest(), len(content))
     assert not target.closed
@@ -53,7 +53,7 @@ def test_a_body_that_breaks_off_is_continued_within_the_call(client, fake, conte
     fake.add(NAME, content)
     fake.cut(*places)
     target = io.BytesIO()
-    client.download(PATH, target)
+    client.files.download(PATH, target)
     assert target.getvalue() == content
     assert len(fake.api.seen(PATH + "/download")) == 1
     assert len(fake.store.requests) == len(places) + 1
@@ -63,7 +63,7 @@ def test_wrong_bytes_are_said_to_be_wrong_after_they_were_written(client, fake, 
     fake.add(NAME, content, version="0" * 32)
     target = io.BytesIO()
     with pytest.raises(errors.IntegrityError, match=r"its bytes have another MD5.*Discard what came of it"):
-        client.download(PATH, target)
+        client.files.download(PATH, target)
     assert target.getvalue() == content
 
 
@@ -72,7 +72,7 @@ def test_more_bytes_than_the_record_allows_are_not_taken(make_client, fake, cont
     client = make_client(limits=Limits(margin_bytes=1000, margin_share=0))
     target = io.BytesIO()
     with pytest.raises(errors.IntegrityError, match=r"it has more than 1,00\d bytes"):
-        client.download(PATH, target)
+        client.files.download(PATH, target)
     assert not target.getvalue()
 
 
@@ -83,7 +83,7 @@ def test_a_store_that_cannot_continue_is_said(client, fake, content):
     with pytest.raises(
         errors.ServiceUnavailable, match=r"broke after 5,000 bytes.*does not continue a download.*cannot be"
     ):
-        client.download(PATH, io.BytesIO())
+        client.files.download(PATH, io.BytesIO())
 
 
 def test_a_store_that_does_not_heal_is_given_up_without_a_promise(client, fake, content):
@@ -92,7 +92,7 @@ def test_a_store_that_does_not_heal_is_given_up_without_a_promise(client, fake, 
     with pytest.raises(
         errors.ServiceUnavailable, match=r"4 times in a row\. 0 bytes came\. This download cannot be continued"
     ):
-        client.download(PATH, io.BytesIO())
+        client.files.download(PATH, io.BytesIO())
 
 
 def test_a_target_that_cannot_be_written_ends_the_download(client, fake, content):
@@ -103,14 +103,14 @@ def test_a_target_that_cannot_be_written_ends_the_download(client, fake, content
             raise OSError(28, "No space left on device")
 
     with pytest.raises(errors.DiskFull):
-        client.download(PATH, Full())
+        client.files.download(PATH, Full())
 
 
 @pytest.mark.parametrize(
     "path", ["", "/v2/projects/enwiki", "/v1/login", "https://x/v2/snapshots/a", "/v2/snapshots", "/v2/batchesx/1"]
 )
 def test_a_path_without_a_file_is_not_sent(client, fake, path):
-    for call in (client.head, lambda path: client.download(path, io.BytesIO())):
+    for call in (client.files.head, lambda path: client.files.download(path, io.BytesIO())):
         with pytest.raises(errors.InvalidRequest, match="is not the path of a file's record"):
             call(path)
     assert not fake.api.requests
@@ -124,20 +124,20 @@ def test_the_headers_of_a_file_as_the_service_writes_them(client, fake):
         "Content-Type": "binary/octet-stream",
     }
     fake.script("*/download", Reply(200, b"", headers))
-    head = client.head(PATH)
+    head = client.files.head(PATH)
     assert (head.size_bytes, head.content_type) == (215077, "binary/octet-stream")
     assert head.modified_at.isoformat() == "2024-02-12T00:50:09+00:00"
     assert head.etag == '"07971adf14969cdf7517dc243da523b3"'
     assert [(one.method, one.path) for one in fake.api.seen("/v2/*")] == [("HEAD", PATH + "/download")]
     fake.script("*/download", Reply(404, b""))
     with pytest.raises(errors.NotFound):
-        client.head(PATH)
+        client.files.head(PATH)
 
 
 def test_records_are_read_while_the_file_is_fetched(client, fake, packed):
     fake.add(NAME, packed)
     fake.cut(len(packed) // 2)
-    assert [one["n"] for one in client.read(PATH)] == [*range(5000)]
+    assert [one["n"] for one in client.files.read(PATH)] == [*range(5000)]
     assert len(fake.api.seen(PATH + "/download")) == 1
 
 
@@ -145,7 +145,7 @@ def test_a_file_of_other_bytes_gives_its_records_and_then_the_error(client, fake
     fake.add(NAME, packed, version="0" * 32)
     found = []
     with pytest.raises(errors.IntegrityError, match="its bytes have another MD5"):
-        found.extend(client.read(PATH))
+        found.extend(client.files.read(PATH))
     assert len(found) == 5000
 
 
@@ -154,7 +154,7 @@ def test_a_download_that_breaks_for_good_gives_its_records_and_then_the_error(cl
     fake.cut(len(packed) // 2, *[0] * 20)
     found = []
     with pytest.raises(errors.ServiceUnavailable, match="4 times in a row"):
-        found.extend(client.read(PATH))
+        found.extend(client.files.read(PATH))
     assert [one["n"] for one in found] == [*range(len(found))]
     assert len(found) > 1000
 
@@ -162,10 +162,10 @@ def test_a_download_that_breaks_for_good_gives_its_records_and_then_the_error(cl
 def test_reading_may_end_early_and_frees_the_connection(client, fake, packed):
     fake.add(NAME, packed)
     for _ in range(3):
-        records = client.read(PATH)
+        records = client.files.read(PATH)
         assert next(records)["n"] == 0
         records.close()
-    assert len([*client.read(PATH)]) == 5000
+    assert len([*client.files.read(PATH)]) == 5000
 
 
 def test_other_snapshots_draw_on_other_counters(client, fake):
@@ -178,9 +178,9 @@ def test_other_snapshots_draw_on_other_counters(client, fake):
         for _ in range(9):
             fake.script("*/download", Reply(429, b'{"status":429,"message":"Too many requests"}'))
         with pytest.raises(errors.QuotaExceeded, match=f"7 of its 7 {product} units"):
-            client.download(path, io.BytesIO())
+            client.files.download(path, io.BytesIO())
         fake.user = {}
         fake._scripted.clear()
         target = io.BytesIO()
-        client.download(path, target)
+        client.files.download(path, target)
         assert target.getvalue() in (b"onetwo", b"one")

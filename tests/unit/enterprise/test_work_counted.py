@@ -50,7 +50,7 @@ def test_what_heals_is_asked_again_at_every_host(client, fake, status, form, pat
     client.account.login()
     before = len(fake.api.seen(path))
     fake.script(path, *[form(status, "no")] * 2)
-    asked = {"/v2/codes": lambda: client.reference("codes"), "/v1/login": client.account.login}
+    asked = {"/v2/codes": lambda: client.lists.reference("codes"), "/v1/login": client.account.login}
     asked |= {"/v1/token-refresh": client.account.refresh, "/v1/get-user": client.account.user}
     asked[path]()
     assert len(fake.api.seen(path)) == before + 3
@@ -60,7 +60,7 @@ def test_what_heals_is_asked_again_at_every_host(client, fake, status, form, pat
 def test_what_does_not_heal_is_asked_as_often_as_patience_says(client, fake, status):
     fake.script("/v2/codes", *[error_reply(status, "no")] * 9)
     with pytest.raises(errors.ServiceUnavailable):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert len(fake.api.seen("/v2/codes")) == 1 + QUICK.retries
 
 
@@ -68,7 +68,7 @@ def test_what_does_not_heal_is_asked_as_often_as_patience_says(client, fake, sta
 def test_what_does_not_heal_by_itself_is_asked_once(client, fake, status):
     fake.script("/v2/codes", *[error_reply(status, "no")] * 9)
     with pytest.raises(errors.EnterpriseError):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert len(fake.api.seen("/v2/codes")) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_silent_service_is_asked_three_times(make_client, fake):
     client.account.login()
     fake.script("/v2/codes", *[Reply(drop=True)] * 9)
     with pytest.raises(errors.ServiceUnavailable, match="closed without an answer"):
-        client.reference("codes")
+        client.lists.reference("codes")
     assert len(fake.api.seen("/v2/codes")) == 3
 
 
@@ -90,18 +90,18 @@ def tokens_sent(fake, path):
 
 
 def test_a_revoked_token_is_not_sent_again(client, fake):
-    client.reference("codes")
+    client.lists.reference("codes")
     client.account.revoke()
-    client.reference("codes")
+    client.lists.reference("codes")
     first, second = tokens_sent(fake, "/v2/codes")  # no third one, which would be an answer to a 401
     assert first != second
     assert len(fake.api.seen("/v1/login")) == 2
 
 
 def test_an_expired_token_of_the_store_is_not_sent(make_client, fake, clock):
-    make_client().reference("codes")
+    make_client().lists.reference("codes")
     clock.advance(days=1)
-    make_client().reference("codes")  # a process of its own, as it were: it only knows what is stored
+    make_client().lists.reference("codes")  # a process of its own, as it were: it only knows what is stored
     first, second = tokens_sent(fake, "/v2/codes")
     assert first != second
     assert len(fake.api.seen("/v1/token-refresh")) == 1
@@ -118,7 +118,7 @@ def large(fake, size):
 def test_breaks_between_which_bytes_arrive_are_not_added_up(client, fake, hour, target):
     content, batch = large(fake, 8 * WORTH)
     fake.cut(*[WORTH] * 7)
-    client.download_batch(hour, batch, target)
+    client.hours.download(hour, batch, target)
     assert target.read_bytes() == content
     assert len(fake.store.requests) == 8 > 1 + QUICK.retries
     assert ranges_asked(fake)[1:] == [f"bytes={n * WORTH}-{len(content) - 1}" for n in range(1, 8)]
@@ -128,7 +128,7 @@ def test_breaks_between_which_hardly_any_bytes_arrive_are_added_up(client, fake,
     _, batch = large(fake, 8 * WORTH)
     fake.cut(*[WORTH - 1] * 7)
     with pytest.raises(errors.ServiceUnavailable, match="broke 4 times in a row"):
-        client.download_batch(hour, batch, target)
+        client.hours.download(hour, batch, target)
     assert len(fake.store.requests) == 1 + QUICK.retries
 
 
@@ -139,7 +139,7 @@ def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target,
     fake.script(
         "/objects/*", lambda r: Reply(206, content[1000:], {"ETag": etag, "Content-Range": "bytes 1000-399999/400000"})
     )
-    client.download_batch(hour, batch, target)
+    client.hours.download(hour, batch, target)
     assert fake.store.requests[1].headers.get("if-range") == (None if weak else '"a"')
     assert target.read_bytes() == content
 
@@ -151,7 +151,7 @@ def test_bytes_of_another_place_are_not_written(client, fake, hour, batch, targe
     fake.cut(1000)
     fake.script("/objects/*", wrong)
     seen = []
-    client.download_batch(hour, batch, target, seen.append)
+    client.hours.download(hour, batch, target, seen.append)
     assert target.read_bytes() == content
     assert ranges_asked(fake) == [None, "bytes=1000-399999", None]  # begun anew at once
     assert (sum(seen), seen[seen.index(1000) + 1]) == (len(content), 0)  # each byte counted once
@@ -183,7 +183,7 @@ def test_a_part_whose_bytes_do_not_add_up_is_fetched_whole_and_once(
     state = {"version": batch.version, "etag": None, "size": size, "ranges": segments}
     (target.parent / (target.name + ".part.json")).write_text(json.dumps(state))
     seen = []
-    done = client.download_batch(hour, batch, target, seen.append)
+    done = client.hours.download(hour, batch, target, seen.append)
     assert (ranges_asked(fake), seen[0], sum(seen)) == ([None], 0, len(content))
     assert (done.resumed_bytes, done.request_count) == (0, 1)
     assert target.read_bytes() == content
@@ -230,7 +230,7 @@ def disk(client, monkeypatch):
 
 
 def test_a_download_is_safe_before_it_takes_its_name_and_behind_its_sidecar(client, disk, fake, hour, batch, target):
-    client.download_batch(hour, batch, target)
+    client.hours.download(hour, batch, target)
     assert disk.names() == [target.name + ".json", target.name]
 
 
@@ -239,27 +239,27 @@ def test_a_download_that_was_finished_by_another_process_has_a_sidecar_that_is_s
 ):
     target.parent.mkdir(parents=True)
     target.write_bytes(content)
-    client.download_batch(hour, batch, target)
+    client.hours.download(hour, batch, target)
     assert disk.names() == [target.name + ".json"]
 
 
 def test_a_list_is_safe_before_it_takes_its_name_and_behind_its_sidecar(client, disk, fake, hour, batch, tmp_path):
-    client.land(client.batches(hour), tmp_path / "lists" / "batches.json")
+    client.lists.land(client.hours.listing(hour), tmp_path / "lists" / "batches.json")
     assert disk.names() == ["batches.json.json", "batches.json"]
     assert Sidecar.read(tmp_path / "lists" / "batches.json") is not None
 
 
 def test_tokens_are_safe_before_they_take_their_name(client, disk, clock):
     clock.advance(days=2)
-    client.reference("codes")
+    client.lists.reference("codes")
     assert disk.names() == ["tokens.json"]
     assert client.account.status().access_expires_at == clock() + dt.timedelta(days=1)
 
 
 def test_the_manifest_of_a_snapshot_comes_last_and_is_safe(client, disk, fake, tmp_path):
     fake.add_snapshot("frwiki_namespace_0", b"a" * 1000, b"b" * 1000)
-    plan = client.plan_snapshot("frwiki_namespace_0", tmp_path / "snapshots")
-    client.download_snapshot(plan, workers=1)
+    plan = client.snapshots.plan("frwiki_namespace_0", tmp_path / "snapshots")
+    client.snapshots.download(plan, workers=1)
     names = disk.names()
     assert names[-1] == plan.manifest.name
     for piece in plan.pieces:

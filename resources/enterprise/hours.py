@@ -8,19 +8,20 @@ Source: the service's reference for realtime batches (the list of an hour appear
 from __future__ import annotations
 
 from datetime import UTC
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
 
-from resources.datasets import RETENTION
+from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import errors, models
 from resources.enterprise.download.signed_url import Source
 from resources.enterprise.http import endpoints
+from resources.enterprise.http.foreign import guarded
 from resources.enterprise.listing import list_of
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
@@ -28,21 +29,32 @@ if TYPE_CHECKING:
     from resources.enterprise.download.signed_url import Progress
     from resources.enterprise.http.clock import ServiceClock
     from resources.enterprise.listing import Listing
+    from resources.files import StrPath
 
 _BATCHES: Final = list_of(models.Batch)
 _BATCH: Final = TypeAdapter(models.Batch)
 
 
+@guarded
 class Hours:
-    """The hourly files of the service's datasets, for one account. Safe for several threads."""
+    """Hourly batches: the list of an hour, its records, its downloads. Costs no quota. Safe for several threads.
+
+    An hour is the aware moment at which it starts.
+    """
 
     def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
         self._api = api
         self._downloader = downloader
         self._clock = clock
+        self.redactor = api.redactor
 
-    def listing(self, dataset: Dataset, hour: datetime) -> Listing[models.Batch]:
-        """`GET /v2/batches/{date}/{hour}`. See `EnterpriseClient.batches`."""
+    def listing(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
+        """List the files of an hour (`GET /v2/batches/{date}/{hour}`): one per project and namespace that had changes.
+
+        Raises:
+            NotPublishedYet: The exports of the hour have not all ended.
+            RetentionPassed: The hour is more than two days old.
+        """
         path = endpoints.hourly(dataset, hour)
         try:
             return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} of {spoken(hour)}")
@@ -50,39 +62,67 @@ class Hours:
             missing = absent(hour, self._clock)
         raise missing
 
-    def record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
-        """`GET /v2/batches/{date}/{hour}/{identifier}`, and the requests it took. See `EnterpriseClient.batch`."""
-        path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
-        try:
-            return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
-        except errors.NotFound as error:
-            missing = error
-        self.listing(dataset, hour)  # raises where the whole hour is missing, which is another thing
-        raise missing
+    def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
+        """Read the record of one file of an hour (`GET /v2/batches/{date}/{hour}/{identifier}`).
+
+        Raises:
+            NotFound: The hour is published, this file is not in it: no changes, or its export failed.
+            NotPublishedYet: The exports of the hour have not all ended.
+            RetentionPassed: The hour is more than two days old.
+        """
+        return self._record(dataset, hour, identifier)[0]
 
     def download(
         self,
-        dataset: Dataset,
         hour: datetime,
         record: models.Batch,
-        target: Path,
-        progress: Progress | None,
+        target: StrPath,
+        progress: Progress | None = None,
+        dataset: Dataset = ARTICLE_CHANGES,
     ) -> Download:
-        """Fetch a file. See `EnterpriseClient.download_batch`."""
+        """Download a batch's archive to `target`, verified, with its sidecar `target`.json.
+
+        A file that is there in this version is not fetched again. A partial download beside it (`.part`) is resumed. If
+        the service has replaced the file meanwhile, the new version is downloaded, and where the name of `target` holds
+        the first eight characters of the old version the new one's take their place: `Download.path` and
+        `Download.version` say which.
+
+        Args:
+            hour: The hour.
+            record: The record of the file.
+            target: The file to write; its folder is created.
+            progress: Called with the number of bytes that arrived since its last call, from one thread at a time.
+            dataset: The dataset of the batch.
+
+        Raises:
+            IntegrityError: Wrong bytes twice; nothing was landed.
+            DiskFull: No room; what was fetched is kept.
+            RetentionPassed: The hour is more than two days old.
+        """
         try:
-            return self._downloader.fetch(self._source(dataset, hour, record), target, progress)
+            return self._downloader.fetch(self._source(dataset, hour, record), Path(target), progress)
         except (errors.NotPublishedYet, errors.RetentionPassed):
             raise
         except errors.NotFound as error:
             failure: errors.EnterpriseError = passed(hour, self._clock) or error
         raise failure
 
+    def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
+        """Return the record and the number of requests it took."""
+        path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
+        try:
+            return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
+        except errors.NotFound as error:
+            missing = error
+        self.listing(hour, dataset)  # raises where the whole hour is missing, which is another thing
+        raise missing
+
     def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
         path = endpoints.download(endpoints.record(endpoints.hourly(dataset, hour), record.identifier))
         doing = f"get the address of {record.identifier} of {spoken(hour)}"
 
         def read_again() -> tuple[Source, int]:
-            fresh, count = self.record(dataset, hour, record.identifier)
+            fresh, count = self._record(dataset, hour, record.identifier)
             return self._source(dataset, hour, fresh), count
 
         return Source(

@@ -1,6 +1,6 @@
 """`wme rejects`: the lines that could not be converted, and trying them again.
 
-The work is in `pipelines/operations/rejects.py` and `pipelines/operations/reprocess.py`.
+The work is in `pipelines/operations/rejects.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 @click.option("--raw", is_flag=True, help="Show the lines themselves; with --json, in base64.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @click.option(
-    "--retry", is_flag=True, help="Read the lines again, and reprocess the hours and snapshots that gain rows."
+    "--retry",
+    is_flag=True,
+    help="Convert archives with rejected lines again if the converter has changed, and load them.",
 )
 @click.option("--dry-run", is_flag=True, help="With --retry: show what would be done; change nothing.")
 def rejects(
@@ -90,43 +92,44 @@ def rejects(
         found = rejected.places(warehouse, selection, shown)
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
     terminal.say(
-        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table `rejects`."
+        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table "
+        "`rejects`."
     )
 
 
 def _rest(line: dict[str, Any]) -> str:
     """Where the rest of a long line is."""
     return (
-        f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte {line['raw_offset']:,} on "
-        "(`wme rejects --raw --json` gives it)."
+        f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte "
+        f"{line['raw_offset']:,} on (`wme rejects --raw --json` gives it)."
     )
 
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
-    """Try rejected lines again, and show the result."""
-    from pipelines.operations import reprocess
-    from pipelines.operations.rejects import count
+    """Convert archives with rejected lines again, and show the result."""
+    from pipelines.operations import rejects as rejected
     from resources.warehouse import Warehouse
 
-    trial = reprocess.attempt(settings, selection)
-    for sentence in trial.sentences():
+    planned = rejected.plan_retry(settings, selection)
+    for sentence in planned.sentences():
         terminal.say(sentence)
-    obstacles = trial.obstacles()
+    obstacles = planned.obstacles()
     if dry_run:
         for sentence in (*obstacles, "Nothing was changed."):
             terminal.say(sentence)
         return
-    if trial.hours or trial.snapshots:
-        # by hours, because a newer converter may reject what is left for another reason
-        before = count(Warehouse(settings.data), trial.hours, trial.snapshots)
+    if planned.parts:
+        warehouse = Warehouse(settings.data)
+        # by hours and snapshots, because a newer converter may reject the remaining lines for another reason
+        before = rejected.count(warehouse, planned.parts)
         with terminal.progress():
-            report = reprocess.redo(settings, trial, engine=options.terminal_engine(settings))
-        obstacles += report.failures
-        after = count(Warehouse(settings.data), trial.hours, trial.snapshots)
+            done = rejected.retry(settings, planned, engine=options.terminal_engine(settings))
+        obstacles += done.failures
+        after = rejected.count(warehouse, planned.parts)
         gained = max(before - after, 0)
-        kinds = " and ".join(name for name, some in (("hours", trial.hours), ("snapshots", trial.snapshots)) if some)
         terminal.say(
-            f"Done: {counted(gained, 'rejected line')} became {'a row' if gained == 1 else 'rows'}. Lines of these {kinds} that are still rejected: {after:,}."
+            f"Done: {counted(gained, 'rejected line')} became {'a row' if gained == 1 else 'rows'}. Lines of the same "
+            f"hours and snapshots that are still rejected: {after:,}."
         )
     if obstacles:
         raise click.ClickException("\n".join(obstacles))

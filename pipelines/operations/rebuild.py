@@ -1,7 +1,8 @@
-"""Making the lake and the warehouse again from the archive alone. The service is not asked for anything.
+"""Making the lake and the warehouse again from the archive alone. The service is not contacted.
 
-What is converted and loaded already is found and kept, so a rebuild that was killed goes on where it was, and one of a whole mirror changes
-nothing. Dagster's history is left as it is: it says of each hour that it is made, which is true again in the end.
+Files that are converted and loaded already are kept, so the same call continues a killed rebuild, and a rebuild of a
+complete mirror changes nothing. Dagster's history stays as it is: its hours are materialized, which is true again
+in the end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from resources.lake import convert_list
 from resources.warehouse import KEEP_REPLACED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from assets.steps.snapshot import ArchivedSnapshot
@@ -40,10 +42,14 @@ if TYPE_CHECKING:
     from resources.lake import Conversion, Layout
     from resources.warehouse import Warehouse
 
+    #: An hour or a snapshot of a dataset.
+    Part = tuple[Dataset, datetime | str]
+    Only = Mapping[Part, AbstractSet[tuple[str, int]]]
+
 
 @dataclass
 class Rebuilt:
-    """What was made: files of the lake, hours and versions of snapshots that were not loaded as they are, and a sentence for each failure."""
+    """Files of the lake, hours, and versions of snapshots that were made or loaded, and a sentence for each failure."""
 
     file_count: int = 0
     hour_count: int = 0
@@ -51,11 +57,12 @@ class Rebuilt:
     failures: list[str] = field(default_factory=list)
 
 
-def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
-    """Convert and load everything that is archived and not loaded, and publish. One hour or snapshot that fails does not stop the others.
+def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> Rebuilt:
+    """Convert and load everything that is archived and not loaded, and publish. One failure does not stop the rest.
 
     Args:
         settings: The settings. Projects that they do not name are loaded as well if they are archived.
+        only: Hours and snapshots, each with its projects and namespaces; nothing else is made. Default: everything.
         overrides: Resources in place of the settings' own, for example `engine`.
 
     Raises:
@@ -73,15 +80,16 @@ def rebuild(settings: Settings, **overrides: Any) -> Rebuilt:
             done.file_count += sum(one.result is not None and one.result.converted for one in made)
             return made
 
-        for name, step in _steps(layout, store, enterprise, convert, done):
+        for name, step in _steps(layout, store, enterprise, convert, done, only):
             try:
                 step()
             except (MirrorError, OSError) as error:
                 if ends_run(error):
                     raise
                 done.failures.append(f"{name}: {sentence(error)}")
-        with lookup.alone(layout):
-            lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
+        if only is None:
+            with lookup.alone(layout):
+                lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
     fill_coverage(enterprise, store)
     # changes of visibility are in the stream alone
     compare_stream(store)
@@ -95,8 +103,9 @@ def _steps(
     enterprise: EnterpriseResource,
     convert: Callable[[str, Sequence[Any], Dataset], list[Outcome[Any, Conversion]]],
     done: Rebuilt,
+    only: Only | None,
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The lists, then the snapshots with the oldest version first, then the hours: their names, and what takes each to DuckDB."""
+    """Yield lists, then snapshots with the oldest version first, then hours: the name of each, and its step."""
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
@@ -106,36 +115,38 @@ def _steps(
         done.snapshot_count += snapshot_sets.load_snapshot(archived, made, store).changed
 
     def load_hour(dataset: Dataset, hour: datetime) -> None:
-        archived = batches.archived_hour(hour, layout, _scope(dataset, hour, layout, enterprise), dataset)
+        scope = _scope(dataset, hour, layout, enterprise) if only is None else sorted(only[dataset, hour])
+        archived = batches.archived_hour(hour, layout, scope, dataset)
         archived, made = archived.converted(convert(hour_text(hour), archived.archives, dataset))
         done.hour_count += batches.load_hour(archived, made, store, dataset).changed
         archived.check()
 
-    for dataset in datasets.datasets(Family.LIST):
+    for dataset in datasets.datasets(Family.LIST) if only is None else ():
         if layout.list_archive(dataset).exists():
             yield dataset.name, partial(load_list, dataset)
     for dataset in datasets.datasets(Family.SNAPSHOT):
         for folder in sorted((layout.archive / dataset.archive).glob("*/")):
-            for archived in _kept(layout, dataset, folder.name):
+            is_wanted = only is None or (dataset, folder.name) in only
+            for archived in kept_versions(layout, dataset, folder.name) if is_wanted else ():
                 yield archived.identifier, partial(load_snapshot, dataset, archived)
     for dataset in datasets.datasets(Family.HOURLY):
         for hour, _ in hour_folders(layout.archive / dataset.archive):
+            is_wanted = only is None or (dataset, hour) in only
             # without a list, a download was killed: the hour is the next run's
-            if layout.batch_list(dataset, hour).exists():
+            if is_wanted and layout.batch_list(dataset, hour).exists():
                 yield f"{dataset.name} {hour_text(hour)} UTC", partial(load_hour, dataset, hour)
 
 
-def _kept(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
-    """The archived versions of a snapshot that the warehouse keeps, the oldest first; those of which files were removed are none of them."""
+def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
+    """Return the archived versions of a snapshot that the warehouse keeps, the oldest first, without incomplete ones."""
     sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
-    whole = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
-    return sorted(whole, key=lambda one: one.exported_at)[
-        -(1 + KEEP_REPLACED) if dataset == SNAPSHOT_ARTICLES else -1 :
-    ]
+    complete = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
+    count = 1 + KEEP_REPLACED if dataset == SNAPSHOT_ARTICLES else 1
+    return sorted(complete, key=lambda one: one.exported_at)[-count:]
 
 
 def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: EnterpriseResource) -> list[tuple[str, int]]:
-    """The projects and namespaces of an hour that are archived, and those to mirror that its list does not name, which were quiet."""
+    """Return the archived projects and namespaces of an hour, and the mirrored ones that its list lacks."""
     records = read_listing(layout.batch_list(dataset, hour))
     named = {(record.project_id, record.namespace_id): record for record in records}
     archived = [

@@ -282,35 +282,6 @@ def look_up(settings: Settings, **overrides: Any) -> RunReport:
     return here.report
 
 
-def from_archive(
-    settings: Settings,
-    groups: Iterable[tuple[Dataset, Settings, Sequence[datetime]]],
-    snapshots: Mapping[Dataset, Sequence[str]] | None = None,
-    **overrides: Any,
-) -> RunReport:
-    """Convert and load hours and snapshots once more, from the archive alone, then publish. The service is not asked for anything.
-
-    Args:
-        settings: Settings to publish with.
-        groups: Consecutive hours, each group with its dataset and the settings that name what of them is to be loaded.
-        snapshots: Identifiers by dataset, each in the newest version that is archived.
-        overrides: Resources in place of the settings' own.
-
-    Raises:
-        KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
-    """
-    with _run_here(settings) as here:
-        for dataset, wanted, hours in groups:
-            behind = layers.keys(dataset)[1:]
-            here.execute(_defs(wanted, hours, **overrides), jobs.HOURS, _range(hours), selection=behind)
-        defs = _defs(settings, **overrides)
-        for dataset, identifiers in (snapshots or {}).items():
-            for name in identifiers:
-                here.load_snapshot(defs, dataset, name, selection=layers.keys(dataset)[1:])
-        here.execute(defs, jobs.PUBLISH)
-    return here.report
-
-
 def _range(hours: Sequence[datetime]) -> dict[str, str]:
     return {
         ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from pipelines.operations import rejects, reprocess
-from pipelines.settings import read
+from resources.lake.decode.examine import read_record
 from resources.lake.decode.records import RecordReader, Reject
-from resources.warehouse import Warehouse
+from resources.lake.decode.strict_json import Bad
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ VERSION = "resources.lake.conversion.CONVERTER_VERSION"
 #: Rows of the loaded files, repeated events among them: `agree` compares them with the table.
 ROWS = "SELECT sum(row_count)::BIGINT FROM loads"
 MOMENTS = (
-    ("assets.steps.hourly_run", "load_hour", False),
-    ("assets.steps.hourly_run", "load_hour", True),
+    ("assets.steps.hour", "load_hour", False),
+    ("assets.steps.hour", "load_hour", True),
 )
 KILLED = """
 import os, pkgutil, signal
@@ -54,6 +53,14 @@ def chosen(line: bytes) -> bool:
     return zlib.crc32(line) % 10 == 0
 
 
+def is_record(line: bytes) -> bool:
+    try:
+        read_record(line)
+    except Bad:
+        return False
+    return True
+
+
 def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool]) -> None:
     """Put an older converter in place, which rejects some good lines of certain archives."""
     original = RecordReader.read
@@ -63,7 +70,7 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
             return original(self, view, member, first, offset, count)
         refused, kept, place = [], [], offset
         for number, line in enumerate(bytes(view).split(b"\n"), first):
-            if line and chosen(line) and reprocess._is_record(line):  # what nobody can read keeps its own reason
+            if line and chosen(line) and is_record(line):  # what nobody can read keeps its own reason
                 refused.append(Reject(member, number, place, "An older reader did not know this.", line))
                 kept.append(b" " * len(line))
             else:
@@ -133,6 +140,9 @@ def agree(environ: dict[str, str]) -> None:
         assert (Path(environ["WME_DATA"]) / "lake" / path).is_file()
 
 
+READ_AGAIN = "would reject the same lines again."
+
+
 def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     mirror: dict[str, str], call: Any, service: Any, hours: list[datetime]
 ) -> None:
@@ -142,35 +152,37 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     )
     assert refused > 3
     files = lake_of(mirror)
-    ledger = "SELECT digest, loaded_at FROM loads WHERE batch_hour = ? ORDER BY ALL"
-    other = ask(mirror, ledger, hours[1])
+    ledger = "SELECT digest, loaded_at FROM loads WHERE project_id <> 'enwiki' AND batch_hour = ? ORDER BY ALL"
+    others = ask(mirror, ledger, hours[1])
 
     told = call("rejects", "--retry", "--dry-run", environ=mirror)
     assert told.code == 0, told.err
-    assert f"{refused + 2} rejected lines of 3 archives were read again: {refused} of them would be rows" in told.out
-    assert f"done again from the archive: {hours[0]:%Y-%m-%d %H:00} (UTC)." in told.out
+    assert f"{refused + 2} rejected lines of 3 archives were read by another converter" in told.out
+    assert f"converted again, by hour: {hours[0]:%Y-%m-%d %H:00}, {hours[1]:%Y-%m-%d %H:00} (UTC)." in told.out
     assert told.out.endswith("Nothing was changed.\n")
     assert lake_of(mirror) == files
 
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
-    assert f"Done: {refused} rejected lines became rows. Lines of these hours that are still rejected: 1." in told.out
+    assert (
+        f"Done: {refused} rejected lines became rows. Lines of the same hours and snapshots that are still" in told.out
+    )
+    assert told.out.endswith("still rejected: 2.\n")
     assert list(service.requests) == []
     [(after, left)] = ask(mirror, f"SELECT ({ROWS}), (SELECT count(*) FROM rejects)")
     assert (after, left) == (before + refused, 2)
     agree(mirror)
     assert ask(mirror, "SELECT DISTINCT load_count FROM hours WHERE batch_hour = ?", hours[0]) == [(2,)]
-    # the other hour gains nothing, so it stays as the older converter made it
-    assert ask(mirror, ledger, hours[1]) == other
-    made = [path for path in lake_of(mirror) if path not in files]
-    assert {path.parent.name for path in made} == {f"hour={hours[0]:%H}"}
+    # an archive without rejected lines stays as the older converter made it
+    assert others
+    assert ask(mirror, ledger, hours[1]) == others
     assert set(files) <= set(lake_of(mirror))
 
     files = lake_of(mirror)
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
     assert told.out == (
-        "2 rejected lines of 2 archives were read again: none of them would be a row today. Nothing is to be done again.\n"
+        f"2 rejected lines were read by the present converter, which {READ_AGAIN}\nNothing is to be done again.\n"
     )
     assert lake_of(mirror) == files
 
@@ -178,21 +190,19 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
 def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, str], call: Any, runner: Any) -> None:
     [(total,)] = ask(mirror, ROWS)
     [(refused,)] = ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'")
-    for number, moment in enumerate(MOMENTS):
+    for moment in MOMENTS:
         process = runner.program(KILLED.format(moment=moment), "rejects", "--retry", environ=bare() | mirror)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == -signal.SIGKILL, err
-        assert f"{refused} of them would be rows" in out
-        # each goes on from where the one before was killed
-        assert ("have been converted again already" in out) == (number > 0)
+        assert f"{refused + 2} rejected lines" in out
         # what analysts see is whole all the time
         assert ask(mirror, ROWS) == [(total,)]
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
-    assert f"Done: {refused} rejected lines became rows. Lines of these hours that are still rejected: 1." in told.out
+    assert f"Done: {refused} rejected lines became rows." in told.out
     assert ask(mirror, ROWS) == [(total + refused,)]
     agree(mirror)
-    assert "none of them would be a row today" in call("rejects", "--retry", environ=mirror).out
+    assert READ_AGAIN in call("rejects", "--retry", environ=mirror).out
 
 
 def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
@@ -202,24 +212,29 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
     with monkeypatch.context() as patch:
         patch.setattr(VERSION, 0)  # as the older one, though the reader is today's
         told = call("rejects", "--retry", environ=mirror)
-    assert told.code == 1
-    assert "would be rows, but the files they were rejected from bear the digest of the present converter" in told.err
-    assert "Raise CONVERTER_VERSION" in told.err
+    assert told.code == 0
+    assert READ_AGAIN in told.out
+    assert lake_of(mirror) == files
 
     hour = Path(mirror["WME_DATA"]) / "archive" / "batches" / f"date={hours[0]:%Y-%m-%d}" / f"hour={hours[0]:%H}"
     victim = next(hour.glob("frwiki*.tar.gz"))
     away = victim.rename(victim.with_suffix(".away"))
+    french = "SELECT * FROM article_changes WHERE project_id = 'frwiki' ORDER BY ALL"
+    rows = ask(mirror, french)
+    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 1
-    assert "their hour cannot be converted again. The archive of frwiki_namespace_0" in told.err
-    assert "Put it back from a backup" in told.err
-    assert lake_of(mirror) == files
-    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0
+    assert f"of batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name} cannot be tried again" in told.err
+    assert "Restore the file from a backup" in told.err
+    older = "SELECT DISTINCT project_id FROM rejects WHERE reason LIKE 'An older%'"
+    assert ask(mirror, older) == [("frwiki",)]
+    # what is loaded of that archive stays
+    assert ask(mirror, french) == rows
 
     away.rename(victim)
-    told = call("rejects", "--retry", "--project", "enwiki", environ=mirror | {"WME_PROJECTS": "dewiki"})
+    told = call("rejects", "--retry", "--project", "frwiki", environ=mirror | {"WME_PROJECTS": "dewiki"})
     assert told.code == 0, told.err
-    assert ask(mirror, "SELECT count(*) FROM rejects WHERE reason LIKE 'An older%'") == [(0,)]
+    assert ask(mirror, older) == []
     agree(mirror)
 
 
@@ -238,31 +253,24 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     ((refused,),), ((known,),) = ask(environ, "SELECT count(*) FROM rejects"), ask(environ, pages)
     assert refused > 0
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(VERSION, 0)
-        told = call("rejects", "--retry", environ=environ)
-    assert told.code == 1
-    assert "Raise CONVERTER_VERSION" in told.err
-
     archives = Path(environ["WME_DATA"]) / "archive" / "snapshots" / "enwiki_namespace_0"
     victim = next(archives.glob("*.tar.gz"))
     away = victim.rename(tmp_path / victim.name)
     told = call("rejects", "--retry", environ=environ)
     assert told.code == 1
-    assert f"but their snapshot cannot be converted again. {victim.name} of enwiki_namespace_0 was removed" in told.err
+    assert f"{victim.name} cannot be tried again" in told.err
     away.rename(victim)
 
     told = call("rejects", "--retry", "--dry-run", environ=environ)
-    assert f"{refused:,} of them would be rows today." in told.out
-    assert f"{refused:,} of them become rows when their snapshots are done again" in told.out
-    assert "hours are done again" not in told.out
+    assert f"{refused:,} rejected lines of 1 archive were read by another converter" in told.out
+    assert "To be converted again, by snapshot: enwiki_namespace_0." in told.out
+    assert "by hour" not in told.out
     assert ask(environ, pages) == [(known,)]
 
     told = call("rejects", "--retry", environ=environ)
     assert told.code == 0, told.err
-    assert (
-        f"Done: {refused} rejected lines became rows. Lines of these snapshots that are still rejected: 0." in told.out
-    )
+    assert f"Done: {refused} rejected lines became rows." in told.out
+    assert told.out.endswith("still rejected: 0.\n")
     assert ask(environ, pages) == [(known + refused,)]
     held = "SELECT sum(row_count - duplicate_count)::BIGINT FROM loads WHERE table_name = 'snapshot_articles'"
     assert ask(environ, "SELECT count(*) FROM snapshot_articles") == ask(environ, held)
@@ -325,25 +333,6 @@ def test_nothing_to_try_again(filled: Any, call: Any) -> None:
     assert call("rejects", "--json", environ=filled[0]).out == ""
 
 
-def test_two_broken_lines_side_by_side_are_not_taken_for_a_record(
-    mirror: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WME_PASSWORD", mirror["WME_PASSWORD"])
-    [(raw,)] = ask(
-        mirror,
-        "SELECT raw FROM rejects WHERE reason LIKE 'An older%' AND project_id = 'enwiki' AND raw_path IS NULL LIMIT 1",
-    )
-    settings = read(mirror)
-    reader = []
-    monkeypatch.setattr(reprocess, "_count", lambda one, lines: reader.append(one) or (sum(1 for _ in lines), 0))
-    reprocess.attempt(settings, rejects.Selection(project="enwiki"))
-    monkeypatch.undo()
-    middle = raw.index(b",") + 1
-    assert reprocess._count(reader[0], iter([raw])) == (1, 1)
-    assert reprocess._count(reader[0], iter([raw[:middle], raw[middle:], raw + raw, b"\xff", raw])) == (5, 1)
-    assert Warehouse(settings.data).published_path.exists()
-
-
 def test_a_file_of_long_lines_that_is_gone_and_a_file_published_before_there_were_any(
     mirror: dict[str, str], call: Any
 ) -> None:
@@ -353,7 +342,6 @@ def test_a_file_of_long_lines_that_is_gone_and_a_file_published_before_there_wer
     told = call("rejects", "--json", "--raw", environ=mirror)
     assert told.code == 1
     assert "A long line cannot be read" in told.err
-    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0  # such lines are none that became readable
 
     with duckdb.connect(Path(mirror["WME_DATA"]) / "warehouse.duckdb") as connection:
         for column in ("raw_bytes", "raw_path", "raw_offset"):

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.operations import reprocess
-from pipelines.operations.rejects import Selection
+from pipelines.operations.rejects import Selection, plan_retry
 from pipelines.settings import Settings
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
@@ -99,8 +98,8 @@ class Folder:
         manifest.write_text(json.dumps({"snapshot": told, "files": files}))
         return manifest
 
-    def attempt(self, **selection):
-        """Read the lines again, of what is loaded by now."""
+    def retry(self, **selection):
+        """Plan to convert again the archives with rejected lines of what is loaded by now."""
         if self.warehouse.unpublished_revision() is not None:
             self.warehouse.publish()
-        return reprocess.attempt(self.settings, Selection(**selection))
+        return plan_retry(self.settings, Selection(**selection))

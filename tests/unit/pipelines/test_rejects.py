@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from pipelines.operations import rejects
 from pipelines.operations.rejects import Selection
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.lake import Archive, digest_of
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
 
@@ -24,13 +28,18 @@ def folder(tmp_path_factory):
 
 
 def test_lines_of_hours_and_of_snapshots_are_counted(folder):
-    hours = [folder.lake.hour(number) for number in range(3)]
-    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: hours}) == 9
-    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: hours[:1]}) == 1
-    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: []}, {SNAPSHOT_ARTICLES: [SNAPSHOT]}) == 3
-    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: hours[:1]}, {SNAPSHOT_ARTICLES: [SNAPSHOT]}) == 4
-    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: []}, {SNAPSHOT_ARTICLES: ["frwiki_namespace_0"]}) == 0
-    assert rejects.count(folder.warehouse, {ARTICLE_CHANGES: []}) == 0
+    hours = [(ARTICLE_CHANGES, folder.lake.hour(number)) for number in range(3)]
+    counts = [
+        rejects.count(folder.warehouse, parts)
+        for parts in (
+            hours,
+            hours[:1],
+            [(SNAPSHOT_ARTICLES, SNAPSHOT)],
+            [*hours[:1], (SNAPSHOT_ARTICLES, SNAPSHOT)],
+            [],
+        )
+    ]
+    assert counts == [9, 1, 3, 4, 0]
 
 
 def test_the_newest_hour_comes_first_and_then_the_order_of_the_archive(folder):
@@ -48,3 +57,78 @@ def test_lines_are_counted_by_reason_with_the_first_of_them(folder):
     (row,) = rejects.by_reason(folder.warehouse, Selection(project="frwiki")).rows
     assert row[:3] == (3, "not JSON", folder.lake.hour(1))
     assert row[4] == FRENCH[0][:80]
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return Folder(tmp_path / "data")
+
+
+def of_today(folder):
+    def digest(file):
+        archive = Archive(folder.data, file.identifier, file.version, file.batch_hour, file.project_id, 0)
+        return digest_of(archive, frozenset(folder.settings.bodies))
+
+    return digest
+
+
+def test_archives_of_another_converter_are_converted_again_and_those_of_the_present_one_are_not(empty):
+    empty.load(0, [GOOD[0], b"no record", GOOD[1]])
+    empty.load(1, [b"never"], digest=of_today(empty))
+    empty.load(2, [])
+    planned = empty.retry()
+    assert planned.parts == {(ARTICLE_CHANGES, START): {("enwiki", 0)}}
+    assert planned.obstacles() == []
+    assert planned.sentences() == [
+        "1 rejected line was read by the present converter, which would reject the same lines again.",
+        "3 rejected lines of 1 archive were read by another converter, or with other settings.",
+        "To be converted again, by hour: 2026-11-01 00:00 (UTC).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], "No rejected line is there to be tried again."),
+        ([b"a", b"b"], "2 rejected lines were read by the present converter, which would reject the same lines again."),
+    ],
+)
+def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty, lines, told):
+    empty.load(0, lines, digest=of_today(empty))
+    planned = empty.retry()
+    assert (planned.parts, planned.obstacles(), planned.sentences()[0]) == ({}, [], told)
+
+
+def test_only_chosen_lines_are_planned(folder):
+    assert folder.retry(project="frwiki").line_count == 3
+    assert folder.retry(hour=START + timedelta(hours=1)).parts == {
+        (ARTICLE_CHANGES, START + timedelta(hours=1)): {("enwiki", 0), ("frwiki", 0)}
+    }
+    assert folder.retry(reason="JSON").line_count == 12
+    assert folder.retry(reason="another").sentences() == ["No rejected line is there to be tried again."]
+
+
+def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
+    empty.load(0, GOOD[:2], archived=False)
+    empty.load(0, FRENCH, "frwiki")
+    planned = empty.retry()
+    assert planned.parts == {(ARTICLE_CHANGES, START): {("frwiki", 0)}}
+    assert planned.obstacles()[0].startswith("2 rejected lines of enwiki_namespace_0.tar.gz cannot be tried again")
+
+
+def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):
+    manifest = empty.load_snapshot("a" * 32, GOOD[:3])
+    assert empty.retry().parts == {(SNAPSHOT_ARTICLES, SNAPSHOT): {("enwiki", 0)}}
+    assert "To be converted again, by snapshot: enwiki_namespace_0." in empty.retry().sentences()
+    # the lines are of the other chunk
+    next(manifest.parent.glob("*_chunk_0*.tar.gz")).unlink()
+    planned = empty.retry()
+    assert planned.parts == {}
+    assert "or another file of its snapshot, is not on disk" in planned.obstacles()[0]
+
+
+def test_lines_of_lookups_are_left_to_their_next_run(empty):
+    file = empty.lake.lookups(5, ("A", None))
+    path = empty.load(0, [b"no record"]).rejects_path
+    empty.warehouse.load_lookups([replace(file, rejects_path=path, reject_count=1)])
+    assert [dataset for dataset, _ in empty.retry().parts] == [ARTICLE_CHANGES]

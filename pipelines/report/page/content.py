@@ -1,12 +1,14 @@
-"""What the page says: cards, each a sentence, a picture of it, and the same as a table.
+"""The cards of the page: a sentence, a picture of it, and the same as a table.
 
-What grows with the mirror is cut here: the busiest projects and one line for all others, days or weeks instead of hours.
+The page does not grow with the mirror: it shows the busiest projects and one line for all others, and days or weeks
+instead of hours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipelines.report.page import figures
@@ -121,9 +123,8 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
     places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
     yield _newest_hours(places, gap_hours(status.gaps))
     if first is None:
-        yield Card(
-            "History", "No hour is loaded yet. `wme run` fetches the newest ones; then this page shows what they hold."
-        )
+        sentence = "No hour is loaded yet. `wme run` fetches the newest ones; then this page shows what they hold."
+        yield Card("History", sentence)
     else:
         axis, recent = _axis(first, last), last - _RECENT
         if axis.step > _HOUR:
@@ -145,31 +146,21 @@ def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]
     """The cells of `wme status`: projects that lack hours first, then those with the most changes."""
     if not places or not places[0].cells:
         return Card("Newest hours", "Nothing is published of the newest hours.")
-    order = sorted(
-        places,
-        key=lambda place: (
-            -lacking[place.dataset, place.project_id, place.namespace_id],
-            -sum(cell.row_count or 0 for cell in place.cells),
-        ),
-    )
-    shown = order[:PLACES]
+    missing = [lacking[place.dataset, place.project_id, place.namespace_id] for place in places]
+    busy = [sum(cell.row_count or 0 for cell in place.cells) for place in places]
+    order = sorted(range(len(places)), key=lambda number: (-missing[number], -busy[number]))
+    shown = [places[number] for number in order[:PLACES]]
     edges = [*(cell.batch_hour for cell in shown[0].cells), shown[0].cells[-1].batch_hour + _HOUR]
     rows = {_label(place.project_id, place.namespace_id): [cell.state for cell in place.cells] for place in shown}
-    found = [hours for place in places if (hours := lacking[place.dataset, place.project_id, place.namespace_id])]
+    found = list(filter(None, missing))
     sentence = (
         f"{hour_text(edges[0])} to {hour_text(edges[-2])} UTC, {counted(len(places), 'project namespace')}: "
         + (f"{counted(sum(found), 'hour')} missing, in {len(found):,} of them." if found else "no hour is missing.")
         + _cut(len(places))
     )
-    table = Table(
-        "Newest hours by state",
-        ("project", *(_WORDS[state] for state in HourState), "newest hour (UTC)"),
-        [
-            (_label(place.project_id, place.namespace_id), *place.counts().values(), place.newest_hour)
-            for place in shown
-        ],
-    )
-    return Card("Newest hours", sentence, figures.coverage(edges, rows, sentence), _states(rows.values()), [table])
+    columns = ("project", *(_WORDS[state] for state in HourState), "newest hour (UTC)")
+    values = [(name, *place.counts().values(), place.newest_hour) for name, place in zip(rows, shown, strict=True)]
+    return _map("Newest hours", sentence, edges, rows, Table("Newest hours by state", columns, values))
 
 
 def _history(published: Reader, axis: _Axis) -> Card:
@@ -185,53 +176,47 @@ def _history(published: Reader, axis: _Axis) -> Card:
         totals[_label(project, namespace)] = tuple(rest)
     rows = {name: [known.get(edge, OUTSIDE) for edge in axis.edges[:-1]] for name, known in states.items()}
     lacking = sum(gaps > 0 for gaps, *_ in totals.values())
+    some = f"{counted(lacking, 'row')} of the map lack{'s' if lacking == 1 else ''} hours."
     sentence = (
         f"All hours since {hour_text(axis.edges[0])} UTC; a {axis.name} with an hour missing is shown as missing. "
-        + (
-            f"{counted(lacking, 'row')} of the map lack{'s' if lacking == 1 else ''} hours."
-            if lacking
-            else "No hour is missing."
-        )
-        + _cut(count)
+        f"{some if lacking else 'No hour is missing.'}{_cut(count)}"
     )
-    table = Table(
-        "All hours by project",
-        ("project", "hours missing or lost", "hours loaded", "changes"),
-        [(name, *map(int, values)) for name, values in totals.items()],
-    )
-    return Card(
-        f"Coverage by {axis.name}",
-        sentence,
-        figures.coverage(axis.edges, rows, sentence),
-        _states(rows.values()),
-        [table],
-    )
+    columns = ("project", "hours missing or lost", "hours loaded", "changes")
+    table = Table("All hours by project", columns, [(name, *map(int, values)) for name, values in totals.items()])
+    return _map(f"Coverage by {axis.name}", sentence, axis.edges, rows, table)
+
+
+def _map(title: str, sentence: str, edges: list[datetime], rows: dict[str, list[str]], table: Table) -> Card:
+    """A card with a map of coverage: a row for each project, a cell for each span of time."""
+    there = {state for states in rows.values() for state in states}
+    legend = [(_WORDS[state], f"state-{n}") for n, state in enumerate(figures.HEIGHTS) if state in there]
+    return Card(title, sentence, figures.coverage(edges, rows, sentence), legend, [table])
 
 
 def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
     rows = published.sql(statement("read/page/hours"), [axis.interval]).rows
-    usual, longest = ([None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3))
+    series = [[None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3)]
     newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
     sentence = (
-        f"Hours from the end of an hour to its load, by {axis.name} of the hour: half of the files, and the last one. Hours from before the mirror of "
-        "their project began, which a backfill brought, and hours that were loaded again are left out."
+        f"Hours from the end of an hour to its load, by {axis.name} of the hour: half of the files, and the last one. "
+        "Hours from before the mirror of their project began, which a backfill brought, and hours that were loaded "
+        "again are left out."
     )
     if newest:
-        sentence += f" The newest complete hour is {hour_text(newest[-1][0])} UTC; furthest behind is {newest[0][1]}, at {hour_text(newest[0][0])} UTC."
-    if status.figures.get("published_at"):
-        sentence += f" Published at {moment_text(datetime.fromisoformat(status.figures['published_at']))} UTC."
-    table = _over_time(axis, ("half of the files (h)", "the last file (h)"), [usual, longest])
-    behind = Table(
-        "Furthest behind", ("project", "newest hour (UTC)"), [(name, hour) for hour, name in newest[:_TITLES]]
-    )
+        sentence += (
+            f" The newest complete hour is {hour_text(newest[-1][0])} UTC; furthest behind is {newest[0][1]}, at "
+            f"{hour_text(newest[0][0])} UTC."
+        )
+    if at := status.figures.get("published_at"):
+        sentence += f" Published at {moment_text(datetime.fromisoformat(at))} UTC."
+    behind = [(name, hour) for hour, name in newest[:_TITLES]]
+    picture = figures.lines(axis.edges, series, "h", sentence) if len(axis.edges) > 2 and any(series[0]) else None
     legend = [("half of the files", "series-0"), ("the last file, dashed", "series-1")]
-    return Card(
-        "Lag and freshness",
-        sentence,
-        figures.lines(axis.edges, [usual, longest], "h", sentence) if len(axis.edges) > 2 and any(usual) else None,
-        legend,
-        [behind, table],
-    )
+    tables = [
+        Table("Furthest behind", ("project", "newest hour (UTC)"), behind),
+        _over_time(axis, ("half of the files (h)", "the last file (h)"), series),
+    ]
+    return Card("Lag and freshness", sentence, picture, legend, tables)
 
 
 def _changes(published: Reader, axis: _Axis) -> Card:
@@ -239,10 +224,10 @@ def _changes(published: Reader, axis: _Axis) -> Card:
     totals: dict[str | None, int] = {}
     for _, project, count in rows:
         totals[project] = totals.get(project, 0) + count
-    hours = axis.step / _HOUR
     order = sorted(totals, key=lambda project: (project is None, -totals[project]))
     if totals.get(None) == 0:
         order.remove(None)
+    hours = axis.step / _HOUR
     series = [
         [value / hours for value in axis.values([row[::2] for row in rows if row[1] == project], 1)]
         for project in order
@@ -253,44 +238,41 @@ def _changes(published: Reader, axis: _Axis) -> Card:
     sentence += f", averaged over each {axis.name}." if axis.step > _HOUR else "."
     if total:
         sentence += f" The most are of {names[0]}: {totals[order[0]] / total:.1%}."
-    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
-    table = _over_time(axis, names, [[round(value) for value in values] for values in series])
-    return Card("Changes per hour", sentence, _areas(axis, series, "", sentence), legend, [table])
+    rounded = _over_time(axis, names, [[round(value) for value in values] for values in series])
+    return _chart("Changes per hour", sentence, axis, names, series, [rounded])
 
 
 def _edited(published: Reader, recent: datetime) -> Card:
+    title = "Most edited pages"
     rows = published.sql(statement("read/page/edited"), [recent, _TITLES]).rows
     if not rows:
-        return Card("Most edited pages", "No page was edited in the newest seven days.")
-    table = Table(
-        "Most edited pages",
-        ("page", "project", "edits", "editors", "last edit (UTC)"),
-        [(_page(name, url), project, *rest) for project, name, url, *rest in rows],
-        is_open=True,
+        return Card(title, "No page was edited in the newest seven days.")
+    columns = ("page", "project", "edits", "editors", "last edit (UTC)")
+    cells = [(_page(name, url), project, *rest) for project, name, url, *rest in rows]
+    sentence = (
+        f"Of the seven days to the newest hour. The first has {counted(rows[0][3], 'edit')} by "
+        f"{counted(rows[0][4], 'editor')}."
     )
-    sentence = f"Of the seven days to the newest hour. The first has {counted(rows[0][3], 'edit')} by {counted(rows[0][4], 'editor')}."
-    return Card("Most edited pages", sentence, tables=[table])
+    return Card(title, sentence, tables=[Table(title, columns, cells, is_open=True)])
 
 
 def _gone(published: Reader, first: datetime, last: datetime) -> Card:
     axis, gone = _axis(first, last), statement("read/page/gone")
     rows = published.sql(statement("read/page/gone_spans", gone=gone), [first, axis.interval]).rows
-    series = [axis.values(rows, 1), axis.values(rows, 2)]
     deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
-    sentence = f"Of the seven days to the newest hour, by {axis.name}: {counted(deleted, 'deletion')}, {counted(moved, 'move')}."
+    counts = f"{counted(deleted, 'deletion')}, {counted(moved, 'move')}"
+    sentence = f"Of the seven days to the newest hour, by {axis.name}: {counts}."
     if not rows:
         return Card("Deletions and moves", sentence)
-    newest = published.sql(statement("read/page/gone_newest", gone=gone), [first, _TITLES]).rows
-    tables = [
-        Table(
-            "The newest",
-            ("title", "project", "what", "when (UTC)"),
-            [(name, project, "moved away" if is_move else "deleted", at) for project, name, is_move, at in newest],
-        ),
-        _over_time(axis, ("deletions", "moves"), series),
+    newest = [
+        (name, project, "moved away" if is_move else "deleted", at)
+        for project, name, is_move, at in published.sql(
+            statement("read/page/gone_newest", gone=gone), [first, _TITLES]
+        ).rows
     ]
-    legend = [("deletions", "series-0"), ("moves", "series-1")]
-    return Card("Deletions and moves", sentence, _areas(axis, series, "", sentence), legend, tables)
+    names, series = ("deletions", "moves"), [axis.values(rows, 1), axis.values(rows, 2)]
+    tables = [Table("The newest", ("title", "project", "what", "when (UTC)"), newest), _over_time(axis, names, series)]
+    return _chart("Deletions and moves", sentence, axis, names, series, tables)
 
 
 def _rejects(published: Reader, axis: _Axis) -> Card:
@@ -298,22 +280,26 @@ def _rejects(published: Reader, axis: _Axis) -> Card:
     reasons = published.sql(statement("read/page/reasons"), [_TITLES]).rows
     if not sum(values) and not reasons:
         return Card("Rejects", "Every line that was loaded could be converted.")
-    sentence = f"{counted(sum(values), 'line')} of hourly files could not be converted. They are kept: `wme rejects` shows them, `wme rejects --retry` reads them again."
+    sentence = (
+        f"{counted(sum(values), 'line')} of hourly files could not be converted. They are kept: `wme rejects` shows "
+        "them, `wme rejects --retry` converts their archives again after an upgrade."
+    )
     tables = [
         Table("By reason", ("reason", "lines", "projects", "newest hour (UTC)"), reasons, is_open=True),
         _over_time(axis, ("lines",), [values]),
     ]
-    return Card("Rejects", sentence, _areas(axis, [values], "", sentence), [("lines", "series-0")], tables)
+    return _chart("Rejects", sentence, axis, ("lines",), [values], tables)
 
 
 def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
     values = axis.values(rows, 2)
     sentence = (
-        f"{counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON were loaded, by {axis.name} of the load. "
-        "A file that was loaded again counts once, when it was loaded last. How long each step took is in the Dagster UI."
+        f"{counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON were loaded, by "
+        f"{axis.name} of the load. A file that was loaded again counts once, when it was loaded last. How long each "
+        "step took is in the Dagster UI."
     )
     table = _over_time(axis, ("files", "NDJSON"), [axis.values(rows, 1), [size_text(value) for value in values]])
-    return Card("Throughput", sentence, _areas(axis, [values], "B", sentence), [("NDJSON", "series-0")], [table])
+    return _chart("Throughput", sentence, axis, ("NDJSON",), [values], [table], "B")
 
 
 def _units(published: Reader, axis: _Axis) -> Card:
@@ -322,38 +308,41 @@ def _units(published: Reader, axis: _Axis) -> Card:
     rows = [row for row in rows if axis.edges[0] <= row[0] < axis.edges[-1]]
     if not rows:
         return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no unit. {known}")
-    series = [axis.values(rows, 1), axis.values(rows, 2)]
-    names = ("lookups", "snapshot files")
-    sentence = f"What is loaded has cost at least {counted(sum(map(sum, series)), 'unit')}: one for each lookup and each file of a kept snapshot. {known}"
-    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
-    return Card("Quota", sentence, _areas(axis, series, "", sentence), legend, [_over_time(axis, names, series)])
+    names, series = ("lookups", "snapshot files"), [axis.values(rows, 1), axis.values(rows, 2)]
+    sentence = (
+        f"What is loaded has cost at least {counted(sum(map(sum, series)), 'unit')}: one for each lookup and each file "
+        f"of a kept snapshot. {known}"
+    )
+    return _chart("Quota", sentence, axis, names, series, [_over_time(axis, names, series)])
 
 
 def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build_bytes: int) -> Card:
-    series = [_sums(axis.values(rows, 3)), _sums(axis.values(rows, 4))]
-    names = ("archive", "lake")
-    sizes = [*(values[-1] for values in series), build_bytes, status.figures.get("published_bytes", 0)]
-    sentence = (
-        f"Files of the warehouse as they were loaded, summed up: {size_text(sizes[0])} in the archive, {size_text(sizes[1])} in the lake before compaction. "
-        f"`build.duckdb` has {size_text(sizes[2])}, the published file {size_text(sizes[3])}; {size_text(status.figures.get('free_bytes', 0))} of the disk are free. "
-        "Sizes of the past that include replaced files are not recorded."
+    names, series = ("archive", "lake"), [list(accumulate(axis.values(rows, column))) for column in (3, 4)]
+    sizes = [*(values[-1] for values in series), build_bytes]
+    archive, lake, build, published, free = map(
+        size_text, (*sizes, status.figures.get("published_bytes", 0), status.figures.get("free_bytes", 0))
     )
-    legend = [(name, f"series-{number}") for number, name in enumerate(names)]
+    sentence = (
+        f"Files of the warehouse as they were loaded, summed up: {archive} in the archive, {lake} in the lake before "
+        f"compaction. `build.duckdb` has {build}, the published file {published}; {free} of the disk are free. Sizes "
+        "of the past that include replaced files are not recorded."
+    )
     table = _over_time(axis, names, [[size_text(value) for value in values] for values in series])
-    return Card("Storage", sentence, _areas(axis, series, "B", sentence), legend, [table])
+    return _chart("Storage", sentence, axis, names, series, [table], "B")
 
 
-def _areas(axis: _Axis, series: Sequence[Sequence[float]], unit: str, sentence: str) -> str | None:
-    """A picture where there is more than one span; else the sentence says it all."""
-    return figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
-
-
-def _sums(values: Sequence[int]) -> list[int]:
-    total, sums = 0, []
-    for value in values:
-        total += value
-        sums.append(total)
-    return sums
+def _chart(
+    title: str,
+    sentence: str,
+    axis: _Axis,
+    names: Sequence[str],
+    series: Sequence[Sequence[float]],
+    tables: list[Table],
+    unit: str = "",
+) -> Card:
+    """A card with stacked areas over time, if there is more than one span; else the sentence is enough."""
+    picture = figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
+    return Card(title, sentence, picture, [(name, f"series-{number}") for number, name in enumerate(names)], tables)
 
 
 def _over_time(axis: _Axis, names: Sequence[str], series: Sequence[Sequence[Any]]) -> Table:
@@ -361,11 +350,6 @@ def _over_time(axis: _Axis, names: Sequence[str], series: Sequence[Sequence[Any]
     rows = list(zip(axis.edges[:-1], *series, strict=True))[: -_ROWS - 1 : -1]
     cut = f", the newest {_ROWS}" if len(axis.edges) - 1 > _ROWS else ""
     return Table(f"By {axis.name}{cut}", (f"{axis.name} (UTC)", *names), rows)
-
-
-def _states(rows: Any) -> list[tuple[str, str]]:
-    there = {state for states in rows for state in states}
-    return [(_WORDS[state], f"state-{n}") for n, state in enumerate(figures.HEIGHTS) if state in there]
 
 
 def _label(project: str, namespace: int) -> str:

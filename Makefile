@@ -60,10 +60,9 @@ format: $(STAMP) ## format the code
 ui: $(STAMP) ## open Dagster on http://localhost:3000
 	@$(BIN)/wme ui
 
-bench: $(STAMP) ## measured work with its peers beside it: minutes, then half an hour and 20 GB each for the warehouse and for growth
-	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,short,members,huge,giant,structured
+bench: $(STAMP) ## compare with common alternatives: minutes, then half an hour for the warehouse (20 GB) and an hour for growth
+	@$(BIN)/python -m benchmarks convert --cases small,bad,drift,short,members,huge,structured
 	@$(BIN)/python -m benchmarks stream
-	@$(BIN)/python -m benchmarks orchestration
 	@$(BIN)/python -m benchmarks warehouse
 	@$(BIN)/python -m benchmarks growth
 

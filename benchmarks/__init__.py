@@ -1,5 +1,4 @@
-"""Measured work with its peers beside it: `python -m benchmarks convert`.
+"""Benchmarks of conversion, warehouse, stream and growth, each with its alternatives: `python -m benchmarks convert`.
 
-Belongs here: workloads, contenders, and one table of figures from one run. Does not belong here: anything the pipeline
-needs.
+Belongs here: workloads, contenders, one harness, one report format. Does not belong here: code that the pipeline needs.
 """

@@ -1,12 +1,10 @@
-"""Ways to turn such an archive into Parquet with the columns of `article_changes`, each as its users would write it.
+"""Methods to convert an archive to Parquet with the columns of `article_changes`, each as its users would write it.
 
-Belongs here: one function per contender. Does not belong here: choosing settings that make a peer look bad: each gets all
-cores, and the options its documentation recommends.
+Belongs here: one function per contender, given all cores and the options that its documentation recommends.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import tarfile
@@ -16,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from benchmarks import ours as converter
 from benchmarks.workload import HOUR
+from resources.datasets import Family, named
+from resources.engine import Engine
+from resources.lake import Archive, Converter, Layout, SnapshotArchive
+from resources.lake.decode.shape import shape_of
 from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
     from benchmarks.workload import Workload
 
-#: Of the lines that the peers get. DuckDB's own default: it reads in buffers of twice as much, and larger ones cost it
-#: memory and, where the archive is small, cores.
+#: Records as the peers are told to parse them: nested, and without fields that have no column.
+RECORD_SCHEMA = shape_of(ARTICLE_CHANGES).schema
+#: Longest line for the peers, which is DuckDB's default: larger buffers cost it memory and, with small archives, cores.
 _LONGEST_LINE = 16 << 20
-#: All but DuckDB's own default of 122,880 rows, polars' of 250,000: those hold gigabytes of pages until they are full,
-#: and both are faster with less.
+#: Smaller row groups than the defaults (122,880 rows in DuckDB, 250,000 in polars), which would hold gigabytes of page
+#: text until they are full; both are faster with smaller ones.
 _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 512
 _MOMENTS = ("event_published_at", "event_created_at", "modified_at")
@@ -41,7 +42,7 @@ _MOMENTS = ("event_published_at", "event_created_at", "modified_at")
 
 @dataclass(frozen=True)
 class Job:
-    """What a contender is given: the workload, an empty folder for its files, and the settings of the run."""
+    """A workload, an empty folder for the output, and the settings of the run."""
 
     workload: Workload
     folder: Path
@@ -50,8 +51,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Made:
-    """The Parquet files that came of it, and how many lines were put aside as bad."""
+class Output:
+    """The Parquet files that a contender wrote, and the number of rejected records."""
 
     paths: tuple[Path, ...]
     reject_count: int = 0
@@ -59,69 +60,63 @@ class Made:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do the work, and what it starts from: `tar.gz`, or `ndjson` that somebody else has unpacked before.
-
-    `library` is imported before the clock starts.
-    """
+    """One method, and its input: `tar.gz`, or `ndjson` that was unpacked before. `library` is imported first."""
 
     name: str
     starts_from: str
-    run: Callable[[Job], Made]
+    run: Callable[[Job], Output]
     library: str = "pyarrow"
 
-    def prepare(self) -> None:
-        """What a process does once, however much it converts."""
-        importlib.import_module(self.library)
+
+def count(output: Output) -> dict[str, float]:
+    """Return rows, rejects, bytes and the sum of all revisions, which shows that contenders wrote the same rows."""
+    rows = versions = 0
+    for path in output.paths:
+        with pq.ParquetFile(path) as file:
+            rows += file.metadata.num_rows
+            versions += pc.sum(file.read(columns=["version_id"])["version_id"]).as_py() or 0
+    size = sum(path.stat().st_size for path in output.paths)
+    return {"rows": rows, "rejects": output.reject_count, "MB out": size / 1e6, "version sum": versions}
 
 
-def ours(job: Job) -> Made:
-    """This package."""
-    made = converter.convert(job.workload, job.folder, job.level)
-    return Made(tuple(one.path for one in made), sum(one.reject_count for one in made))
+def ours(job: Job) -> Output:
+    """Convert all archives as the pipeline does, with its default settings."""
+    layout = Layout(job.folder)
+    with Converter(level=job.level) as converter:
+        outcomes = Engine().map(
+            lambda archive: converter.convert(archive, layout), _archives(job.workload), workers=converter.readers
+        )
+    made = [outcome.unwrap() for outcome in outcomes]
+    return Output(tuple(one.path for one in made), sum(one.reject_count for one in made))
 
 
-def duckdb_gz(job: Job) -> Made:
-    """DuckDB straight from gzip; it cannot look into a tar, so it gets the lines without one."""
+def duckdb_gz(job: Job) -> Output:
+    """DuckDB from gzip; it cannot read a tar, so it gets the lines without one."""
     return _duckdb(job, job.workload.ndjson_gz)
 
 
-def untar_duckdb(job: Job) -> Made:
+def untar_duckdb(job: Job) -> Output:
     """Unpack with tar, then DuckDB."""
     return _duckdb(job, _untar(job))
 
 
-def plain_duckdb(job: Job) -> Made:
+def plain_duckdb(job: Job) -> Output:
     """DuckDB from plain lines."""
     return _duckdb(job, job.workload.ndjson)
 
 
-def untar_polars(job: Job) -> Made:
+def untar_polars(job: Job) -> Output:
     """Unpack with tar, then polars."""
     return _polars(job, _untar(job))
 
 
-def plain_polars(job: Job) -> Made:
+def plain_polars(job: Job) -> Output:
     """polars from plain lines."""
     return _polars(job, job.workload.ndjson)
 
 
-def plain_pyarrow(job: Job) -> Made:
-    """pyarrow's own streaming reader from plain lines."""
-    target = job.folder / "out.parquet"
-    pa.set_cpu_count(job.cores)
-    batches = pj.open_json(
-        job.workload.ndjson,
-        read_options=pj.ReadOptions(block_size=_LONGEST_LINE),
-        parse_options=pj.ParseOptions(explicit_schema=converter.RECORD_SCHEMA, unexpected_field_behavior="ignore"),
-    )
-    with _writer(job, target) as writer:
-        for batch in batches:
-            writer.write_batch(_assembled(batch))
-    return Made((target,))
-
-
-def standard_library(job: Job) -> Made:
-    """`tarfile`, `json` and `from_pylist`: what one writes first."""
+def standard_library(job: Job) -> Output:
+    """`tarfile`, `json` and `from_pylist`: the first attempt of most people."""
     target = job.folder / "out.parquet"
     with _writer(job, target) as writer, tarfile.open(job.workload.archives[0], "r|gz") as tar:
         for member in tar:
@@ -134,7 +129,7 @@ def standard_library(job: Job) -> Made:
                     rows = []
             if rows:
                 writer.write_table(pa.Table.from_pylist(rows, schema=ARTICLE_CHANGES.schema))
-    return Made((target,))
+    return Output((target,))
 
 
 OURS = Contender("ours", "tar.gz", ours)
@@ -145,9 +140,26 @@ PEERS = (
     Contender("json and from_pylist", "tar.gz", standard_library),
     Contender("duckdb from plain ndjson", "ndjson", plain_duckdb, "duckdb"),
     Contender("polars from plain ndjson", "ndjson", plain_polars, "polars"),
-    Contender("pyarrow open_json from plain ndjson", "ndjson", plain_pyarrow),
 )
-CONTENDERS = {contender.name: contender for contender in (OURS, *PEERS)}
+
+
+def _archives(workload: Workload) -> list[Archive]:
+    """Return the archives of a workload as the pipeline knows them."""
+    if (dataset := named(workload.dataset)).family is Family.SNAPSHOT:
+        snapshot = f"{workload.project_id}_namespace_0"
+        return [
+            SnapshotArchive(
+                *(path, snapshot, f"{number:032x}", workload.project_id, 0),
+                snapshot_id=snapshot,
+                snapshot_version=f"{number:032x}",
+                dataset=dataset,
+            )
+            for number, path in enumerate(workload.archives)
+        ]
+    return [
+        Archive(path, f"archive_{number}", "0" * 32, HOUR, workload.project_id, 0)
+        for number, path in enumerate(workload.archives)
+    ]
 
 
 def _untar(job: Job) -> Path:
@@ -173,27 +185,8 @@ def _writer(job: Job, target: Path) -> pq.ParquetWriter:
     )
 
 
-def _assembled(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records as they were parsed, taken apart into our columns."""
-
-    def value(name: str) -> pa.Array:
-        column = ARTICLE_CHANGES[name]
-        first, *rest = (column.path or "").split(".")
-        found = batch.column(first)
-        return (pc.struct_field(found, rest) if rest else found).cast(column.type)
-
-    computed = {
-        "batch_hour": pa.repeat(pa.scalar(HOUR, ARTICLE_CHANGES["batch_hour"].type), len(batch)),
-        "event_at": pc.coalesce(*map(value, _MOMENTS)),
-        "change_type": pc.fill_null(value("change_type"), "update"),
-        "extra": pa.nulls(len(batch), pa.string()),
-    }
-    arrays = [computed[column.name] if column.name in computed else value(column.name) for column in ARTICLE_CHANGES]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARTICLE_CHANGES.schema)
-
-
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as a row: times are parsed, absent fields are null."""
+    """Return a record as a row: times are parsed, absent fields are null."""
     row: dict[str, Any] = {"batch_hour": HOUR}
     for column in ARTICLE_CHANGES:
         if column.path is not None:
@@ -218,11 +211,11 @@ def _sql_type(declared: pa.DataType) -> str:
     return names.get(declared, "TIMESTAMPTZ")
 
 
-def _duckdb(job: Job, source: Path) -> Made:
+def _duckdb(job: Job, source: Path) -> Output:
     import duckdb  # noqa: PLC0415  each contender is a process of its own, with no other's library in it
 
     target = job.folder / "out.parquet"
-    schema = converter.RECORD_SCHEMA
+    schema = RECORD_SCHEMA
     types = ", ".join(f"'{item.name}': '{_sql_type(item.type)}'" for item in schema)
 
     def place(path: str) -> str:
@@ -241,12 +234,13 @@ def _duckdb(job: Job, source: Path) -> Made:
         connection.execute(
             f"COPY (SELECT {columns} FROM read_json({_files(source)!r}, format='newline_delimited', "
             f"columns={{{types}}}, maximum_object_size={_LONGEST_LINE})) "
-            f"TO '{target}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL {job.level}, ROW_GROUP_SIZE_BYTES {_GROUP_BYTES})"
+            f"TO '{target}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL {job.level}, "
+            f"ROW_GROUP_SIZE_BYTES {_GROUP_BYTES})"
         )
-    return Made((target,))
+    return Output((target,))
 
 
-def _polars(job: Job, source: Path) -> Made:
+def _polars(job: Job, source: Path) -> Output:
     import polars as pl  # noqa: PLC0415  see _duckdb
 
     target = job.folder / "out.parquet"
@@ -259,7 +253,7 @@ def _polars(job: Job, source: Path) -> Made:
         names = {pa.int64(): pl.Int64, pa.float64(): pl.Float64, pa.bool_(): pl.Boolean}
         return names.get(declared, pl.String)  # times arrive as text and are parsed below
 
-    schema = {item.name: kind(item.type) for item in converter.RECORD_SCHEMA}
+    schema = {item.name: kind(item.type) for item in RECORD_SCHEMA}
 
     def value(name: str) -> pl.Expr:
         column = ARTICLE_CHANGES[name]
@@ -282,4 +276,4 @@ def _polars(job: Job, source: Path) -> Made:
     frame.select(columns).sink_parquet(
         target, compression="zstd", compression_level=job.level, row_group_size=_GROUP_ROWS, maintain_order=False
     )
-    return Made((target,))
+    return Output((target,))

@@ -1,259 +1,213 @@
-"""A mirror that grows old: what an analyst and an hour wait for with a week, a month and a year of the same projects.
+"""Growth of a mirror: waiting times of analysts and hours with a week, a month and three months of the same projects.
 
-Belongs here: what is asked and done, and what of it is measured. Does not belong here: making the mirror (`lakes`).
-
-The history is compacted as a whole, by `wme compact`, which a mirror does hour by hour. The bodies are asked for before as well, from the files
-as they were loaded. Each question is asked over a connection of its own, as analysts ask theirs, when the files are in the system's memory already. What
-takes longer than the limit is interrupted, and counts as that long.
+The history is compacted at once by `wme compact`, which a mirror does hour by hour. Each query has a connection of its
+own, as those of analysts; its files are in memory already. A query that exceeds the limit is interrupted, and counts
+with the time until then.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
-import threading
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
-from benchmarks.costs import median, of_process, taken, timed
+from benchmarks import operations
+from benchmarks.harness import Work, measure, measure_command, median
+from benchmarks.pages import Pages
+from benchmarks.report import Report
+from resources import data_folder
+from resources.warehouse import Warehouse
 from resources.warehouse.database.sql import moment, quoted
-from resources.warehouse.publish import standby
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from pathlib import Path
 
-    from benchmarks.costs import Cost
-    from benchmarks.lakes import Stock
-    from resources.warehouse import Warehouse
+    from benchmarks.harness import Cost
 
-ROOT = Path(__file__).parents[1]
+    _Say = Callable[[str], None]
+
 _WME = ("-m", "pipelines")
-#: A question that took as long once is not asked again.
-_LONG_SECONDS = 10.0
-#: Disk that a lake file takes, with its row in both DuckDB files (measured, and some more).
+#: Disk of a lake file, with its row in all DuckDB files (measured, rounded up), and of everything else.
 FILE_BYTES = 75_000
-_BESIDES_BYTES = 100_000_000
-#: Pages whose bodies are asked for together.
+_OTHER_BYTES = 100_000_000
+#: Hours that are loaded between two publications while a history is made.
+_LOADED_AT_ONCE = 240
+#: A query that took longer once is not repeated.
+_LONG_SECONDS = 10.0
+#: Changes per hour of a project, and its pages: nearly all change within a week, so longer histories add no pages.
+_CHANGES, _PAGES_OF_PROJECT = 16, 960
+#: Pages whose text is read by one query.
 _PAGES = 100
 _KEY = "project_id, article_id, version_id, source_at"
-
-
-#: What an hour or an analyst waits for: after 90 days it is to take no more than 1.5 times as long as after 7.
-AIM = 1.5
-
-
-@dataclass
-class Age:
-    """All that was measured of one length of history, by what was done."""
-
-    days: int
-    projects: int
-    costs: dict[str, Cost] = field(default_factory=dict)
-    notes: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The history in a few words."""
-        return f"{self.days} days of {self.projects} projects"
-
-    def facts(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
+_START = "from pipelines.definitions import defs; defs()"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How each history is measured.
+    """Settings of the measurements.
 
-    `rounds`: hours that are loaded one by one (the stock's last), and askings of a question; the median counts. `limit`: seconds for
-    a question. `is_loaded_asked`: whether questions are asked before the compaction too.
+    Attributes:
+        rounds: Hours that are loaded one by one, and repetitions of a query; the median counts.
+        limit: Seconds after which a query is interrupted.
+        before: Whether queries are measured before the compaction too.
     """
 
     rounds: int = 3
     limit: float = 60.0
-    is_loaded_asked: bool = True
+    before: bool = True
 
 
-def disk_bytes(files: int) -> int:
-    """Disk that measuring takes at the most, by the number of lake files of the longest history."""
-    return 2 * files * FILE_BYTES + _BESIDES_BYTES
+def disk_bytes(days: int, project_count: int) -> int:
+    """Return the disk that measuring so many days takes at most."""
+    return 24 * days * project_count * FILE_BYTES + _OTHER_BYTES
 
 
-def measure(folder: Path, stock: Stock, days: int, plan: Plan, say: Callable[[str], None]) -> Age:
-    """Measure a mirror of `days` days below `folder`, which is emptied afterwards."""
-    age = Age(days, len(stock.projects))
-    data = folder / f"{days}"
-    last = stock.last - plan.rounds * timedelta(hours=1)
-    warehouse = stock.mirror(data, last, 24 * days, lambda what: say(f"{age.name}: making it, {what}"))
-    if plan.is_loaded_asked:
-        say(f"{age.name}: questions before the compaction")
-        _questions(age, warehouse, plan, ", as loaded")
-    say(f"{age.name}: compaction")
-    _compaction(age, stock, warehouse)
-    say(f"{age.name}: hours")
-    _hours(age, stock, warehouse, plan.rounds)
-    # as each hour does it by its schedule: the newest hour's own files are left
-    _process(stock, data, *_WME, "compact")
-    warehouse.publish()
-    say(f"{age.name}: questions")
-    _questions(age, warehouse, plan)
-    say(f"{age.name}: status, code location")
-    for title, arguments in {
-        "wme status": (*_WME, "status"),
-        "code location": ("-c", "from pipelines.definitions import defs; defs()"),
-    }.items():
-        age.costs[title] = median([_process(stock, data, *arguments) for _ in range(plan.rounds)])
-    _sizes(age, warehouse)
-    shutil.rmtree(data)
-    return age
+def compare(folder: Path, days: Sequence[int], project_count: int, last: datetime, plan: Plan, say: _Say) -> Report:
+    """Measure a mirror of each length of history until `last`; the shortest is the base of all ratios."""
+    report = Report(f"Mirrors of growing age, {project_count} projects")
+    for length in days:
+        data, shares = (
+            folder / f"{length}",
+            {f"p{number:02}wiki": 100 / project_count for number in range(project_count)},
+        )
+        first = last - timedelta(hours=24 * length)
+        pages = Pages(data, _PAGES_OF_PROJECT * project_count, shares, first, has_text=True, has_creations=False)
+        data_folder.claim(data, "sandbox of the benchmarks")
+        _Age(report, pages, length, plan, say).measure()
+        shutil.rmtree(data)
+    return report
 
 
-def _compaction(age: Age, stock: Stock, warehouse: Warehouse) -> None:
-    """The whole history, in a process of its own; then what was read goes. The bodies are the same before and after."""
-    before, files = _bodies(warehouse), _lake_files(warehouse)
-    age.costs["compaction"] = cost = _process(stock, warehouse.data, *_WME, "compact")
-    age.notes["compaction, MB/s read"] = sum(files) / 1e6 / cost.seconds
-    age.notes["compaction, CPU s a day"] = cost.cpu_seconds / age.days
-    age.notes["lake before, GB"] = sum(files) / 1e9
-    warehouse.publish()
-    _process(stock, warehouse.data, *_WME, "clean")
-    if (after := _bodies(warehouse)) != before:
-        raise RuntimeError(f"Bodies before the compaction (count, digest): {before}, after it: {after}.")
+class _Age:
+    """One length of history while it is measured."""
 
+    def __init__(self, report: Report, pages: Pages, days: int, plan: Plan, say: _Say) -> None:
+        self.name, self.report, self.pages, self.data = f"{days} days", report, pages, pages.data
+        self.hours, self.changes, self.plan, self._say = 24 * days, _CHANGES * len(pages.projects), plan, say
 
-def _bodies(warehouse: Warehouse) -> tuple[Any, ...]:
-    """The number of all bodies, and a digest of them."""
-    query = "SELECT count(*), bit_xor(hash(project_id, article_id, version_id, source_at, batch_hour, html, wikitext)) FROM article_bodies"
-    return tuple(warehouse.sql(query).rows[0])
+    def say(self, what: str) -> None:
+        """Show what is done now."""
+        self._say(f"{self.name}: {what}")
 
+    def measure(self) -> None:
+        """Make the mirror, compact it, load more hours, and measure each step."""
+        self._fill()
+        if self.plan.before:
+            self.say("queries before the compaction")
+            self._queries(", before compaction")
+        self.say("compaction")
+        self._compact()
+        self.say("hours")
+        self._load_more()
+        # as each hour does by its schedule: the newest hours' own files remain
+        self._command(*_WME, "compact")
+        measure(Work(operations.publish, (self.data,)))
+        self.say("queries")
+        self._queries()
+        self.say("status, code location")
+        for title, arguments in {"wme status": (*_WME, "status"), "code location": ("-c", _START)}.items():
+            self._add(title, median([self._command(*arguments) for _ in range(self.plan.rounds)]))
+        self._note_sizes()
 
-def _questions(age: Age, warehouse: Warehouse, plan: Plan, when: str = "") -> None:
-    """What analysts ask for bodies, by keys of pages in the middle of the mirror."""
-    with warehouse.connect_published() as connection:
-        [(name, project, article, version)] = connection.execute(
+    def _add(self, title: str, cost: Cost) -> None:
+        base = self.report.rows[0].case if self.report.rows else self.name
+        self.report.add(self.name, title, cost, base=(base, title))
+
+    def _command(self, *arguments: str) -> Cost:
+        """Run a Python command with the settings of the mirror."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER"))}
+        names = ",".join(self.pages.projects)
+        settings = {"WME_DATA": str(self.data), "WME_PROJECTS": names, "WME_SANDBOX": "1"}
+        return measure_command(arguments, clean | settings | {"WME_MIN_FREE_GB": "0", "WME_GRACE_HOURS": "0"})
+
+    def _fill(self) -> None:
+        """Load the history hour by hour, but apply and publish it rarely."""
+        for start in range(0, self.hours, _LOADED_AT_ONCE):
+            self.say(f"{start:,} of {self.hours:,} hours loaded")
+            some = range(start, min(self.hours, start + _LOADED_AT_ONCE))
+            files = [self.pages.hour(number, self.changes) for number in some]
+            measure(Work(operations.load_hours, (self.data, files)))
+            measure(Work(operations.publish, (self.data,)))
+
+    def _load_more(self) -> None:
+        """Load, apply and publish each of the next hours."""
+        loads, publications = [], []
+        for number in range(self.hours, self.hours + self.plan.rounds):
+            files = self.pages.hour(number, self.changes)
+            loads.append(measure(Work(operations.load_hours, (self.data, [files]))))
+            publications.append(measure(Work(operations.publish, (self.data,), operations.published_sizes)))
+        self._add("hour", median(loads))
+        self._add("publication", median(publications))
+
+    def _compact(self) -> None:
+        """Compact the whole history and delete its old files; page text is the same before and after."""
+        before, files = self._text_digest(), self._lake_bytes()
+        self._add("compaction", self._command(*_WME, "compact"))
+        self.report.notes[f"{self.name}: lake before compaction, GB"] = sum(files) / 1e9
+        measure(Work(operations.publish, (self.data,)))
+        self._command(*_WME, "clean")
+        if (after := self._text_digest()) != before:
+            raise RuntimeError(f"Page text before the compaction (count, digest): {before}, after it: {after}.")
+
+    def _text_digest(self) -> tuple[Any, ...]:
+        """Return the number of all rows with page text, and a digest of them."""
+        columns = "project_id, article_id, version_id, source_at, batch_hour, html, wikitext"
+        query = f"SELECT count(*), bit_xor(hash({columns})) FROM article_bodies"
+        return tuple(Warehouse(self.data).sql(query).rows[0])
+
+    def _lake_bytes(self) -> list[int]:
+        return [path.stat().st_size for path in (self.data / "lake").rglob("*.parquet")]
+
+    def _note_sizes(self) -> None:
+        files, warehouse = self._lake_bytes(), Warehouse(self.data)
+        counts = "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes)"
+        [(pages, changes)] = warehouse.sql(counts).rows
+        self.report.notes |= {
+            f"{self.name}: pages": pages,
+            f"{self.name}: changes": changes,
+            f"{self.name}: lake files": len(files),
+            f"{self.name}: lake, GB": sum(files) / 1e9,
+            f"{self.name}: build file, GB": warehouse.build_path.stat().st_size / 1e9,
+        }
+
+    def _queries(self, suffix: str = "") -> None:
+        """Measure queries for page text, by keys of pages in the middle of the mirror. Each answers with two truths."""
+        for title, query in self._page_text_queries().items():
+            work = Work(operations.ask, (self.data, query, self.plan.limit, [(True, True)]))
+            costs = [measure(work)]  # files are then in memory
+            while len(costs) <= self.plan.rounds and costs[-1].seconds < _LONG_SECONDS:
+                costs.append(measure(work))
+            self._add(title + suffix, median(costs[1:] or costs))
+
+    def _page_text_queries(self) -> dict[str, str]:
+        warehouse = Warehouse(self.data)
+        [(name, project, article, version)] = warehouse.sql(
             "SELECT name, project_id, article_id, version_id FROM articles ORDER BY project_id, article_id "
             "LIMIT 1 OFFSET (SELECT count(*) // 2 FROM articles)"
-        ).fetchall()
-        picked = connection.execute(
-            "SELECT project_id, article_id FROM articles QUALIFY "
-            "(row_number() OVER (ORDER BY project_id, article_id) - 1) % greatest(count(*) OVER () // $1, 1) = 0 LIMIT $1",
-            [_PAGES],
-        ).fetchall()
-        [(hour,)] = connection.execute("SELECT max(batch_hour) - INTERVAL 12 HOUR FROM hours").fetchall()
-        macros = {
-            row[0] for row in connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+        ).rows
+        picked = warehouse.sql(
+            "SELECT project_id, article_id FROM articles QUALIFY (row_number() OVER (ORDER BY project_id, article_id) "
+            f"- 1) % greatest(count(*) OVER () // {_PAGES}, 1) = 0 LIMIT {_PAGES}"
+        ).rows
+        [(hour,)] = warehouse.sql("SELECT max(batch_hour) - INTERVAL 12 HOUR FROM hours").rows
+        page = f"project_id = {quoted(project)} AND name = {quoted(name)}"
+        right = f"starts_with(html, concat('<!-- ', {version}, ' -->'))"
+        all_right = "bool_and(starts_with(html, concat('<!-- ', version_id, ' -->')))"
+        return {
+            "text by title": f"SELECT count(*) = 1, bool_and({right}) FROM articles "
+            f"JOIN article_bodies USING ({_KEY}) WHERE {page}",
+            "text by page": f"SELECT count(*) > 0, bool_or({right}) FROM article_bodies "
+            f"WHERE project_id = {quoted(project)} AND article_id = {article}",
+            "text by revision": f"SELECT count(*) > 0, bool_or({right}) FROM article_bodies "
+            f"WHERE version_id = {version}",
+            "text of 100 pages": f"SELECT count(*) = {_PAGES}, {all_right} FROM articles "
+            f"JOIN article_bodies USING ({_KEY}) SEMI JOIN (VALUES {', '.join(map(str, picked))}) "
+            "AS picked (project_id, article_id) USING (project_id, article_id)",
+            "text of an hour": f"SELECT count(*) > 0, {all_right} FROM article_bodies "
+            f"WHERE batch_hour = {moment(hour)} AND html IS NOT NULL",
+            "article_text": f"SELECT count(*) = 1, true FROM article_text({quoted(project)}, {quoted(name)})",
         }
-    page = f"project_id = {quoted(project)} AND name = {quoted(name)}"
-    right = f"starts_with(html, concat('<!-- ', {version}, ' -->'))"
-    asked = {
-        "body by title": f"SELECT count(*) = 1, bool_and({right}) FROM articles JOIN article_bodies USING ({_KEY}) WHERE {page}",
-        "body by page": f"SELECT count(*) > 0, bool_or({right}) FROM article_bodies WHERE project_id = {quoted(project)} "
-        f"AND article_id = {article}",
-        "body by revision": f"SELECT count(*) > 0, bool_or({right}) FROM article_bodies WHERE version_id = {version}",
-        "bodies of 100 pages": f"SELECT count(*) = {_PAGES}, bool_and(starts_with(html, concat('<!-- ', version_id, ' -->'))) "
-        f"FROM articles JOIN article_bodies USING ({_KEY}) SEMI JOIN (VALUES {', '.join(map(str, picked))}) "
-        "AS picked (project_id, article_id) USING (project_id, article_id)",
-        "bodies of an hour": "SELECT count(*) > 0, bool_and(starts_with(html, concat('<!-- ', version_id, ' -->'))) FROM article_bodies "
-        f"WHERE batch_hour = {moment(hour)} AND html IS NOT NULL",
-    }
-    if "article_text" in macros:
-        asked["article_text"] = f"SELECT count(*) = 1, true FROM article_text({quoted(project)}, {quoted(name)})"
-    for title, query in asked.items():
-        age.costs[title + when] = _asked(warehouse, query, plan)
-    if not when:
-        # over one connection that keeps what it has learnt of the files, as notebooks have it
-        with warehouse.connect_published() as connection:
-            connection.execute("SET parquet_metadata_cache = true")
-            for title, query in asked.items():
-                again = partial(_ask, connection, query, plan.limit)
-                again()
-                age.costs[f"{title}, again"] = median([timed(again) for _ in range(plan.rounds)])
-
-
-def _asked(warehouse: Warehouse, query: str, plan: Plan) -> Cost:
-    """A question that answers with two truths: asked once so that its files are in memory, then by the clock."""
-    costs = []
-    for _ in range(1 + plan.rounds):
-        costs.append(timed(lambda: _ask_anew(warehouse, query, plan.limit)))
-        if costs[-1].seconds > _LONG_SECONDS:
-            return costs[-1]
-    return median(costs[1:])
-
-
-def _ask_anew(warehouse: Warehouse, query: str, limit: float) -> None:
-    with warehouse.connect_published() as connection:
-        _ask(connection, query, limit)
-
-
-def _ask(connection: duckdb.DuckDBPyConnection, query: str, limit: float) -> None:
-    timer = threading.Timer(limit, connection.interrupt)
-    timer.start()
-    try:
-        found = connection.execute(query).fetchall()
-    except duckdb.InterruptException:
-        return
-    finally:
-        timer.cancel()
-    if found != [(True, True)]:
-        raise RuntimeError(f"The bodies are not those of the pages: {found} is the answer of {query}")
-
-
-def _process(stock: Stock, data: Path, *arguments: str) -> Cost:
-    """A Python process with the settings of the mirror."""
-    names = ",".join(one.project_id for one in stock.projects)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER"))}
-    settings = {
-        "WME_DATA": str(data),
-        "WME_PROJECTS": names,
-        "WME_SANDBOX": "1",
-        "WME_MIN_FREE_GB": "0",
-        "WME_GRACE_HOURS": "0",
-    }
-    return of_process([sys.executable, *arguments], ROOT, clean | settings)
-
-
-def _hours(age: Age, stock: Stock, warehouse: Warehouse, rounds: int) -> None:
-    """The hours that are still to come, each loaded, applied and published."""
-    loads, publications, locked = [], [], []
-    # for how long a file must have been out of use before a publication may write over it costs no work
-    standby.SETTLED_SECONDS = 0.0  # type: ignore[misc]
-    for number in range(rounds):
-        hour = stock.last - (rounds - number) * timedelta(hours=1)
-        files = stock.hour(warehouse.data, hour)
-        costs: dict[str, Cost] = {}
-        with taken(costs, "load"):
-            warehouse.load_hour(hour, files)
-            warehouse.apply_changes()
-        with taken(costs, "publish"):
-            locked.append(warehouse.publish().locked_seconds)
-        loads.append(costs["load"])
-        publications.append(costs["publish"])
-    age.costs["hour"] = median(loads)
-    age.costs["publication"] = median(publications)
-    age.notes["locked, s"] = sorted(locked)[rounds // 2]
-
-
-def _sizes(age: Age, warehouse: Warehouse) -> None:
-    files = _lake_files(warehouse)
-    [(pages, changes)] = warehouse.sql(
-        "SELECT (SELECT count(*) FROM articles), (SELECT count(*) FROM article_changes)"
-    ).rows
-    age.notes |= {
-        "pages": pages,
-        "changes": changes,
-        "lake files": len(files),
-        "lake, GB": sum(files) / 1e9,
-        "build file, GB": warehouse.build_path.stat().st_size / 1e9,
-        "published file, GB": warehouse.published_path.stat().st_size / 1e9,
-    }
-
-
-def _lake_files(warehouse: Warehouse) -> list[int]:
-    """The bytes of each file of the lake."""
-    return [path.stat().st_size for path in (warehouse.data / "lake").rglob("*.parquet")]

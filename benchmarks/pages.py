@@ -1,18 +1,16 @@
-"""Pages and changes of any number, made by DuckDB: what the benchmark of the warehouse loads.
+"""Any number of pages and changes, written by DuckDB as lake files with values like the service's.
 
-Belongs here: rows that look like the service's narrow columns, written as lake files. Does not belong here: measuring.
 Everything follows from the page's number and the hour's, so the same numbers give the same rows.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow.parquet as pq
 
 from resources.datasets.paths import short
 from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
@@ -20,6 +18,7 @@ from resources.warehouse import LakeFile, Snapshot, SnapshotFile
 from resources.warehouse.database.sql import identifier, quoted, sql_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from resources.tables import Table
@@ -29,7 +28,6 @@ FIRST_HOUR = datetime(2026, 11, 1, tzinfo=UTC)
 PROJECTS = {"enwiki": 50, "dewiki": 20, "frwiki": 15, "eswiki": 10, "simplewiki": 5}
 _ROWS_PER_FILE = 500_000
 
-_PROJECT = "CASE {cases} END"
 #: Columns of a page by its number `i` and the number of the revision `r`; all others are null.
 _VALUES = {
     "namespace_id": "0",
@@ -53,36 +51,50 @@ _VALUES = {
     "editor_edit_count": "CAST(hash(r) % 5000 AS BIGINT)",
     "size_bytes": "CAST(hash(i + r) % 50000 AS BIGINT)",
     "main_entity_id": "concat('Q', i)",
-    "categories": "[{'name': concat('Category:', hash(i) % 1000), 'url': NULL}, {'name': concat('Category:', hash(i + 1) % 1000), 'url': NULL}]",
+    "categories": "[{'name': concat('Category:', hash(i) % 1000), 'url': NULL}, "
+    "{'name': concat('Category:', hash(i + 1) % 1000), 'url': NULL}]",
     "templates": "[{'name': concat('Template:', hash(i) % 100), 'url': NULL}]",
     "redirects": "CASE WHEN i % 5 = 0 THEN [{'name': concat('Also ', i), 'url': NULL}] END",
 }
 _NAME = "concat('Page ', hash(i) % 1000000007, ' of ', i)"
+#: Page text: the revision, then text that revisions of a page share; its words do not compress.
+_TEXT = (
+    "CASE WHEN change_type <> 'delete' THEN concat('<!-- ', 1000000000 + r, ' --> ', "
+    "array_to_string(list_transform(range(75), lambda x: md5(concat(i, x))), ' ')) END"
+)
+_FILE = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480"
 
 
 @dataclass(frozen=True)
 class Pages:
-    """`count` pages of several projects below a data folder."""
+    """`count` pages of several projects below a data folder.
+
+    Attributes:
+        projects: Projects, and their shares of the pages (in hundredths).
+        first_hour: Start of the hour with number 0.
+        has_text: Whether changes have page text, 5 kB each.
+        has_creations: Whether changes create pages; otherwise they edit existing ones.
+    """
 
     data: Path
     count: int
+    projects: Mapping[str, float] = field(default_factory=lambda: PROJECTS)
+    first_hour: datetime = FIRST_HOUR
+    has_text: bool = False
+    has_creations: bool = True
 
-    def project(self) -> str:
-        """The project of page `i`, as SQL."""
-        bound, cases = 0, []
-        for name, share in PROJECTS.items():
-            bound += share
-            cases.append(f"WHEN i < {self.count * bound // 100} THEN {quoted(name)}")
-        return f"CASE {' '.join(cases)} ELSE 'enwiki' END"
+    def bounds(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each project with the numbers of its first page and the one after its last."""
+        share, start = 0.0, 0
+        for name, more in self.projects.items():
+            share += more
+            end = round(self.count * share / 100)
+            yield name, start, end
+            start = end
 
     def snapshots(self) -> list[Snapshot]:
-        """A snapshot of each project, written to the lake; its newest event is an hour older than the first hour."""
-        made, start = [], 0
-        for name, share in PROJECTS.items():
-            end = start + self.count * share // 100
-            made.append(self._snapshot(name, start, end))
-            start = end
-        return made
+        """Write a snapshot of each project; its newest event is an hour older than the first hour."""
+        return [self._snapshot(*bounds) for bounds in self.bounds()]
 
     def _snapshot(self, project: str, start: int, end: int) -> Snapshot:
         name = f"{project}_namespace_0"
@@ -94,82 +106,90 @@ class Pages:
             last = min(end, first + _ROWS_PER_FILE)
             path = folder / f"{name}_chunk_{number}.{number:08x}.parquet"
             rows = (
-                f"SELECT {quoted(name)} AS snapshot_id, {quoted(version)} AS snapshot_version, {quoted(project)} AS project_id, "
-                f"i, CAST(hash(i) % 1000000 AS BIGINT) AS r, {_NAME} AS name, 'update' AS change_type, "
-                "TIMESTAMPTZ '2026-10-01 00:00:00+00' + to_milliseconds(CAST(hash(i) % 2600000000 AS BIGINT)) AS event_at "
+                f"SELECT {quoted(name)} AS snapshot_id, {quoted(version)} AS snapshot_version, "
+                f"{quoted(project)} AS project_id, i, CAST(hash(i) % 1000000 AS BIGINT) AS r, {_NAME} AS name, "
+                "'update' AS change_type, TIMESTAMPTZ '2026-10-01 00:00:00+00' + "
+                "to_milliseconds(CAST(hash(i) % 2600000000 AS BIGINT)) AS event_at "
                 f"FROM range({first}, {last}) numbers(i)"
             )
-            _write(rows, SNAPSHOT_ARTICLES, path)
-            files.append(SnapshotFile(path=path, identifier=path.name.split(".")[0], **_counts(path, last - first, 0)))
+            with _connected() as connection:
+                connection.execute(f"COPY ({self._values(rows, SNAPSHOT_ARTICLES)}) TO {quoted(str(path))} ({_FILE})")
+            identity = path.name.split(".")[0]
+            files.append(SnapshotFile(path=path, identifier=identity, **_counts(path, last - first, 0)))
         return Snapshot(name, version, project, 0, tuple(files), len(files))
 
     def hour(self, number: int, changes: int) -> list[LakeFile]:
-        """The files of an hour: of a hundred changes 88 edits, 5 creations, 3 deletions and 2 moves, which are 4 rows."""
-        hour = FIRST_HOUR + timedelta(hours=number)
+        """Write the files of an hour: of 100 changes 88 are edits, 5 creations, 3 deletions and 2 moves (4 rows)."""
+        hour = self.first_hour + timedelta(hours=number)
         folder = self.data / "lake" / ARTICLE_CHANGES.name / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
         folder.mkdir(parents=True)
-        files = []
-        for project in PROJECTS:
-            path = folder / f"{project}_namespace_0.{number:08x}.parquet"
-            rows = f"""
-              SELECT TIMESTAMPTZ {quoted(str(hour))} AS batch_hour, project_id, i, 2000000 + {number * changes} + k AS r, change_type,
-                CASE WHEN k % 100 IN (96, 97) AND change_type = 'update' THEN concat('Moved ', {number}, ' ', k) ELSE {_NAME} END AS name,
-                TIMESTAMPTZ {quoted(str(hour))} + to_milliseconds(k) AS event_at
-              FROM (
-                SELECT k, i, {self.project()} AS project_id,
-                  unnest(CASE WHEN k % 100 IN (93, 94, 95) THEN ['delete'] WHEN k % 100 IN (96, 97) THEN ['update', 'delete']
-                    ELSE ['update'] END) AS change_type
-                FROM (
-                  SELECT k, CASE WHEN k % 100 IN (88, 89, 90, 91, 92) THEN {self.count + number * changes} + k
-                    ELSE CAST(hash(k + {number * changes}) % {self.count} AS BIGINT) END AS i
-                  FROM range({changes * 98 // 100}) numbers(k)
-                )
-              )
-              WHERE project_id = {quoted(project)} ORDER BY k
-            """
-            _write(rows, ARTICLE_CHANGES, path)
-            kinds = pq.read_table(path, columns=["change_type"], partitioning=None)["change_type"].to_pylist()
-            files.append(
-                LakeFile(
-                    path=path,
-                    identifier=f"{project}_namespace_0",
-                    batch_hour=hour,
-                    project_id=project,
-                    namespace_id=0,
-                    **_counts(path, kinds.count("update"), kinds.count("delete")),
-                )
+        cases = " ".join(f"WHEN i < {end} THEN {quoted(name)}" for name, _, end in self.bounds())
+        other = quoted(next(iter(self.projects)))
+        created = "k % 100 IN (88, 89, 90, 91, 92)" if self.has_creations else "false"
+        rows = f"""
+          SELECT TIMESTAMPTZ {quoted(str(hour))} AS batch_hour, CASE {cases} ELSE {other} END AS project_id, i,
+            2000000 + {number * changes} + k AS r, change_type,
+            CASE WHEN k % 100 IN (96, 97) AND change_type = 'update' THEN concat('Moved ', {number}, ' ', k)
+              ELSE {_NAME} END AS name,
+            TIMESTAMPTZ {quoted(str(hour))} + to_milliseconds(k) AS event_at
+          FROM (
+            SELECT k,
+              unnest(CASE WHEN k % 100 IN (93, 94, 95) THEN ['delete']
+                WHEN k % 100 IN (96, 97) THEN ['update', 'delete'] ELSE ['update'] END) AS change_type,
+              CASE WHEN {created} THEN {self.count + number * changes} + k
+                ELSE CAST(hash(k + {number * changes}) % {self.count} AS BIGINT) END AS i
+            FROM range({changes * 98 // 100}) numbers(k)
+          )
+          ORDER BY k
+        """
+        with _connected() as connection:
+            connection.execute(f"CREATE TABLE rows AS {self._values(rows, ARTICLE_CHANGES)}")
+            connection.execute(
+                f"COPY rows TO {quoted(str(folder))} ({_FILE}, PARTITION_BY (project_id), WRITE_PARTITION_COLUMNS)"
             )
-        return files
+            kinds = connection.execute(
+                "SELECT project_id, count(*) FILTER (change_type = 'update'), count(*) FILTER (change_type = 'delete') "
+                "FROM rows GROUP BY ALL ORDER BY ALL"
+            ).fetchall()
+        return [self._hour_file(hour, folder, f"{number:08x}", *one) for one in kinds]
+
+    def _hour_file(
+        self, hour: datetime, folder: Path, digest: str, project: str, updates: int, deletes: int
+    ) -> LakeFile:
+        identity = f"{project}_namespace_0"
+        (written,) = (folder / f"project_id={project}").iterdir()
+        path = written.rename(folder / f"{identity}.{digest}.parquet")
+        written.parent.rmdir()
+        counts = _counts(path, updates, deletes)
+        return LakeFile(path=path, identifier=identity, batch_hour=hour, project_id=project, namespace_id=0, **counts)
+
+    def _values(self, rows: str, table: Table) -> str:
+        """Return a query of the declared columns: those of `rows`, and computed ones."""
+        named = {"snapshot_id", "snapshot_version", "batch_hour", "project_id", "name", "change_type", "event_at"}
+        values = _VALUES | (dict.fromkeys(table.bodies, _TEXT) if self.has_text else {})
+        columns = (
+            f"CAST({column.name if column.name in named else values.get(column.name, 'NULL')} "
+            f"AS {sql_type(column.type)}) AS {identifier(column.name)}"
+            for column in table
+        )
+        return f"SELECT {', '.join(columns)} FROM ({rows})"
 
 
 def _counts(path: Path, updates: int, deletes: int) -> dict[str, Any]:
     digest = hashlib.sha256(str(path).encode()).hexdigest()
-    return {
+    zeros = ("reject_count", "visibility_change_count", "archive_bytes", "ndjson_bytes")
+    return dict.fromkeys(zeros, 0) | {
         "rejects_path": None,
         "version": digest[:32],
         "digest": digest,
         "row_count": updates + deletes,
-        "reject_count": 0,
         "update_count": updates,
         "delete_count": deletes,
-        "visibility_change_count": 0,
-        "archive_bytes": 0,
-        "ndjson_bytes": 0,
         "lake_bytes": path.stat().st_size,
     }
 
 
-def _write(rows: str, table: Table, path: Path) -> None:
-    """Write what `rows` names and `_VALUES` computes as a file of the declared columns."""
-    named = {"snapshot_id", "snapshot_version", "batch_hour", "project_id", "name", "change_type", "event_at"}
-    columns = ", ".join(
-        f"CAST({column.name if column.name in named else _VALUES.get(column.name, 'NULL')} AS {sql_type(column.type)}) "
-        f"AS {identifier(column.name)}"
-        for column in table
-    )
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(
-            f"COPY (SELECT {columns} FROM ({rows})) TO {quoted(str(path))} "
-            "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
-        )
+def _connected() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})  # so that rows are written in their order
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection

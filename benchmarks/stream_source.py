@@ -1,12 +1,8 @@
-"""A stream that is no bottleneck: records rendered beforehand, each sent as a chunk of its own, as the service sends them.
+"""A stream source that is no bottleneck: records are rendered beforehand, each is sent as a chunk.
 
-No event comes twice, and each is of a page of its own, which is the most that a mirror can have to do for it.
-
-In a process of its own: `python -m benchmarks.stream_source LINES RATE` prints its port, and ends with its input. Each connection
-reads its `parts` from their `offsets` on, or from 0, without an end; RATE is of all ten parts, shared among connections by their parts (0: as fast as they
-read).
-
-Belongs here: serving. Does not belong here: reading and measuring.
+Each event appears once and has a page of its own, the most expensive case for a mirror. `python -m
+benchmarks.stream_source LINES RATE` prints its port, and ends with its input. Each connection reads its `parts` from
+their `offsets` (or from 0) without end. RATE is that of all ten parts, which connections share (0: no limit).
 """
 
 from __future__ import annotations
@@ -38,10 +34,7 @@ _OWN = (
 
 
 def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, float]:
-    """Updates of about so many bytes, one a line; also their mean length.
-
-    They are taken from an archive of so many megabytes, of real pages where there are some, because invented text is compressed too well.
-    """
+    """Write updates of about so many bytes from an archive of so many megabytes; return path and mean length."""
     workload = unpack(build(folder, megabytes), folder)
     lines = []
     with workload.ndjson.open("rb") as plain:
@@ -59,7 +52,7 @@ def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, floa
 
 @contextmanager
 def serving(lines: Path, rate: float = 0) -> Iterator[str]:
-    """The source in a process of its own; gives its address."""
+    """Run the source in a child process; yields its URL."""
     command = [sys.executable, "-m", "benchmarks.stream_source", str(lines), str(rate)]
     root = Path(__file__).resolve().parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -72,7 +65,7 @@ def serving(lines: Path, rate: float = 0) -> Iterator[str]:
 
 
 def _split(line: bytes) -> tuple[bytes, bytes]:
-    """What a record has before and after that which each sending has of its own: its page and its event."""
+    """Return the constant parts of a record, before and after its page and its event."""
     record = json.loads(line)
     name, *_ = (record.pop(key) for key in ("name", "identifier", "event"))
     before, after = (json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() for one in (name, record))
@@ -111,7 +104,7 @@ def _send(connection: socket.socket, pieces: list[bytes]) -> None:
 
 
 def _request(connection: socket.socket) -> dict[str, Any]:
-    """The body of a request."""
+    """Return the body of a request."""
     with connection.makefile("rb") as file:
         size = 0
         for line in iter(file.readline, b"\r\n"):

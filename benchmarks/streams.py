@@ -1,18 +1,10 @@
-"""A stream read by ours, which keeps every event in Parquet with its offsets, and by plain loops, each in a process of its own.
-
-Belongs here: the contenders and their figures. Does not belong here: the source that they read.
-"""
+"""A stream read by this package, which stores every event in Parquet with its offset, and by plain loops."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +13,8 @@ import duckdb
 import requests
 
 from assets.steps.stream import STEP_SECONDS, Kept, keep
-from benchmarks.measure import cpu_seconds
+from benchmarks.harness import Work, in_turn, least, measure
+from benchmarks.report import Report
 from benchmarks.stream_source import render, serving
 from resources.datasets.live import LIVE_CHANGES
 from resources.enterprise import EnterpriseClient, Service
@@ -33,79 +26,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 OURS, LOOP, INSERTING = "ours", "requests + json, stores nothing", "requests + json, row by row into DuckDB"
-#: Messages a second of a connection that reads all parts, by the service's defaults.
+#: Events a second of a connection that reads all partitions, by the service's defaults.
 THROTTLE = 50
-#: The throttled stream is taken so often.
 _TAKE_SECONDS = 0.05
-_PIECE_BYTES = 1 << 16
-#: Megabytes of pages from which those of the wanted size are taken.
+_CHUNK_BYTES = 1 << 16
+#: Megabytes of pages from which those of the requested size are taken.
 _SAMPLE_MB = 60.0
 
 
-@dataclass(frozen=True)
-class Read:
-    """What one contender did. Memory is the most of the resident set, in MiB, in the second quarter of the events and in the last."""
-
-    events: int
-    seconds: float
-    cpu_seconds: float
-    early_mib: float
-    late_mib: float
-    bytes_out: int = 0
-
-    @property
-    def events_s(self) -> float:
-        """Events a second."""
-        return self.events / self.seconds
-
-    @property
-    def cpu_us(self) -> float:
-        """Microseconds of processor time for an event."""
-        return self.cpu_seconds / self.events * 1e6
-
-    def facts(self) -> dict[str, Any]:
-        """All figures, for JSON."""
-        return dataclasses.asdict(self) | {"events_s": self.events_s, "cpu_us": self.cpu_us}
-
-
-@dataclass(frozen=True)
-class Streams:
-    """The figures of all. `lag_ms`: of the throttled stream, from when an event was sent until it was taken: median, and of the slowest hundredth."""
-
-    event_bytes: float
-    found: dict[str, Read] = field(default_factory=dict)
-    throttled_events_s: float = 0.0
-    lag_ms: tuple[float, float] = (0.0, 0.0)
-
-    def facts(self) -> dict[str, Any]:
-        """All figures, for JSON."""
-        return dataclasses.asdict(self) | {"found": {name: read.facts() for name, read in self.found.items()}}
-
-
 class _Memory:
-    """The resident set while events come: the most in the second quarter of them, and in the last."""
+    """Resident memory while events arrive: the highest in the second quarter of them, and in the last."""
 
     def __init__(self, events: int) -> None:
         self.events = events
-        self._most = {1: 0.0, 3: 0.0}
+        self._highest = {1: 0.0, 3: 0.0}
         self._count = 0
 
     def add(self, count: int) -> None:
-        """So many more have come."""
+        """Count events that arrived."""
         self._count += count
         quarter = min(3, 4 * self._count // self.events)
-        if quarter in self._most:
-            self._most[quarter] = max(self._most[quarter], _resident_mib())
+        if quarter in self._highest:
+            self._highest[quarter] = max(self._highest[quarter], _resident_mib())
 
-    @property
-    def late(self) -> float:
-        """In the last quarter (MiB)."""
-        return self._most[3]
-
-    @property
-    def early(self) -> float:
-        """In the second quarter; as late where few events came all at once."""
-        return self._most[1] or self.late
+    def facts(self, bytes_out: int) -> dict[str, float]:
+        """Return the counts of a run; where few events came at once, the second quarter is that of the last."""
+        early, late = self._highest.values()
+        return {"events": self._count, "early MiB": early or late, "late MiB": late, "MB out": bytes_out / 1e6}
 
 
 def _resident_mib() -> float:
@@ -113,36 +60,38 @@ def _resident_mib() -> float:
     return int(status.read_text().split()[1]) * 4096 / (1 << 20) if status.exists() else 0.0
 
 
-def measure(
-    folder: Path, events: int, event_bytes: int, throttled_seconds: float, say: Callable[[str], None]
-) -> Streams:
-    """All contenders on the same stream, one after the other; the loop that inserts reads a twentieth."""
+def compare(
+    folder: Path, events: int, event_bytes: int, rate: float, throttled_seconds: float, say: Callable[[str], None]
+) -> Report:
+    """Read the same stream by all contenders, at `rate` events a second (0: no limit); the last reads a twentieth."""
     say("Making the events")
     lines, mean = render(folder, event_bytes, min(_SAMPLE_MB, events * event_bytes / 1e6))
-    found = {}
-    with serving(lines) as url:
-        for name, count in ((OURS, events), (LOOP, events), (INSERTING, max(1, events // 20))):
-            say(name)
-            found[name] = _in_process(name, url, count)
-    say("Throttled")
+    report = Report(f"Events of {mean / 1000:,.1f} kB from another process", "events")
+    counts = {OURS: events, LOOP: events, INSERTING: max(1, events // 20)}
+    functions = {OURS: read_ours, LOOP: read_loop, INSERTING: read_inserting}
+    with serving(lines, rate) as url:
+
+        def run(name: str) -> Callable[[int], Any]:
+            place = folder / f"{list(counts).index(name)}"
+            return lambda _round: measure(Work(functions[name], (url, counts[name], place), dict))
+
+        for name, costs in in_turn({name: run(name) for name in counts}, 1, say).items():
+            cost = costs if isinstance(costs, str) else least(costs)
+            report.add("stream", name, cost, 1.0 if isinstance(cost, str) else cost.facts["events"], ("stream", OURS))
+    say("At the service's rate")
     with serving(lines, THROTTLE) as url:
         rate, lags = _throttled(url, folder, throttled_seconds)
-    return Streams(mean, found, rate, lags)
+    report.notes |= {
+        f"events a second, of {THROTTLE} sent": rate,
+        "lag, ms (median)": statistics.median(lags),
+        "lag, ms (99th percentile)": statistics.quantiles(lags, n=100)[-1],
+    }
+    return report
 
 
-def _in_process(name: str, url: str, events: int) -> Read:
-    command = [sys.executable, "-m", "benchmarks.streams", name, url, str(events)]
-    root = Path(__file__).resolve().parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return Read(**json.loads(done.stdout))
-
-
-def _ours(url: str, memory: _Memory, folder: Path) -> tuple[int, int]:
-    """What `wme stream` does, with its usual values, without showing it to analysts."""
-    lake = LiveLake(Layout(folder), LIVE_CHANGES, ARTICLE_CHANGES)
-    count = 0
+def read_ours(url: str, events: int, folder: Path) -> dict[str, float]:
+    """Read events as `wme stream` does, with its default settings."""
+    lake, memory, count = LiveLake(Layout(folder), LIVE_CHANGES, ARTICLE_CHANGES), _Memory(events), 0
 
     def say(kept: Kept) -> None:
         nonlocal count
@@ -156,31 +105,32 @@ def _ours(url: str, memory: _Memory, folder: Path) -> tuple[int, int]:
             folder / "state",
             since=datetime.now(UTC) - timedelta(hours=1),
             clock=lambda: datetime.now(UTC),
-            ended=lambda: count >= memory.events,
+            ended=lambda: count >= events,
             say=say,
             warn=_fail,
             step_seconds=STEP_SECONDS,
         )
-    return count, sum(path.stat().st_size for path in lake.files())
+    return memory.facts(sum(path.stat().st_size for path in lake.files()))
 
 
-def _loop(url: str, memory: _Memory, _folder: Path) -> tuple[int, int]:
-    for number, _ in enumerate(_records(url), 1):
-        if number % 100 == 0 or number == memory.events:
-            memory.add(100)
-        if number == memory.events:
-            break
-    return memory.events, 0
+def read_loop(url: str, events: int, _folder: Path) -> dict[str, float]:
+    """Read and parse events, and store nothing."""
+    memory = _Memory(events)
+    for _ in zip(range(events), _records(url), strict=False):
+        memory.add(1)
+    return memory.facts(0)
 
 
-def _inserting(url: str, memory: _Memory, folder: Path) -> tuple[int, int]:
-    path = folder / "events.duckdb"
+def read_inserting(url: str, events: int, folder: Path) -> dict[str, float]:
+    """Insert each event into DuckDB."""
+    memory, path = _Memory(events), folder / "events.duckdb"
+    folder.mkdir()
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            "CREATE TABLE events (event_partition INTEGER, event_offset BIGINT, published_at TIMESTAMPTZ, type VARCHAR, "
-            "project_id VARCHAR, article_id BIGINT, name VARCHAR, html VARCHAR, wikitext VARCHAR)"
+            "CREATE TABLE events (event_partition INTEGER, event_offset BIGINT, published_at TIMESTAMPTZ, "
+            "type VARCHAR, project_id VARCHAR, article_id BIGINT, name VARCHAR, html VARCHAR, wikitext VARCHAR)"
         )
-        for number, record in enumerate(_records(url), 1):
+        for _, record in zip(range(events), _records(url), strict=False):
             event, body = record["event"], record.get("article_body", {})
             row = (
                 *(event["partition"], event["offset"], event["date_published"], event["type"]),
@@ -189,29 +139,20 @@ def _inserting(url: str, memory: _Memory, folder: Path) -> tuple[int, int]:
             )
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             memory.add(1)
-            if number == memory.events:
-                break
-    return memory.events, path.stat().st_size
-
-
-_CONTENDERS: dict[str, Callable[[str, _Memory, Path], tuple[int, int]]] = {
-    OURS: _ours,
-    LOOP: _loop,
-    INSERTING: _inserting,
-}
+    return memory.facts(path.stat().st_size)
 
 
 def _records(url: str) -> Iterator[dict[str, Any]]:
     body = {"parts": list(range(10))}
     headers = {"Accept": "application/x-ndjson"}
     with requests.post(f"{url}/v2/articles", json=body, headers=headers, stream=True, timeout=60) as response:
-        # by default lines are looked for in every 512 bytes, which takes many times as long
-        for line in response.iter_lines(chunk_size=_PIECE_BYTES):
+        # by default lines are searched in chunks of 512 bytes, which takes many times as long
+        for line in response.iter_lines(chunk_size=_CHUNK_BYTES):
             yield json.loads(line)
 
 
-def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, tuple[float, float]]:
-    """Events a second and their lag through our client, where the source sends as many as the service does."""
+def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, list[float]]:
+    """Return events a second and the lag of each (ms) through our client, from a source with the service's rate."""
     lags: list[float] = []
     until = time.monotonic() + seconds  # from before the source begins to send
     with _client(url, folder) as client, client.stream() as stream:
@@ -223,7 +164,7 @@ def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, tuple[flo
                     stream.positions.committed({event["partition"]: event["offset"] + 1})
                     lags.append((now - datetime.fromisoformat(event["date_published"])) / timedelta(milliseconds=1))
         took = time.monotonic() - until + seconds
-    return len(lags) / took, (statistics.median(lags), statistics.quantiles(lags, n=100)[-1])
+    return len(lags) / took, lags
 
 
 def _client(url: str, folder: Path) -> EnterpriseClient:
@@ -232,17 +173,3 @@ def _client(url: str, folder: Path) -> EnterpriseClient:
 
 def _fail(sentence: str) -> None:
     raise RuntimeError(sentence)
-
-
-def _main(name: str, url: str, events: int) -> None:
-    memory = _Memory(events)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        busy, started = cpu_seconds(), time.perf_counter()
-        count, size = _CONTENDERS[name](url, memory, Path(folder))
-        seconds, busy = time.perf_counter() - started, cpu_seconds() - busy
-    read = Read(count, seconds, busy, memory.early, memory.late, size)
-    sys.stdout.write(json.dumps(dataclasses.asdict(read)))
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,7 +1,6 @@
-"""The archives that are converted.
+"""Archives to convert: one like the service's, and harder ones made of its lines.
 
-Belongs here: building one of the service's shape, unpacking it for those who start from plain lines, and the harder
-archives made of its lines. Does not belong here: converting and measuring.
+Belongs here: building archives, and unpacking them for contenders that start from plain lines.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import gzip
 import json
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -28,28 +25,26 @@ from resources.sandbox.world.wire import decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_MAKER = Path(__file__).resolve().parents[2] / "shared" / "tools" / "make_archive.py"
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 _COPY_BYTES = 1 << 20
 _GZIP_LEVEL = 6
 _MEMBER_BYTES = 100_000_000
-#: Lines beyond this many bytes are left out of the cases.
+#: Size of a synthetic change.
+_CHANGE_BYTES = 10_000
+#: The cases are made of the first lines of the archive, so many bytes at most.
 SAMPLE_BYTES = 300_000_000
 SMALL_BYTES = 2_000_000
 BAD_EVERY = 100
 HUGE_LINE_BYTES = 20_000_000
-#: A huge line stands before every so many bytes of others.
+#: A huge line is added after so many bytes.
 _HUGE_EVERY_BYTES = 40_000_000
-GIANT_LINE_BYTES = 50_000_000
-_GIANT_EVERY_BYTES = 150_000_000
-#: Deletions are the shortest records that the service sends: 199 bytes.
 SHORT_BYTES = 100_000_000
 MEMBER_COUNT = 4_000
 LONG_BYTES = 3_000_000_000
-#: Structured contents, and Wikidata: this much, and at the most so many times what the archive holds in articles.
+#: Size of the cases of structured contents and Wikidata, and its limit as a multiple of the archive's size.
 STRUCTURED_BYTES = 1_000_000_000
 _STRUCTURED_TIMES = 4
-#: Items of Wikidata that are told apart: some 20 MB, or one for so many bytes of articles where these are few.
+#: Different items of Wikidata (20 MB), or one for so many bytes of articles where these are few.
 ENTITY_COUNT = 2_000
 _BYTES_PER_ENTITY = 50_000
 _BLOCK = 512
@@ -57,7 +52,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class Workload:
-    """Archives of one project, and how much is in them; `folder` holds their lines outside of the tar, if anybody asks."""
+    """Archives of one project, and their counts; `folder` holds their lines outside of the tar."""
 
     archives: tuple[Path, ...]
     folder: Path
@@ -69,44 +64,36 @@ class Workload:
 
     @property
     def megabytes(self) -> float:
-        """Size of the NDJSON in MB (10^6 bytes): the unit of account of all figures."""
+        """Size of the NDJSON in MB (10^6 bytes)."""
         return self.ndjson_bytes / 1e6
 
     @property
     def ndjson(self) -> Path:
-        """The lines as they are."""
+        """The lines, uncompressed."""
         return self.folder / "lines.ndjson"
 
     @property
     def ndjson_gz(self) -> Path:
-        """The lines in one gzip file, without a tar around them."""
+        """The lines in one gzip file without a tar."""
         return self.folder / "lines.ndjson.gz"
 
 
 def build(folder: Path, megabytes: float) -> Path:
-    """Make an archive of about `megabytes` of NDJSON: of real pages where the tool for it is there, else synthetic."""
-    if _MAKER.exists():
-        archive = folder / "enwiki_namespace_0.tar.gz"
-        command = [sys.executable, str(_MAKER), str(archive), "--megabytes", str(megabytes)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return archive
-    per_change = 10_000
-    changes = max(100, int(megabytes * 1e6 / per_change))
-    now = HOUR + timedelta(hours=3)
+    """Make an archive of about `megabytes` of NDJSON of synthetic pages."""
     settings = Settings(
         state=folder / "world",
         projects=("enwiki",),
         namespaces=(0,),
-        changes_per_hour=changes,
-        body_bytes=per_change,
-        now=now,
+        changes_per_hour=max(100, int(megabytes * 1e6 / _CHANGE_BYTES)),
+        body_bytes=_CHANGE_BYTES,
+        now=HOUR + timedelta(hours=3),
     )
     (batch,) = ArchivedWorld(settings).batches(HOUR)
     return Path(batch.path)
 
 
 def unpack(archive: Path, folder: Path) -> Workload:
-    """The workload of an archive: its lines also as one plain and one gzip file in `folder`."""
+    """Return the workload of an archive; its lines are written as one plain and one gzip file too."""
     found = Workload((archive,), folder, "", 0, 0)
     with tarfile.open(archive, "r|gz", bufsize=_COPY_BYTES) as tar, found.ndjson.open("wb") as plain:
         for member in tar:
@@ -123,7 +110,7 @@ def unpack(archive: Path, folder: Path) -> Workload:
 
 
 def variants(workload: Workload, names: Iterable[str], threads: int) -> dict[str, Workload]:
-    """The named cases (see CASES), made of the workload's own lines, and `clean`: those lines as they are."""
+    """Return the named cases (see CASES), made of the workload's lines, and `clean`: those lines unmodified."""
     lines = _sample(workload.ndjson)
     wanted = dict.fromkeys(("clean", *names))
     with ThreadPoolExecutor(threads) as pool:
@@ -148,7 +135,7 @@ def _clean(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """As many archives as an hour has, each of a few dozen records."""
+    """Many archives of 2 MB, as in an hour."""
     archives = []
     for number, part in enumerate(_parts(lines, SMALL_BYTES)):
         archives.append(workload.folder / f"{name}-{number}.tar.gz")
@@ -157,7 +144,7 @@ def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _bad(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """One bad line in a hundred, of every kind in turn."""
+    """One bad line in a hundred, of each kind in turn."""
     spoilt = list(lines)
     for turn, place in enumerate(range(BAD_EVERY // 2, len(lines), BAD_EVERY)):
         spoilt[place] = _SPOILERS[turn % len(_SPOILERS)](lines[place])
@@ -166,26 +153,18 @@ def _bad(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _drift(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """A field that nobody declared, in every record."""
+    """An undeclared field in every record."""
     return _single(workload, name, [b'{"field_of_tomorrow":{"value":7},' + line[1:] for line in lines])
 
 
 def _huge(workload: Workload, lines: list[bytes], name: str) -> Workload:
     """Lines of 20 MB among the others."""
-    return _single(workload, name, _with_inflated(lines, HUGE_LINE_BYTES, _HUGE_EVERY_BYTES))
-
-
-def _giant(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Lines of 50 MB among the others: not far from the longest that are converted."""
-    return _single(workload, name, _with_inflated(lines, GIANT_LINE_BYTES, _GIANT_EVERY_BYTES))
-
-
-def _with_inflated(lines: list[bytes], size: int, every: int) -> list[bytes]:
-    return [line for part in _parts(lines, every) for line in (_inflated(part, size), *part)]
+    some = _parts(lines, _HUGE_EVERY_BYTES)
+    return _single(workload, name, [line for part in some for line in (_inflated(part, HUGE_LINE_BYTES), *part)])
 
 
 def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Deletions of 199 bytes and nothing else, at most 100 MB of them."""
+    """Deletions, the shortest records of the service: 199 bytes each, 100 MB at most."""
     wanted = min(SHORT_BYTES, sum(map(len, lines)))
     found = [
         _deletion(workload.project_id, number) for number in range(wanted // len(_deletion(workload.project_id, 0)))
@@ -194,7 +173,7 @@ def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """The lines in 4,000 members instead of a few, or in as many as there are lines."""
+    """The lines in 4,000 members (or one per line) instead of a few."""
     count = min(MEMBER_COUNT, len(lines))
     parts = [lines[len(lines) * n // count : len(lines) * (n + 1) // count] for n in range(count)]
     archive = workload.folder / f"{name}.tar.gz"
@@ -203,12 +182,12 @@ def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """The same members again and again: the archive is long, what it takes to convert a part of it stays the same."""
+    """The same members repeated: an archive of 3 GB."""
     return _repeated(workload, lines, name, LONG_BYTES)
 
 
 def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """The same pages as structured contents, again and again until there is a gigabyte."""
+    """The same pages as structured contents, repeated up to 1 GB."""
     pages = ((structured(decode(line)), line) for line in lines)
     parsed = [line if page is None else encode(page) + b"\n" for page, line in pages]
     wanted = min(STRUCTURED_BYTES, _STRUCTURED_TIMES * workload.ndjson_bytes)
@@ -216,7 +195,7 @@ def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _entities(workload: Workload, _lines: list[bytes], name: str) -> Workload:
-    """Items of Wikidata, one with megabytes of statements and one with 400 languages among them, again and again."""
+    """Items of Wikidata, some with megabytes of statements or 400 languages, repeated up to 1 GB."""
     count = min(ENTITY_COUNT, workload.ndjson_bytes // _BYTES_PER_ENTITY)
     settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=count, body_bytes=6_000)
     world = ArchivedWorld(settings)
@@ -240,7 +219,7 @@ def _repeated(workload: Workload, lines: list[bytes], name: str, size: int) -> W
     )
 
 
-#: What each case is, by name. Only `long`, `structured` and `entities` are larger than the sample that all are made of.
+#: The cases by name. Only `long`, `structured` and `entities` are larger than the sample.
 CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "clean": _clean,
     "small": _small,
@@ -249,11 +228,11 @@ CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "short": _short,
     "members": _members,
     "huge": _huge,
-    "giant": _giant,
     "long": _long,
     "structured": _structured,
     "entities": _entities,
 }
+HARDER = tuple(name for name in CASES if name != "clean")
 _SPOILERS: tuple[Callable[[bytes], bytes], ...] = (
     lambda line: line[: len(line) // 2] + b"\n",
     lambda line: re.sub(rb'"identifier":\d+', b'"identifier":"none"', line, count=1),
@@ -274,7 +253,7 @@ def _single(workload: Workload, name: str, lines: list[bytes]) -> Workload:
 
 
 def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
-    """The lines in parts of about `size` bytes."""
+    """Yield the lines in parts of about `size` bytes."""
     part: list[bytes] = []
     filled = 0
     for line in lines:
@@ -288,7 +267,7 @@ def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
 
 
 def _deletion(project: str, number: int) -> bytes:
-    """A record of 199 bytes, if the project has the name that most have."""
+    """Return a record of 199 bytes, for a project name of usual length."""
     event = {"type": "delete", "date_created": "2026-11-19T05:10:11Z"}
     facts = {
         "name": f"P{number:08}",
@@ -301,20 +280,20 @@ def _deletion(project: str, number: int) -> bytes:
 
 
 def _inflated(lines: list[bytes], size: int) -> bytes:
-    """A record whose page is as long as pages can be, of the text that it had."""
+    """Return a record whose HTML is repeated up to a size."""
     for line in lines:
         start = line.find(b'"html":"') + len(b'"html":"')
         end = line.find(b'","wikitext"', start)
         if start < end:
             return line[:start] + line[start:end] * (size // (end - start)) + line[start:]
-    raise ValueError("No record has a page to make a huge one of.")
+    raise ValueError("No record has HTML to make a huge record of.")
 
 
 _END = bytes(2 * _BLOCK)
 
 
 def _pack(archive: Path, lines: list[bytes]) -> None:
-    """A tar.gz of these lines, with members of at most 100 MB as the service makes them."""
+    """Write a tar.gz of lines, with members of at most 100 MB like the service's."""
     archive.write_bytes(_zipped((*_tar(_parts(lines, _MEMBER_BYTES)), _END)))
 
 

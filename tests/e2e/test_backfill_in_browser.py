@@ -25,10 +25,10 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from assets.partitions import HOUR, key_of
-from benchmarks.local_cluster import free_port
 from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
+from tests.local_cluster import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

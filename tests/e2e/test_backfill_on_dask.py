@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from assets.partitions import HOUR, key_of
-from benchmarks.local_cluster import cluster, free_port
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import LAYERS, PROJECTS, Mirror, answered, ended, process, until
+from tests.local_cluster import cluster, free_port
 
 LAUNCH = """mutation ($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
   ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""

@@ -26,10 +26,10 @@ from playwright.sync_api import expect, sync_playwright
 from assets.describe import markdown
 from assets.failures import failed_hours, sentence
 from assets.partitions import EARLIEST
-from benchmarks.local_cluster import free_port
 from pipelines.process.instance import opened
 from resources.formatting import markdown_text
 from tests.e2e.test_backfill_in_browser import FLAGS, answered, post, process, until
+from tests.local_cluster import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.local_cluster import free_port
 from pipelines.process.interrupts import SENTENCE
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
 from tests.e2e.test_backfill_in_browser import answered, left, post, until
+from tests.local_cluster import free_port
 
 SELECTOR = '{repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"%s}'
 

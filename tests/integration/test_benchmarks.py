@@ -1,7 +1,7 @@
 """The benchmarks run, every contender does the same work, and ours stays ahead of them.
 
-What is compared here are ratios of processor time within one run, which other work on the machine hardly moves. The bounds
-leave room for noise, and none for a converter that becomes twice as slow.
+Compared are ratios of processor time within one run, which other load on the machine hardly changes. The bounds leave
+room for noise, and none for a converter that becomes twice as slow.
 """
 
 from __future__ import annotations
@@ -11,171 +11,206 @@ import pathlib
 import subprocess
 import sys
 
-import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import workload
+from benchmarks import streams, warehouse
+from benchmarks.convert import ARCHIVE
+from benchmarks.harness import Cost, MeasurementError, Work, in_turn, least, measure, measure_command, median
+from benchmarks.report import Report
+from benchmarks.stream_source import render
+from benchmarks.workload import build
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+MEMORY_MIB = 512
 
 
-def built(folder: pathlib.Path, megabytes: float) -> pathlib.Path:
-    """An archive, built as on a machine that has nothing but this project."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workload, "_MAKER", pathlib.Path("not-there"))
-        return workload.build(folder, megabytes)
+def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, check=check, capture_output=True, text=True, cwd=ROOT, timeout=500)
+
+
+def rows(*arguments: object) -> dict[tuple[str, str], dict]:
+    """The rows of a report by case and name."""
+    found = json.loads(run(*arguments, "--json").stdout)
+    assert f"benchmarks {arguments[0]}" in found["provenance"]
+    assert all("error" not in row for row in found["rows"]), found["rows"]
+    return {(row["case"], row["name"]): row for row in found["rows"]} | {("", "notes"): found["notes"]}
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory) -> pathlib.Path:
-    return built(tmp_path_factory.mktemp("small"), 1)
+    return build(tmp_path_factory.mktemp("small"), 1)
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> dict:
     """Two rounds over some 24 MB: ours, DuckDB, and the cases that need no more room."""
-    large = built(tmp_path_factory.mktemp("large"), 15)
-    return json.loads(
-        run(
-            "--archive",
-            large,
-            "--rounds",
-            2,
-            "--only",
-            "read_json from .gz",
-            "--cases",
-            "small,bad,drift,short,members,structured,entities",
-            "--json",
-        )
-    )
+    large = build(tmp_path_factory.mktemp("large"), 15)
+    cases = "small,bad,drift,short,members,structured,entities"
+    chosen = ("--rounds", 2, "--only", "read_json from .gz", "--cases", cases)
+    return rows("convert", "--archive", large, *chosen)
 
 
-def run(*arguments: object) -> str:
-    command = [sys.executable, "-m", "benchmarks", "convert", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+def test_every_contender_gives_the_same_rows(archive):
+    found = rows("convert", "--archive", archive, "--rounds", 1)
+    ours = found[ARCHIVE, "ours"]
+    assert ours["facts"]["rows"] > 50
+    assert ours["facts"]["rejects"] == 0
+    contenders = [row for row in found.values() if "facts" in row]
+    assert len(contenders) == 7
+    for row in contenders:
+        for name in ("rows", "version sum"):
+            assert row["facts"][name] == ours["facts"][name] > 0, row
+        assert row["ratios"]["seconds"] == pytest.approx(row["seconds"] / ours["seconds"])
 
 
-def test_every_contender_gives_the_same_rows(archive, tmp_path):
-    facts = json.loads(run("--archive", archive, "--rounds", 1, "--json", "--out", tmp_path))
-    assert facts["rows"] > 50
-    assert 0.2 < facts["megabytes"] < 5
-    assert facts["bound_mb_s"] > 0
-    ours = facts["ours"]
-    assert set(ours) == {"mb_s", "cpu_s", "rss_mb", "bytes_out", "rows", "rejects", "version_sum"}
-    assert (ours["rows"], ours["rejects"], ours["version_sum"] > 0) == (facts["rows"], 0, True)
-    assert facts["cases"] == {}
-    assert len(facts["peers"]) == 7
-    for name, peer in facts["peers"].items():
-        assert "error" not in peer, (name, peer)
-        assert (peer["rows"], peer["version_sum"]) == (ours["rows"], ours["version_sum"]), name
-        assert peer["starts_from"] == ("ndjson" if "plain" in name else "tar.gz")
-    (kept,) = tmp_path.glob("lake/article_changes/**/*.parquet")
-    assert pq.read_metadata(kept).num_rows == ours["rows"]
-
-
-def test_tables(archive):
-    text = run(
-        "--archive", archive, "--rounds", 1, "--only", "polars from plain", "--cores", 1, "--cases", "small,huge,giant"
-    )
-    assert "1 cores, zstd 3" in text
-    assert "ours" in text
-    assert "polars from plain ndjson" in text
+def test_a_table_is_printed_with_its_command(archive):
+    chosen = ("--rounds", 1, "--only", "polars from plain", "--cores", 1, "--cases", "small,huge")
+    text = run("convert", "--archive", archive, *chosen).stdout
+    for part in ("1 cores, zstd 3", "polars from plain ndjson", "huge", "peak MiB", "benchmarks convert --archive"):
+        assert part in text
     assert "duckdb read_json" not in text
-    assert "Bound of gunzip + parse + write" in text
-    assert "20 MB lines too" in text
-    assert "50 MB lines too" in text
-    assert "benchmarks convert --archive" in text
 
 
-def test_ours_takes_less_processor_time_than_duckdb_and_keeps_to_its_memory(measured):
-    ours, (duckdb,) = measured["ours"], measured["peers"].values()
-    again = measured["cases"]["clean"]  # the same lines once more: the quieter of the two counts
-    assert min(ours["cpu_s"], again["cpu_s"]) < 1.8 * duckdb["cpu_s"], (ours, again, duckdb)
-    assert measured["bound_cpu_s"] > 0
-    assert ours["rss_mb"] < 512
+def test_ours_takes_less_processor_time_than_duckdb_within_its_memory(measured):
+    ours, again = measured[ARCHIVE, "ours"], measured["clean", "ours"]  # the quieter of the two counts
+    duckdb = measured[ARCHIVE, "duckdb read_json from .gz"]
+    assert min(ours["cpu_seconds"], again["cpu_seconds"]) < 1.8 * duckdb["cpu_seconds"], (ours, again, duckdb)
+    assert ours["peak_mib"] < MEMORY_MIB
 
 
-def test_many_small_archives_cost_little_more_than_one_large(measured):
-    case = measured["cases"]["small"]
-    assert case["archives"] >= 10
-    assert case["to_clean"]["cpu"] < 2, case
+@pytest.mark.parametrize(
+    ("case", "most"),
+    [("small", 2), ("short", 2.5), ("members", 2), ("bad", 2.5), ("drift", 2.5), ("structured", 2), ("entities", 2)],
+)
+def test_harder_archives_cost_little_more_processor_time(measured, case, most):
+    row = measured[case, "ours"]
+    assert row["ratios"]["cpu"] < most, row
+    assert row["peak_mib"] < MEMORY_MIB
+    assert bool(row["facts"]["rejects"]) == (case == "bad")
 
 
-def test_short_records_and_many_members_cost_little_more_than_others(measured):
-    short, members = measured["cases"]["short"], measured["cases"]["members"]
-    assert short["rows"] > 50_000
-    assert short["to_clean"]["cpu"] < 2.5, short
-    assert short["rss_mb"] < 512
-    assert members["rows"] >= 1000
-    assert members["to_clean"]["cpu"] < 2, members
-
-
-@pytest.mark.parametrize("name", ["bad", "drift"])
-def test_lines_that_need_a_closer_look_cost_little_more_than_others(measured, name):
-    case = measured["cases"][name]
-    assert case["to_clean"]["cpu"] < 2.5, case
-    assert bool(case["rejects"]) == (name == "bad")
-
-
-@pytest.mark.parametrize("name", ["structured", "entities"])
-def test_other_records_are_converted_at_half_the_speed_of_articles_or_faster(measured, name):
-    case = measured["cases"][name]
-    assert case["to_clean"]["cpu"] < 2, case
-    assert case["rss_mb"] < 512
-
-
-def test_workers_and_archives_at_a_time_are_measured_within_their_memory(archive):
-    found = json.loads(run("--archive", archive, "--rounds", 1, "--workers", "1,2", "--json"))["scaling"]
-    assert [(one["case"], one["workers"], one["at_once"]) for one in found] == [
-        *(("one archive", workers, 1) for workers in (1, 2)),
-        *(("archives of 2 MB", workers, 1) for workers in (1, 2)),
-    ]
-    assert all(0 < one["rss_mb"] < one["allowed_mb"] == 96 + 160 * one["workers"] for one in found)
-    assert len({one["rows"] for one in found}) == 1
-
-
-def test_threads_and_dask_convert_the_same():
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks",
-        "engine",
-        "--archives",
-        "3",
-        "--megabytes",
-        "1",
-        "--rounds",
-        "1",
-        "--json",
-    ]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
-    assert (found["archives"], found["workers"]) == (3, 2)
-    assert min(found["threads_s"], found["dask_s"], found["connect_s"], found["task_ms"]) > 0
-
-
-def test_what_is_not_known_is_refused_by_name(archive):
-    command = [sys.executable, "-m", "benchmarks", "convert", "--archive", str(archive), "--cases", "small,tiny"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+def test_an_unknown_case_is_refused_by_name(archive):
+    done = run("convert", "--archive", archive, "--cases", "small,tiny", check=False)
     assert done.returncode == 2
-    assert (
-        "tiny: known are all, none, small, bad, drift, short, members, huge, giant, long, structured, entities"
-        in done.stderr
-    )
+    assert "tiny: known are all, none, small, bad" in done.stderr
+
+
+def test_warehouses_of_two_sizes_are_measured(tmp_path):
+    found = rows("warehouse", "--pages", "2000,4000", "--changes", 200, "--folder", tmp_path)
+    operations = {"snapshots", "articles from snapshots", "hour", "publication", "full rebuild", "page by its name"}
+    for case in ("2,000 pages", "4,000 pages"):
+        assert operations <= {name for one, name in found if one == case}
+        for method in warehouse.ALTERNATIVES:
+            row = found[case, f"hour, {method}"]
+            assert row["ratios"]["seconds"] == pytest.approx(row["seconds"] / found[case, "hour"]["seconds"])
+    assert found["4,000 pages", "publication"]["facts"]["GB published"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_history_is_measured(tmp_path):
+    found = rows("growth", "--days", 1, "--projects", 3, "--rounds", 1, "--folder", tmp_path)
+    queries = {
+        "text by title",
+        "text by page",
+        "text by revision",
+        "text of 100 pages",
+        "text of an hour",
+        "article_text",
+    }
+    names = {name for case, name in found if case == "1 days"}
+    assert queries | {f"{one}, before compaction" for one in queries} <= names
+    assert {"compaction", "hour", "publication", "wme status", "code location"} <= names
+    notes = found["", "notes"]
+    assert notes["1 days: lake files"] < 40  # of 75
+    assert notes["1 days: changes"] > 1_000
+    assert notes["1 days: pages"] > 100
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_made(tmp_path):
+    done = run("growth", "--days", 1_000_000, "--folder", tmp_path, check=False)
+    assert done.returncode == 1
+    assert "Nothing was measured" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_contenders_read_the_stream():
+    found = rows("stream", "--events", 200, "--throttled", 0.5)
+    ours, loop, inserting = (found["stream", name] for name in (streams.OURS, streams.LOOP, streams.INSERTING))
+    assert ours["facts"]["events"] >= 200
+    assert (loop["facts"]["events"], inserting["facts"]["events"]) == (200, 10)
+    assert ours["facts"]["MB out"] > 0.1
+    assert loop["facts"]["MB out"] == 0
+    assert ours["ratios"]["cpu"] == 1 < inserting["ratios"]["cpu"]
+    # the source keeps to its rate, whatever the machine
+    assert 0 < found["", "notes"]["events a second, of 50 sent"] < 80
+
+
+def test_an_event_size_that_no_page_has_is_refused(tmp_path):
+    with pytest.raises(RuntimeError, match="No page of the archive has about 10 bytes"):
+        render(tmp_path, 10, 1)
+
+
+def work_of_a_child(megabytes: int) -> int:
+    return len(b"x" * (megabytes << 20))
+
+
+def test_a_child_reports_its_own_cost_and_failure():
+    cost = measure(Work(work_of_a_child, (200,), counted_bytes))
+    assert cost.facts == {"bytes": 200 << 20}
+    assert 200 < cost.peak_mib < 2_000
+    assert cost.seconds > 0 < cost.cpu_seconds
+    with pytest.raises(MeasurementError, match="TypeError"):
+        measure(Work(work_of_a_child))
+    assert measure_command(["-c", "b'x' * (50 << 20)"], {}).peak_mib > 5
+    with pytest.raises(MeasurementError, match=r"ended with 1.*no such thing"):
+        measure_command(["-c", "raise SystemExit('no such thing')"], {})
+
+
+def counted_bytes(size: int) -> dict[str, float]:
+    return {"bytes": size}
+
+
+def test_rounds_are_taken_in_turn_and_a_failure_ends_only_its_own():
+    order = []
+
+    def work(name):
+        def one(number):
+            order.append((number, name))
+            if name == "b":
+                raise MeasurementError("b cannot")
+            return Cost(3 - number, 1 + number, 10 + number, {"n": number})
+
+        return one
+
+    found = in_turn({"a": work("a"), "b": work("b")}, 3, lambda _: None)
+    assert order == [(0, "a"), (0, "b"), (1, "a"), (2, "a")]
+    assert found["b"] == "b cannot"
+    assert least(found["a"]) == Cost(1, 1, 12, {"n": 2})
+    assert median(found["a"]) == Cost(2, 2, 12, {"n": 1})
+
+
+def test_costs_are_compared_per_unit_of_work():
+    report = Report("Some", "MB")
+    report.add("one", "ours", Cost(2, 4, 100), work=10, base=("one", "ours"))
+    report.add("two", "ours", Cost(2, 2, 50), work=5, base=("one", "ours"))
+    report.add("two", "theirs", "does not start", base=("one", "ours"))
+    assert report.ratios(report.row("two", "ours")) == {"seconds": 2.0, "cpu": 1.0, "peak": 0.5}
+    assert report.facts()["rows"][2] == {"case": "two", "name": "theirs", "work": 1.0, "error": "does not start"}
 
 
 @pytest.mark.soak
 def test_memory_does_not_grow_with_the_archive(tmp_path):
-    """3 GB against 300 MB, and lines of 20 MB: all within the bound. Longer lines take more, twelve times their length at most.
+    """3 GB against 300 MB, and lines of 20 MB: all within the bound.
 
-    Several rounds, of which the highest peak counts: how often all threads are at theirs together is chance, and a long
-    archive has ten times the chances of a short one.
+    Several rounds, of which the highest peak counts: all threads reach theirs together by chance, and a long archive
+    has ten times the chances of a short one.
     """
-    large = built(tmp_path, 200)
-    facts = json.loads(
-        run("--archive", large, "--rounds", 4, "--only", "none of them", "--cases", "long,huge", "--json")
-    )
-    cases = facts["cases"]
-    assert 250 < cases["clean"]["megabytes"] < 350
-    assert cases["long"]["megabytes"] > 2_500
-    assert cases["long"]["to_clean"]["rss"] < 1.1, cases
-    assert max(case["rss_mb"] for case in cases.values()) < 512, cases
+    large = build(tmp_path, 200)
+    found = rows("convert", "--archive", large, "--rounds", 4, "--only", "none of them", "--cases", "long,huge")
+    cases = {name: found[name, "ours"] for name in ("clean", "long", "huge")}
+    assert 250 < cases["clean"]["work"] < 350
+    assert cases["long"]["work"] > 2_500
+    assert cases["long"]["ratios"]["peak"] < 1.1, cases
+    assert max(case["peak_mib"] for case in cases.values()) < MEMORY_MIB, cases

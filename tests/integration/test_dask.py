@@ -25,7 +25,6 @@ from cryptography.x509.oid import NameOID
 
 from assets.maintenance.compaction import compact_lake
 from assets.steps.converting import convert_archives, files_of
-from benchmarks.local_cluster import ROOT, LocalCluster, cluster, free_port
 from benchmarks.workload import build
 from pipelines.report import engine as report_engine
 from pipelines.report.status import as_json, collect
@@ -38,6 +37,7 @@ from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteCompactor, RemoteConverter, versions
 from resources.warehouse import LakeFile, Warehouse
 from tests.integration import tasks
+from tests.local_cluster import ROOT, LocalCluster, cluster, free_port
 from tests.unit.assets.conftest import archive_bytes, record
 
 HOUR = datetime(2026, 11, 1, 5, tzinfo=UTC)

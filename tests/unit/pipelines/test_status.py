@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchmarks.local_cluster import free_port
 from pipelines.report import engine
 from pipelines.report import status as statuses
 from pipelines.report.status import collect
@@ -23,6 +22,7 @@ from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector
 from tests.builds import lay
+from tests.local_cluster import free_port
 from tests.unit.warehouse.conftest import START, Clock, Lake
 from tests.unit.warehouse.test_comparison import stream
 

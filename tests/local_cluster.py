@@ -1,4 +1,4 @@
-"""A Dask scheduler and workers as processes on loopback, each ended by its own test."""
+"""A Dask scheduler and workers as processes on loopback."""
 
 from __future__ import annotations
 

@@ -1,0 +1,184 @@
+"""The harness of all benchmarks: measurements in child processes, repeated, in turn with their alternatives.
+
+A child imports the module of its work before the clock starts. Wall time, processor time (child processes included) and
+the peak of resident memory are those of the child.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+_STATUS = Path("/proc/self/status")
+_POLL_SECONDS = 0.02
+
+
+class MeasurementError(RuntimeError):
+    """A measured process failed, or its work gave a wrong result."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall seconds, processor seconds, peak memory (MiB) and counts of one measurement."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+    facts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A function of a module of the benchmarks with its arguments, to be called in a child process.
+
+    `count` turns the function's result into counts by name, after the clock has stopped. `cores` limits the child to so
+    many; `libraries` are imported before the clock starts.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    count: Callable[[Any], dict[str, float]] | None = None
+    cores: int | None = None
+    libraries: tuple[str, ...] = ()
+
+
+def measure(work: Work) -> Cost:
+    """Return the cost of one call in a child process.
+
+    Raises:
+        MeasurementError: The child failed; the message is the last line of its output.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.harness"],
+        cwd=ROOT,
+        input=pickle.dumps(work),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise MeasurementError((lines or [f"The process ended with {done.returncode}."])[-1])
+    found: Cost = pickle.loads(done.stdout)
+    return found
+
+
+def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    """Return the cost of a Python command in a child process, start included.
+
+    Raises:
+        MeasurementError: The command failed; the message has the end of its output.
+    """
+    command = [sys.executable, *arguments]
+    started, busy = time.perf_counter(), cpu_seconds()
+    with subprocess.Popen(
+        command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        # the peak that the system reports at the end includes that of this process, which forked
+        peak, output = 0.0, b""
+        while True:
+            try:
+                output, _ = process.communicate(timeout=_POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                peak = max(peak, peak_mib(Path(f"/proc/{process.pid}/status")))
+    if process.returncode:
+        end = output[-2000:].decode(errors="replace")
+        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}: {end}")
+    return Cost(time.perf_counter() - started, cpu_seconds() - busy, peak)
+
+
+def in_turn(
+    works: Mapping[str, Callable[[int], Cost]], rounds: int, say: Callable[[str], None]
+) -> dict[str, list[Cost] | str]:
+    """Run each measurement once per round, in turn, so that other load on the machine affects all of them alike.
+
+    Returns the costs of all rounds, or the reason of the first failure, by name.
+    """
+    found: dict[str, list[Cost] | str] = {name: [] for name in works}
+    for number in range(rounds):
+        for name, work in works.items():
+            costs = found[name]
+            if isinstance(costs, str):
+                continue
+            say(f"Round {number + 1} of {rounds}: {name}")
+            try:
+                costs.append(work(number))
+            except MeasurementError as error:
+                found[name] = str(error)
+    return found
+
+
+def least(costs: Sequence[Cost]) -> Cost:
+    """Return the fastest round (other load only slows it down), with the least processor time and the highest peak."""
+    fastest = min(costs, key=lambda cost: cost.seconds)
+    return Cost(
+        fastest.seconds,
+        min(cost.cpu_seconds for cost in costs),
+        max(cost.peak_mib for cost in costs),
+        fastest.facts,
+    )
+
+
+def median(costs: Sequence[Cost]) -> Cost:
+    """Return the median of wall time, of processor time and of each count, and the highest peak of memory."""
+    return Cost(
+        statistics.median(cost.seconds for cost in costs),
+        statistics.median(cost.cpu_seconds for cost in costs),
+        max(cost.peak_mib for cost in costs),
+        {name: statistics.median(cost.facts[name] for cost in costs) for name in costs[0].facts},
+    )
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(times.ru_utime + times.ru_stime for times in used)
+
+
+def peak_mib(status: Path = _STATUS) -> float:
+    """Return the peak of resident memory of a process (MiB); 0 if it has ended."""
+    try:
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        if status == _STATUS:  # macOS
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
+    return 0.0
+
+
+def main() -> None:
+    """Measure the work given on standard input, and print its cost, both pickled."""
+    output = os.dup(1)
+    os.dup2(2, 1)  # nothing that the work prints mixes with the cost
+    work: Work = pickle.loads(sys.stdin.buffer.read())
+    for library in work.libraries:
+        importlib.import_module(library)
+    if work.cores is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: work.cores])
+    started, busy = time.perf_counter(), cpu_seconds()
+    result = work.function(*work.arguments)
+    seconds, busy, peak = time.perf_counter() - started, cpu_seconds() - busy, peak_mib()
+    cost = Cost(seconds, busy, peak, {} if work.count is None else work.count(result))
+    with os.fdopen(output, "wb") as pipe:
+        pipe.write(pickle.dumps(cost))
+
+
+if __name__ == "__main__":
+    # pickled classes of this module are those of the parent's
+    from benchmarks.harness import main as measured
+
+    measured()

@@ -29,63 +29,80 @@ if TYPE_CHECKING:
     from resources.enterprise import EnterpriseClient, Listing, Query
     from resources.enterprise.models import Record
 
+    Command = Callable[..., None]
 
 #: Characters of a text, members of an array, and lines of a record that are shown to people.
 _LONGEST_TEXT, _MOST_MEMBERS, _MOST_LINES = 300, 6, 200
+_fields = click.option(
+    "--fields",
+    multiple=True,
+    metavar="NAMES",
+    help="Show only these fields: dotted names, separated by commas; can be repeated.",
+)
+_filter = click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, false "
+    "and null are JSON values; write them in quotes ('\"0\"') to compare with a text.",
+)
+_json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 
 
-def queried(*, filters: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options `--fields` and, for lists, `--filter`; the command is given `fields` and `filters`."""
+def queried(*, filters: bool) -> Callable[[Command], Command]:
+    """Add the options `--fields` and, for lists, `--filter`; the command gets `asked`, the query of all its options."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        if filters:
-            command = click.option(
-                "--filter",
-                "filters",
-                multiple=True,
-                metavar="FIELD=VALUE",
-                help="Only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, false and null "
-                "are JSON values; write them in quotes ('\"0\"') to compare with a text.",
-            )(command)
-        return click.option(
-            "--fields",
-            multiple=True,
-            metavar="NAMES",
-            help="Show only these fields: dotted names, separated by commas; can be repeated.",
-        )(command)
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(
+            *,
+            fields: tuple[str, ...],
+            filters: tuple[str, ...] = (),
+            project: str | None = None,
+            language: str | None = None,
+            limit: int | None = None,
+            **own: Any,
+        ) -> None:
+            equal = {"is_part_of.identifier": project, "in_language.identifier": language}
+            command(asked=_query(fields, filters, equal, limit), **own)
+
+        return _fields(_filter(run) if filters else run)
 
     return decorate
 
 
-def answered(command: Callable[..., None]) -> Callable[..., None]:
-    """The options `--json` and `--ndjson`; the command is given `form`: one of them, or `text` for people."""
+def answered(*, filters: bool) -> Callable[[Callable[..., Listing[Record] | Record]], Command]:
+    """Add the options of a query and of its answer; the function asks a client, and its answer is printed."""
 
-    @click.option(
-        "--json", "as_json", is_flag=True, help="Print the answer as one JSON document, as the service sends it."
-    )
-    @click.option(
-        "--ndjson",
-        "as_lines",
-        is_flag=True,
-        help="Print one JSON object per line. Default if the output is not a terminal.",
-    )
-    @functools.wraps(command)
-    def asked(*, as_json: bool, as_lines: bool, **options: Any) -> None:
-        if as_json and as_lines:
-            raise click.UsageError("--json and --ndjson exclude each other.")
-        form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
-        command(form=form, **options)
+    def decorate(ask: Callable[..., Listing[Record] | Record]) -> Command:
+        @queried(filters=filters)
+        @click.option(
+            "--json", "as_json", is_flag=True, help="Print the answer as one JSON document, as the service sends it."
+        )
+        @click.option(
+            "--ndjson",
+            "as_lines",
+            is_flag=True,
+            help="Print one JSON object per line. Default if the output is not a terminal.",
+        )
+        @functools.wraps(ask)
+        def run(*, as_json: bool, as_lines: bool, asked: Query, **own: Any) -> None:
+            if as_json and as_lines:
+                raise click.UsageError("--json and --ndjson exclude each other.")
+            form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
+            with options.client(read_settings(scoped=False)) as client:
+                _show(ask(client, asked, **own), form)
 
-    return asked
+        return run
+
+    return decorate
 
 
-def query(
-    fields: Iterable[str] = (), filters: Iterable[str] = (), limit: int | None = None, **equal: str | None
-) -> Query:
-    """The query of these options; `equal` has further filters, `__` in a name being a dot, None being none."""
+def _query(fields: Iterable[str], filters: Iterable[str], equal: dict[str, str | None], limit: int | None) -> Query:
     from resources.enterprise import Filter, Query
 
-    conditions = [Filter(name.replace("__", "."), value) for name, value in equal.items() if value is not None]
+    conditions = [Filter(name, value) for name, value in equal.items() if value is not None]
     for text in filters:
         name, equals, value = text.partition("=")
         if not equals:
@@ -107,24 +124,27 @@ def _value(text: str) -> Any:
     return found if is_value else text
 
 
-def show(raw: bytes, form: str) -> None:
-    """An answer of the service: as it is, a line for each record, or for people, a block for each."""
+def _show(answer: Listing[Record] | Record, form: str) -> None:
+    """Print an answer as the service sent it, as a line for each record, or for people, as a block for each."""
+    from resources.enterprise import Listing
+
+    if isinstance(answer, Listing):
+        found = json.loads(answer.raw)
+        records = found if isinstance(found, list) else [found]
+        document = answer.raw.decode().rstrip("\n")
+    else:
+        records = [answer.model_dump(mode="json", exclude_unset=True)]
+        document = json.dumps(records[0], ensure_ascii=False)
     if form == "json":
-        terminal.echo(raw.decode().rstrip("\n"))
+        terminal.echo(document)
         return
-    found = json.loads(raw)
-    for number, record in enumerate(found if isinstance(found, list) else [found]):
+    for number, record in enumerate(records):
         if form == "ndjson":
             terminal.echo(json.dumps(record, ensure_ascii=False))
             continue
         if number:
             terminal.OUT.print()
         _show_block(record)
-
-
-def show_record(record: Record, form: str) -> None:
-    """One record in the same forms."""
-    show(json.dumps(record.model_dump(mode="json", exclude_unset=True), ensure_ascii=False).encode(), form)
 
 
 def _show_block(record: Any) -> None:
@@ -146,19 +166,21 @@ def _lines(value: Any, name: str) -> Iterable[tuple[str, str]]:
         if len(value) > _MOST_MEMBERS:
             yield name, f"... {len(value):,} in all"
     else:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = _cell(value)
         cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST_TEXT else ""
         yield name, " ".join(text[:_LONGEST_TEXT].split()) + cut
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @click.command()
 @click.argument("dataset", metavar="[NAME]", type=DatasetName(Family.LIST), required=False)
 @click.argument("identifier", metavar="[ID]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as the service sends it.")
 @queried(filters=True)
-def lists(
-    *, dataset: Dataset | None, identifier: str | None, as_json: bool, fields: tuple[str, ...], filters: tuple[str, ...]
-) -> None:
+@_json_lines
+def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, asked: Query) -> None:
     """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota.
 
     With ID, for example `wme lists projects enwiki`, only that entry.
@@ -167,9 +189,8 @@ def lists(
         rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
         terminal.show(("list", "description"), rows)
         return
-    asked = query(fields, filters)
+    path = endpoints.records(dataset)
     with options.client(read_settings(scoped=False)) as client:
-        path = endpoints.records(dataset)
         if identifier is None:
             records = [dict(record) for record in client.lists.records(path, asked).records]
         else:
@@ -177,23 +198,20 @@ def lists(
     if as_json:
         for record in records:
             terminal.echo(json.dumps(record, ensure_ascii=False))
-        return
-    if not records:
-        terminal.say(f"No entry of {dataset.name} passes the filters." if filters else f"{dataset.name} has no entry.")
-        return
-    columns = list(dict.fromkeys(name for record in records for name in record))
-    terminal.show(columns, [[_cell(record.get(name)) for name in columns] for record in records])
-
-
-def _cell(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    elif records:
+        columns = list(dict.fromkeys(name for record in records for name in record))
+        cells = [[record.get(name) for name in columns] for record in records]
+        terminal.show(columns, [[_cell(v) if isinstance(v, list | dict) else v for v in row] for row in cells])
+    else:
+        filtered = f"No entry of {dataset.name} passes the filters."
+        terminal.say(filtered if asked.filters else f"{dataset.name} has no entry.")
 
 
 @click.command()
 @click.argument("hour", type=HOUR, required=False)
 @click.argument("identifier", metavar="[ID]", type=FILE, required=False)
 @click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
+@_json_lines
 @dataset_option(Family.HOURLY, ARTICLE_CHANGES)
 def batches(
     *, hour: datetime | None, identifier: str | None, everything: bool, as_json: bool, dataset: Dataset
@@ -209,19 +227,20 @@ def batches(
     settings = read_settings(scoped=not everything and identifier is None)
     with options.client(settings) as client:
         if hour is not None and identifier is not None:
-            show_record(client.hours.record(hour, identifier, dataset), "ndjson" if as_json else "text")
+            _show(client.hours.record(hour, identifier, dataset), "ndjson" if as_json else "text")
             return
         if not everything:
             names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
         chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC), dataset)[0]
+        scope = settings.scope_of(dataset) or dataset.places
         records = [
             record
             for record in client.hours.listing(chosen, dataset).records
-            if everything or (record.project_id, record.namespace_id) in (settings.scope_of(dataset) or dataset.places)
+            if everything or (record.project_id, record.namespace_id) in scope
         ]
     if as_json:
         for record in records:
-            show_record(record, "ndjson")
+            _show(record, "ndjson")
         return
     terminal.OUT.print(f"{moment_text(chosen)} UTC", style="bold")
     terminal.show(
@@ -230,54 +249,36 @@ def batches(
     )
 
 
-def _titled(look_up: Callable[[EnterpriseClient, str, Query], Listing[Record]]) -> Callable[..., None]:
-    """A command with the parameters of a lookup by title, which shows what the lookup finds."""
-
-    @functools.wraps(look_up)
-    def run(
-        *,
-        name: str,
-        project: str | None,
-        language: str | None,
-        limit: int | None,
-        fields: tuple[str, ...],
-        filters: tuple[str, ...],
-        form: str,
-    ) -> None:
-        asked = query(fields, filters, limit, is_part_of__identifier=project, in_language__identifier=language)
-        with options.client(read_settings(scoped=False)) as client:
-            show(look_up(client, name, asked).raw, form)
-
-    command: Callable[..., None] = run
-    for decorate in (
-        click.option(
-            "--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."
-        ),
-        click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
-        click.option("--project", type=PROJECT, help="Only this project, for example enwiki."),
-        queried(filters=True),
-        answered,
-        click.argument("name"),
-    ):
-        command = decorate(command)
-    return command
+_project = click.option("--project", type=PROJECT, help="Only this project, for example enwiki.")
+_language = click.option("--language", metavar="CODE", help="Only projects in this language, for example fr.")
+_limit = click.option(
+    "--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."
+)
 
 
 @click.command()
-@_titled
-def article(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
+@click.argument("name")
+@_project
+@_language
+@_limit
+@answered(filters=True)
+def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
     """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
 
-    NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects are
-    not resolved. Without --project or --language, the service chooses which projects are in the answer.
+    NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects
+    are not resolved. Without --project or --language, the service chooses which projects are in the answer.
     """
     return client.lookups.articles(name, asked)
 
 
 @click.command()
-@_titled
-def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Record]:
-    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of on-demand quota.
+@click.argument("name")
+@_project
+@_language
+@_limit
+@answered(filters=True)
+def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
+    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of quota.
 
     NAME is the exact title, as for `wme article`. --filter applies to the article's record, --fields to the structured
     contents.
@@ -288,10 +289,8 @@ def structured(client: EnterpriseClient, name: str, asked: Query) -> Listing[Rec
 @click.command()
 @click.argument("identifier", metavar="ID")
 @click.option("--labels", is_flag=True, help="Show only its labels, in all languages.")
-@queried(filters=False)
-@answered
-def entity(*, identifier: str, labels: bool, fields: tuple[str, ...], form: str) -> None:
+@answered(filters=False)
+def entity(client: EnterpriseClient, asked: Query, identifier: str, *, labels: bool) -> Listing[Record]:
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
     kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"
-    with options.client(read_settings(scoped=False)) as client:
-        show(client.lookups.entity(kind, identifier, query(fields)).raw, form)
+    return client.lookups.entity(kind, identifier, asked)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from pipelines.cli import Group, options, terminal
 from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
-from pipelines.cli.records import answered, queried, query, show, show_record
+from pipelines.cli.records import answered
 from pipelines.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from pipelines.operations.snapshots import CombinedPlan
     from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient
+    from resources.enterprise import EnterpriseClient, Listing, Query
+    from resources.enterprise.models import Record
 
 
 _dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
@@ -92,39 +93,26 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 
 @snapshots.command("show")
 @click.argument("identifier", metavar="ID", type=SNAPSHOT)
-@queried(filters=False)
-@answered
 @_dataset
-def show_snapshot(*, identifier: str, fields: tuple[str, ...], form: str, dataset: Dataset) -> None:
+@answered(filters=False)
+def show_snapshot(client: EnterpriseClient, asked: Query, identifier: str, dataset: Dataset) -> Record:
     """Show the service's record of the snapshot ID. Costs no quota."""
-    path = endpoints.record(endpoints.records(dataset), identifier)
-    with options.client(read_settings(scoped=False)) as client:
-        show_record(client.lists.record(path, query(fields)), form)
+    return client.lists.record(endpoints.record(endpoints.records(dataset), identifier), asked)
 
 
 @snapshots.command("chunks")
 @click.argument("identifier", metavar="ID", type=SNAPSHOT)
 @click.argument("chunk", metavar="[CHUNK]", type=CHUNK, required=False)
-@queried(filters=True)
-@answered
 @_dataset
+@answered(filters=True)
 def list_chunks(
-    *,
-    identifier: str,
-    chunk: str | None,
-    fields: tuple[str, ...],
-    filters: tuple[str, ...],
-    form: str,
-    dataset: Dataset,
-) -> None:
+    client: EnterpriseClient, asked: Query, identifier: str, chunk: str | None, dataset: Dataset
+) -> Listing[Record] | Record:
     """List the chunks of the snapshot ID; with CHUNK, its identifier or its number, only that one. Costs no quota."""
     path = endpoints.chunks(endpoints.record(endpoints.records(dataset), identifier))
-    asked = query(fields, filters)
-    with options.client(read_settings(scoped=False)) as client:
-        if chunk is not None:
-            show_record(client.lists.record(endpoints.record(path, chunk), asked), form)
-        else:
-            show(client.lists.records(path, asked).raw, form)
+    if chunk is not None:
+        return client.lists.record(endpoints.record(path, chunk), asked)
+    return client.lists.records(path, asked)
 
 
 def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:
@@ -170,7 +158,7 @@ def _planned(
 @snapshots.command("plan")
 @_choice
 def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any) -> None:
-    """Show what downloading snapshots takes: form, quota units, bytes, disk space. Downloads nothing and costs no quota.
+    """Show what downloading snapshots takes: form, quota units, bytes, disk space. Downloads nothing, costs no quota.
 
     ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if
     `wme snapshots download` would refuse to start.
@@ -194,9 +182,9 @@ def _show_plan(combined: Any) -> None:
     units = [counted(count, f"{product} unit") for product, count in combined.unit_counts.items()]
     number = len(combined.plans)
     terminal.OUT.print(
-        f"{'Total' if number == 1 else f'Total of the {number} snapshots'}: {' and '.join(units) or 'no units'} of quota, "
-        f"{size_text(combined.missing_bytes)} to download, {size_text(combined.disk_bytes)} of disk space including the lake and DuckDB "
-        f"({size_text(combined.free_bytes)} free).",
+        f"{'Total' if number == 1 else f'Total of the {number} snapshots'}: {' and '.join(units) or 'no units'} of "
+        f"quota, {size_text(combined.missing_bytes)} to download, {size_text(combined.disk_bytes)} of disk space including "
+        f"the lake and DuckDB ({size_text(combined.free_bytes)} free).",
         soft_wrap=True,
     )
 
